@@ -1,0 +1,1 @@
+"""Facts with their sources: units, files, the catalog of parts and the ledger of claims."""

@@ -1,0 +1,174 @@
+"""The ledger: every quantitative claim of the documents, our value beside it, deviation and verdict.
+
+Numbers of the documents stand in data/claims.csv and nowhere else.
+"""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from railcore.facts import files
+from railcore.facts.catalog import UnknownName
+from railcore.facts.units import number
+
+RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
+VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
+LEDGER = (
+    "id document where claim unit relation paper_value tolerance value deviation verdict reason note notebook"
+).split()
+_RECORDED = ("id", "value", "reason")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One quantitative claim; `paper_value` is in `unit`, `tolerance` relative (absolute where paper_value is 0)."""
+
+    id: str
+    document: str
+    where: str
+    claim: str
+    paper_value: float
+    unit: str
+    relation: str
+    tolerance: float
+    note: str
+    notebook: str
+
+
+@cache
+def claims() -> dict[str, Claim]:
+    """All claims by id, in the order of data/claims.csv."""
+    with files.data("claims.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        row["paper_value"], row["tolerance"] = float(row["paper_value"]), float(row["tolerance"] or 0)
+    return {row["id"]: Claim(**row) for row in rows}
+
+
+def claim(claim_id: str) -> Claim:
+    """The claim with this id. Raises UnknownName listing the nearest ids."""
+    if claim_id not in claims():
+        raise UnknownName("claim", claim_id, list(claims()))
+    return claims()[claim_id]
+
+
+def paper_value(claim_id: str) -> float:
+    """The document's number, in the claim's unit: for a claim that starts from another's result, and for fits."""
+    return claim(claim_id).paper_value
+
+
+def deviation(value: float, paper: float) -> float:
+    """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
+    return (value - paper) / abs(paper) if paper else value - paper
+
+
+def verdict(value: float | None, paper: float, relation: str, tolerance: float) -> str:
+    """Reproduced, close or differs; unavailable for no value.
+
+    = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
+    fails, but value is within 10% of a paper value other than 0.
+    """
+    if relation not in RELATIONS:
+        raise ValueError(f"relation {relation!r} is none of {' '.join(RELATIONS)}")
+    if value is None:
+        return "unavailable"
+    off = deviation(value, paper)
+    holds = {"<": value <= paper, ">": value >= paper}.get(relation, abs(off) <= tolerance + 1e-12)
+    return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
+
+
+def _checked(claim_id: str, value) -> float | None:
+    entry = claim(claim_id)
+    files.answer_for(entry.notebook, f"claim {claim_id!r}")
+    if value is None:
+        if not claim_id.startswith("flops2024.table1."):
+            raise ValueError(f"claim {claim_id!r} has value None: only claims of flops2024.table1 are unavailable")
+        return None
+    if isinstance(value, str) or not math.isfinite(value := float(value)):
+        raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
+    # Where the document says 0, rounding noise is 0: the same bytes on every machine.
+    return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else value
+
+
+def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None = None):
+    """Take our values of claims, each in its row's own unit, and return the comparison as a DataFrame to show.
+
+    Every claim that is not reproduced needs a reason. Results go below the folder RAILCORE_OUT; nothing is written
+    when one row is refused. In a run with the user's own parameters or catalog there is no verdict.
+    Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
+    """
+    import pandas as pd
+
+    reasons = dict(reasons or {})
+    if stray := sorted(set(reasons) - set(values)):
+        raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
+    free = files.parameterized()
+    rows, shown = [], []
+    for claim_id, given in values.items():
+        value, entry, reason = _checked(claim_id, given), claim(claim_id), " ".join(reasons.get(claim_id, "").split())
+        judged = "" if free else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
+        if judged not in ("", "reproduced") and not reason:
+            raise ValueError(
+                f"claim {claim_id!r} is {judged!r} (ours {value:.6g}, document {entry.paper_value:.6g}): give a reason"
+            )
+        rows.append((entry, {"id": claim_id, "value": "" if value is None else f"{value:.12g}", "reason": reason}))
+        shown.append(
+            {
+                "id": claim_id,
+                "claim": entry.claim,
+                "document": f"{RELATIONS[entry.relation]} {number(entry.paper_value)}",
+                "ours": "" if value is None else number(value),
+                "unit": entry.unit,
+                **({} if free else {"deviation": _percent(value, entry), "verdict": judged}),
+            }
+        )
+    for notebook in sorted({entry.notebook for entry, _ in rows}):
+        path = files.out() / "claims" / f"{notebook}.csv"
+        merged = {row["id"]: row for row in recorded(path)}
+        merged |= {row["id"]: row for entry, row in rows if entry.notebook == notebook}
+        files.write_whole(path, as_csv(_RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
+    return pd.DataFrame(shown).set_index("id")
+
+
+def _percent(value: float | None, entry: Claim) -> str:
+    if value is None:
+        return ""
+    off = deviation(value, entry.paper_value)
+    return f"{off:+.2%}" if entry.paper_value else number(off)
+
+
+def recorded(path: Path) -> list[dict[str, str]]:
+    """Rows that `record` wrote into a file: id, value, reason; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def as_csv(columns, rows) -> str:
+    """Rows (mappings) as CSV text with a header and plain line ends."""
+    import io
+
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Every claim with what was recorded for it (id, value, reason): the rows of figures/reproduction.csv."""
+    by_id = {row["id"]: row for row in rows}
+    result = []
+    for entry in claims().values():
+        row = by_id.get(entry.id)
+        value = float(row["value"]) if row and row["value"] else None
+        judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance) if row else "missing"
+        off = "" if value is None else f"{deviation(value, entry.paper_value):.6g}"
+        mine = {"value": row["value"] if row else "", "deviation": off, "verdict": judged}
+        paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
+        result.append({**vars(entry), **paper, **mine, "reason": row["reason"] if row else ""})
+    return result

@@ -1,0 +1,69 @@
+"""Where data, figures and build are, and writing a file whole."""
+
+import os
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+FIGURES = ROOT / "figures"
+NOTEBOOKS = ROOT / "notebooks"
+BUILD = ROOT / "build"
+
+_read: set[Path] = set()
+_notebook: str | None = None
+
+
+def data(relative: str) -> Path:
+    """Path of a file under data/, noted as read by this process so that the driver can tell what a run used.
+
+    Raises ValueError when there is no such file.
+    """
+    path = DATA / relative
+    if not path.is_file():
+        raise ValueError(f"data file {relative!r} does not exist: look in {DATA.name}/ for what does")
+    _read.add(path)
+    return path
+
+
+def data_read() -> list[str]:
+    """Files under data/ that this process has read, relative to the project's folder, sorted."""
+    return sorted(str(path.relative_to(ROOT)) for path in _read)
+
+
+def out() -> Path:
+    """Folder that results are written below: the variable RAILCORE_OUT, or build/local."""
+    return Path(os.environ.get("RAILCORE_OUT") or BUILD / "local")
+
+
+def parameterized() -> bool:
+    """True in a run whose numbers are the user's and not the documents': results then carry no verdict."""
+    return bool(os.environ.get("RAILCORE_PARAMETERIZED") or os.environ.get("RAILCORE_CATALOG"))
+
+
+def answer_for(notebook: str, what: str) -> None:
+    """Refuse a result that belongs to another notebook.
+
+    The running notebook is the variable RAILCORE_NOTEBOOK where the driver set it, else the one that the first
+    result of this process belongs to. Raises ValueError naming `what`.
+    """
+    global _notebook
+    running = os.environ.get("RAILCORE_NOTEBOOK") or _notebook or notebook
+    if running != notebook:
+        raise ValueError(f"{what} belongs to notebook {notebook}, this is {running}: save or record it there")
+    _notebook = running
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: a hidden temporary file beside it, then a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

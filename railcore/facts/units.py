@@ -1,0 +1,137 @@
+"""SI multipliers, reading quantities such as "400 Gbps" or "130 kW", and showing numbers to a person.
+
+Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres or USD. Bits, hours,
+kWh and prefixes exist at the edges only, through this module.
+"""
+
+import math
+import re
+
+kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
+KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
+KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
+Mbps, Gbps, Tbps, Pbps = mega / 8, giga / 8, tera / 8, peta / 8
+TFLOPS, PFLOPS = tera, peta
+kW, MW, GW = kilo, mega, giga
+ms, us, ns = 1e-3, 1e-6, 1e-9
+minute, hour, day, year = 60.0, 3600.0, 86400.0, 365.0 * 86400.0
+kWh = kilo * hour
+km = kilo
+
+_SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
+_LARGE = {"k": kilo, "M": mega, "G": giga, "T": tera, "P": peta, "E": exa}
+_BINARY = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB}
+_NOT_SHOWN = {*_BINARY, "K", "c", "µ"}
+# symbol: (dimension, SI factor, prefixes that may stand before it)
+_UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
+    "B": ("B", 1.0, {**_LARGE, "K": kilo, **_BINARY}),
+    "bit": ("B", 1 / 8, {**_LARGE, "K": kilo, **_BINARY}),
+    "b": ("B", 1 / 8, {**_LARGE, "K": kilo}),
+    "bps": ("B/s", 1 / 8, _LARGE),
+    "FLOP": ("FLOP", 1.0, _LARGE),
+    "s": ("s", 1.0, _SMALL),
+    "min": ("s", minute, {}),
+    "h": ("s", hour, {}),
+    "day": ("s", day, {}),
+    "days": ("s", day, {}),
+    "year": ("s", year, {}),
+    "years": ("s", year, {}),
+    "W": ("W", 1.0, {**_SMALL, **_LARGE}),
+    "J": ("J", 1.0, _LARGE),
+    "Wh": ("J", hour, _LARGE),
+    "m": ("m", 1.0, {**_SMALL, "c": 1e-2, "k": kilo}),
+    "dB": ("dB", 1.0, {}),
+    "USD": ("USD", 1.0, _LARGE),
+    "%": ("1", 1e-2, {}),
+}
+_COUNTS = (
+    "1 x fraction GPUs ports links switches NICs sockets chips racks tiers rails planes transceivers cables "
+    "servers sites parameters layers tokens sequences elements heads experts"
+).split()
+_UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS}
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.+-].*?)\s*")
+
+
+def _simple(symbol: str) -> tuple[str, float] | None:
+    if symbol in _UNITS:
+        return _UNITS[symbol][:2]
+    for cut in (1, 2):
+        prefix, rest = symbol[:cut], symbol[cut:]
+        if rest in _UNITS and prefix in _UNITS[rest][2]:
+            return _UNITS[rest][0], _UNITS[rest][1] * _UNITS[rest][2][prefix]
+    return None
+
+
+def unit(symbol: str) -> tuple[str, float]:
+    """Dimension and SI factor of a unit, such as ("B/s", 1.25e8) for "Gbps" or ("USD/J", 2.8e-7) for "USD/kWh".
+
+    Raises ValueError for an unknown unit.
+    """
+    parts = [_simple(part) for part in symbol.replace(" ", "").split("/")]
+    if not 1 <= len(parts) <= 2 or None in parts:
+        raise ValueError(f"unit {symbol!r} is unknown: write for example Gbps, GB, GB/s, kW, ms, USD/kWh or GPUs")
+    (dimension, factor), *below = [part for part in parts if part]
+    return (f"{dimension}/{below[0][0]}", factor / below[0][1]) if below else (dimension, factor)
+
+
+def parse(text: str, like: str | None = None) -> float:
+    """SI value of a quantity: parse("400 Gbps") = 5e10 (bytes/s).
+
+    `like` is a unit whose dimension the quantity must have. Raises ValueError for what is no finite number with a
+    known unit, or for another dimension.
+    """
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None or not math.isfinite(float(match[1])):
+        raise ValueError(f"quantity {text!r} cannot be read: write a number, a space and a unit, as in '400 Gbps'")
+    dimension, factor = unit(match[2])
+    if like is not None and dimension != unit(like)[0]:
+        raise ValueError(f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {unit(like)[0]!r}")
+    return float(match[1]) * factor
+
+
+def dimension_of(text: str) -> str | None:
+    """Dimension of a quantity written with its unit, or None where `text` is not one."""
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    try:
+        return unit(match[2])[0] if match else None
+    except ValueError:
+        return None
+
+
+def convert(value, to: str):
+    """SI `value` (a number or an array) in the unit `to`: convert(5e10, "bit/s") = 4e11."""
+    return value / unit(to)[1]
+
+
+def show(value: float, symbol: str = "", digits: int = 6) -> str:
+    """An SI value for a person: show(5e10, "bps") = "400 Gbps", show(0.375) = "0.375".
+
+    The prefix is the largest that leaves at least 1 before the unit; `digits` significant digits at most.
+    """
+    if not symbol:
+        return number(value, digits)
+    _, factor = unit(symbol)
+    scaled = value / factor
+    prefixes = _UNITS[symbol][2] if symbol in _UNITS else {}
+    if "/" in symbol:
+        prefixes = _UNITS.get(symbol.split("/")[0], ("", 1.0, {}))[2]
+    best, scale = "", 1.0
+    for prefix, multiplier in sorted(prefixes.items(), key=lambda item: item[1]):
+        if prefix in _NOT_SHOWN:
+            continue
+        rounded = abs(float(f"{scaled / multiplier:.{digits}g}"))
+        if rounded >= 1 and (multiplier > scale or abs(scaled) < 1 and scale == 1):
+            best, scale = prefix, multiplier
+    gap = " " if symbol == "USD" and best else ""
+    return f"{number(scaled / scale, digits)} {best}{gap}{symbol}"
+
+
+def number(value: float, digits: int = 6) -> str:
+    """A number with `digits` significant digits at most, thousands grouped, without an exponent up to 1e15."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exponent = math.floor(math.log10(abs(value)))
+    if exponent >= 15 or exponent < -5:
+        return f"{value:.{digits}g}"
+    text = f"{round(value, digits - 1 - exponent):,.{max(digits - 1 - exponent, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,1 @@
+"""Networks: topologies with their parts and faults, cost and power, reliability."""

@@ -1,0 +1,319 @@
+"""Folded-Clos networks over rails: tiers, switches and links in closed form, vectorised.
+
+One construction serves every electrical fabric. A rail of R endpoints is a folded Clos. Rails stand in pods; above
+the pods an any-to-any layer joins them with an oversubscription s: infinite for rail-only (the layer is absent),
+1 for rail-optimized. A fat tree is one rail that holds every endpoint.
+
+Every switch of tier i < top has d = k/2 ports down and k/2 up (d = k s / (1 + s) below an oversubscribed layer); a top
+switch has k ports down. A block of tier i joins n blocks of tier i - 1: the switches that stand at the same place in
+their blocks, with u uplinks each, share ceil(u / w) switches through trunks of w = floor(d / n) links. Every child
+spreads its uplinks in the same way, so each tier carries what its children send, and the network has full bisection
+where s = 1, however raggedly it is filled.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ints = NDArray[np.int64]
+# Whole numbers held as floats, exact below 2**52: NumPy divides them several times as fast as integers.
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a network; every field has the broadcast shape of the arguments, by tier as a leading axis.
+
+    tiers: switch tiers (0 where no link is needed).
+    switches_by_tier [tier, ...]: packet switches of tier 1, 2, ...
+    links_by_tier [tier, ...]: links below tier 1 (host links), 2, ...; a link joins two ports.
+    radix: ports of a switch, all of them bought.
+    """
+
+    tiers: Ints
+    switches_by_tier: Ints
+    links_by_tier: Ints
+    radix: Ints
+
+    @property
+    def switches(self) -> Ints:
+        return self.switches_by_tier.sum(axis=0)
+
+    @property
+    def links(self) -> Ints:
+        return self.links_by_tier.sum(axis=0)
+
+    @property
+    def ports(self) -> Ints:
+        """Switch ports bought: switches x radix."""
+        return self.switches * self.radix
+
+    @property
+    def transceivers(self) -> Ints:
+        """One at each end of every link, the host's included."""
+        return 2 * self.links
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a fabric is laid out; arrays of one shape. Blocks and fan-in are lists by tier (index 0 is tier 1)."""
+
+    tiers: Numbers
+    pod_tier: Numbers
+    pods: Numbers
+    rails_per_pod: Numbers
+    leaves_per_rail: Numbers
+    hosts_per_leaf: Numbers
+    blocks: list[Numbers]
+    fan_in: list[Numbers]
+    down: list[Numbers]
+    radix: Numbers
+    oversubscription: NDArray[np.float64]
+    below: tuple[float, ...]
+
+    def uplinks(self, tier: int, downlinks: Numbers) -> Numbers:
+        """Uplinks of a switch of `tier` with so many downlinks: ceil(downlinks / s), none at the top."""
+        ratio = np.where(tier == self.pod_tier, self.oversubscription, self.below_ratio(tier))
+        return np.where(tier >= self.tiers, 0, np.ceil(downlinks / ratio))
+
+    def below_ratio(self, tier: int) -> float:
+        return self.below[tier - 1] if tier <= len(self.below) else 1.0
+
+
+def positive_integer(name: str, value: ArrayLike, least: int = 1) -> Ints:
+    """`value` as an integer array. Raises ValueError naming the argument for fractions and values below `least`."""
+    array = np.asarray(value)
+    whole = array.dtype.kind in "iu" or array.dtype.kind == "f" and bool(np.all(array == np.floor(array)))
+    if not whole or np.any(array < least) or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} is {value!r}: give whole numbers of at least {least}")
+    return array.astype(np.int64)
+
+
+def checked_radix(value: ArrayLike) -> Ints:
+    """`value` as switch radix. Raises ValueError unless every one is even and at least 4."""
+    radix = positive_integer("radix", value, least=4)
+    if np.any(radix % 2):
+        raise ValueError(f"radix is {value!r}: give an even number of ports, so that half can face up")
+    return radix
+
+
+def checked_oversubscription(value: ArrayLike) -> NDArray[np.float64]:
+    """`value` as ratio of downward to upward bandwidth, 1 to infinity. Raises ValueError for anything else."""
+    ratio = np.asarray(value, dtype=float)
+    if not np.all(ratio >= 1):
+        raise ValueError(f"oversubscription is {value!r}: give 1 (full) or more, up to math.inf (no layer)")
+    return ratio
+
+
+def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+    return np.floor(np.true_divide(a, b))
+
+
+def ceil_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+    return np.ceil(np.true_divide(a, b))
+
+
+def down_ports(radix: ArrayLike, ratio: ArrayLike) -> Numbers:
+    """Ports that face down at oversubscription s: floor(k s / (1 + s)), all k where s is infinite."""
+    return np.floor(radix / (1 + 1 / np.asarray(ratio, dtype=float)) + 1e-9)
+
+
+def clos_reach(radix: ArrayLike, tiers: ArrayLike) -> Ints:
+    """Endpoints that a folded Clos reaches at full bisection: 2 (k/2)^t.
+
+    radix k [ports], tiers t [tiers]. Source: railonly2025 and railonly2023, their tables.
+    """
+    return 2 * (checked_radix(radix) // 2) ** positive_integer("tiers", tiers)
+
+
+def ideal_clos_parts(endpoints: ArrayLike, radix: ArrayLike) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64]]:
+    """Tiers, switches and transceivers of the smallest full-bisection Clos, switches as fractions.
+
+    t is the least with N <= 2 (k/2)^t; switches (2 t - 1) N / k; transceivers 2 t N, host links included.
+    What the documents count; `rail_parts` counts whole switches. endpoints N, radix k [ports].
+    """
+    endpoints, radix = np.broadcast_arrays(positive_integer("endpoints", endpoints), checked_radix(radix))
+    tiers, reach = np.ones(endpoints.shape, dtype=np.int64), radix.copy()
+    while np.any(short := reach < endpoints):
+        tiers, reach = tiers + short, np.where(short, reach * (radix // 2), reach)
+    return tiers, (2 * tiers - 1) * endpoints / radix, (2 * tiers * endpoints).astype(float)
+
+
+def layout(
+    rail_size: ArrayLike,
+    rails: ArrayLike,
+    radix: ArrayLike,
+    oversubscription: ArrayLike = np.inf,
+    rails_per_switch: ArrayLike = 1,
+    below: tuple[float, ...] = (),
+) -> Layout:
+    """Tiers, pods and blocks of a fabric of `rails` rails of `rail_size` endpoints.
+
+    oversubscription s: of the any-to-any layer over the rails; below: of the tiers within a rail, tier 1 first.
+    rails_per_switch: rails that share a switch (in VLANs) where a rail is one switch and there is no layer above.
+    Raises ValueError for sizes that are no whole positive numbers, and for rails that cannot share a switch.
+    """
+    given = np.broadcast_arrays(
+        positive_integer("rail_size", rail_size),
+        positive_integer("rails", rails),
+        checked_radix(radix),
+        checked_oversubscription(oversubscription),
+        positive_integer("rails_per_switch", rails_per_switch),
+    )
+    size, rails, k, s, share = (array.astype(float) for array in given)
+    below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0)))
+    ratio = lambda tier: below[tier - 1] if tier <= len(below) else 1.0  # noqa: E731
+    if np.any((down_ports(k, max(below)) >= k) | np.isfinite(s) & (down_ports(k, s) >= k)):
+        raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
+    layered = np.isfinite(s)
+
+    def fits(tier: int, ports: Numbers) -> tuple[Numbers, Numbers]:
+        """Leaves of a rail, and rails that a block of `tier` with `ports` down ports at its head holds."""
+        first = down_ports(k, ratio(1))
+        leaves = np.ones_like(k) if tier == 1 else ceil_div(size, first)
+        room = floor_div(ports, size if tier == 1 else leaves)
+        if tier > 2:
+            inner = np.prod([down_ports(k, ratio(i)) for i in range(2, tier)], axis=0)
+            room = floor_div(ports * inner, leaves)
+        return leaves, room
+
+    unset = np.zeros_like(k)
+    pod_tier, leaves, per_pod = unset.copy(), np.ones_like(k), unset.copy()
+    tier = 0
+    while np.any(open_ := pod_tier == 0):
+        tier += 1
+        whole = fits(tier, k)
+        head = fits(tier, down_ports(k, s))
+        # One pod under full-radix switches holds everything: no layer is needed above it.
+        single = open_ & layered & (whole[1] >= rails)
+        alone = open_ & ~layered & (whole[1] >= 1)
+        pod = open_ & layered & ~single & (head[1] >= 1)
+        pod_tier = np.where(single | alone | pod, tier, pod_tier)
+        leaves = np.where(single | alone | pod, whole[0], leaves)
+        per_pod = np.where(single, rails, np.where(alone, 1, np.where(pod, np.minimum(head[1], rails), per_pod)))
+    shared = ~layered & (share > 1)
+    if np.any(shared & ((pod_tier > 1) | (share * size > k))):
+        raise ValueError(
+            f"rails_per_switch is {rails_per_switch!r}, but that many rails do not fit into one switch: "
+            "lower it to radix // rail size, or to 1"
+        )
+    per_pod = np.where(shared, np.minimum(share, rails), per_pod)
+    pods = ceil_div(rails, per_pod)
+    per_pod = ceil_div(rails, pods)
+    bare = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
+    hosts = np.where(pod_tier == 1, per_pod * size, ceil_div(size, leaves))
+
+    blocks = [np.where(pod_tier == 1, pods, rails * leaves)]
+    fan_in, down = [hosts], [np.where(pod_tier == 1, down_ports(k, s), down_ports(k, ratio(1)))]
+    in_pod, tiers, tier = per_pod * leaves, np.where((pods == 1) | ~layered, pod_tier, 0), 1
+    while np.any(tier < np.where(tiers == 0, tier + 1, tiers)):
+        tier += 1
+        inside, head, over = tier < pod_tier, tier == pod_tier, tier > pod_tier
+        half = down_ports(k, ratio(tier))
+        top = np.where(tiers == 0, over & (blocks[-1] <= k), tier == tiers)
+        above = np.where(top, 1, ceil_div(blocks[-1], k / 2))
+        smaller = ceil_div(in_pod, half)
+        fan_in.append(
+            np.where(inside, ceil_div(in_pod, smaller), np.where(head, in_pod, ceil_div(blocks[-1], np.maximum(above, 1))))
+        )
+        blocks.append(np.where(inside, pods * smaller, np.where(head, pods, above)))
+        down.append(np.where(top, k, np.where(head, down_ports(k, s), np.where(over, k / 2, half))))
+        in_pod = np.where(inside, smaller, in_pod)
+        tiers = np.where(top, tier, tiers)
+    return Layout(np.where(bare, 0, tiers), pod_tier, pods, per_pod, leaves, hosts, blocks, fan_in, down, k, s, below)
+
+
+def count(plan: Layout, endpoints: ArrayLike) -> Parts:
+    """Switches and links of a layout with so many endpoints, tier by tier."""
+    used = plan.tiers > 0
+    switches = [np.where(used, plan.blocks[0], 0)]
+    links = [np.where(used, positive_integer("endpoints", endpoints), 0)]
+    # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
+    heads = [(np.ones_like(plan.tiers), plan.uplinks(1, plan.hosts_per_leaf))]
+    for tier in range(2, len(plan.blocks) + 1):
+        here = tier <= plan.tiers
+        below, blocks, fan_in = plan.blocks[tier - 2], plan.blocks[tier - 1], plan.fan_in[tier - 1]
+        trunk = np.maximum(floor_div(plan.down[tier - 1], np.maximum(fan_in, 1)), 1)
+        total, wires, above = 0.0, 0.0, []
+        for heads_of_kind, uplinks in heads:
+            full = floor_div(uplinks, trunk)
+            rest = uplinks - full * trunk
+            wires = wires + heads_of_kind * uplinks
+            for many, width in ((heads_of_kind * full, trunk), (heads_of_kind * (rest > 0), rest)):
+                if np.any(here & (many > 0)):
+                    total = total + many
+                    above.append((many, plan.uplinks(tier, fan_in * width)))
+        switches.append(np.where(here, blocks * total, 0))
+        links.append(np.where(here, below * wires, 0))
+        heads = above
+    whole = (np.stack(counts).astype(np.int64) for counts in (switches, links))
+    return Parts(plan.tiers.astype(np.int64), *whole, plan.radix.astype(np.int64))
+
+
+def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | None = None) -> Ints:
+    """Endpoints of the largest rail: GPU j of every HB domain is on rail j modulo `rails` (by default one rail a GPU).
+
+    gpus, hb_domain_size [GPUs]; the last HB domain may be part-filled.
+    """
+    gpus, domain = positive_integer("gpus", gpus), positive_integer("hb_domain_size", hb_domain_size)
+    rails = domain if rails is None else positive_integer("rails", rails)
+    full = floor_div(gpus, domain)
+    return (full * ceil_div(domain, rails) + ceil_div(gpus - full * domain, rails)).astype(np.int64)
+
+
+def rail_parts(
+    gpus: ArrayLike,
+    hb_domain_size: ArrayLike,
+    radix: ArrayLike,
+    oversubscription: ArrayLike = np.inf,
+    rails: ArrayLike | None = None,
+    rails_per_switch: ArrayLike = 1,
+    planes: ArrayLike = 1,
+    below: tuple[float, ...] = (),
+) -> Parts:
+    """Whole parts of rail networks, one for each element of the broadcast arguments.
+
+    gpus, hb_domain_size [GPUs]; radix [ports of full speed]; oversubscription: of the any-to-any layer over the rails,
+    infinite for rail-only and 1 for rail-optimized; rails: by default one for each GPU of a domain, 1 for a fat tree;
+    planes: every NIC port and switch port split into so many slower ones, each in a network of its own.
+    Raises ValueError naming the argument that is out of range.
+    """
+    given = np.broadcast_arrays(
+        positive_integer("gpus", gpus),
+        positive_integer("hb_domain_size", hb_domain_size),
+        checked_radix(radix),
+        checked_oversubscription(oversubscription),
+        positive_integer("rails", hb_domain_size if rails is None else rails),
+        positive_integer("rails_per_switch", rails_per_switch),
+        positive_integer("planes", planes),
+    )
+    shape, flat = given[0].shape, [array.ravel() for array in given]
+    # Blocks that stay in the processor's cache: three times as fast as whole arrays of a million.
+    starts = range(0, max(flat[0].size, 1), _BLOCK)
+    blocks = [_rail_parts(*(array[start : start + _BLOCK] for array in flat), below) for start in starts]
+    tiers = max(len(block.switches_by_tier) for block in blocks)
+
+    def joined(arrays: list[Ints]) -> Ints:
+        whole = np.zeros((tiers, flat[0].size), dtype=np.int64)
+        for start, array in zip(starts, arrays, strict=True):
+            whole[: len(array), start : start + _BLOCK] = array
+        return whole.reshape(tiers, *shape)
+
+    return Parts(
+        np.concatenate([block.tiers for block in blocks]).reshape(shape),
+        joined([block.switches_by_tier for block in blocks]),
+        joined([block.links_by_tier for block in blocks]),
+        np.concatenate([block.radix for block in blocks]).reshape(shape),
+    )
+
+
+_BLOCK = 1 << 13
+
+
+def _rail_parts(gpus, domain, radix, oversubscription, rails, rails_per_switch, planes, below) -> Parts:
+    domain = np.minimum(domain, gpus)
+    rails = np.minimum(rails, domain)
+    plan = layout(rail_size(gpus, domain, rails), rails, radix * planes, oversubscription, rails_per_switch, below)
+    one = count(plan, gpus)
+    return Parts(one.tiers, one.switches_by_tier * planes, one.links_by_tier * planes, one.radix)

@@ -1,0 +1,231 @@
+"""The fabric as a graph: every GPU, HB switch, packet switch and trunk, wired one by one.
+
+Nodes are named as the documents name them, counting from 1: "D2.GPU1" is GPU 1 of domain 2, "D2.HB1" its HB switch,
+"R3.T1.S2" the second tier-1 switch of rail 3, "T3.S5" a switch above the rails, "P2." before it the plane.
+Node attributes: kind (gpu, hb, switch), tier (gpu 0, switches from 1, HB switches -1), domain, rank, rail, plane,
+chassis (nodes of one chassis are VLANs of one switch). Edge attributes: kind (hb, host, trunk), links, tier (of its
+upper end), bandwidth_Bps (one direction, all its links together).
+"""
+
+import math
+
+import networkx as nx
+
+from railcore.network.topology.clos import Layout
+
+
+def build(fabric, rails: range | None = None) -> nx.Graph:
+    """Graph of a RailFabric; `rails` (from 1) keeps only those rails of a rail-only fabric, without HB domains.
+
+    Raises ValueError where a part of a fabric with an any-to-any layer is asked for.
+    """
+    if rails is not None and math.isfinite(fabric.oversubscription):
+        raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
+    graph = nx.Graph(name=_name(fabric))
+    wanted = rails or range(1, fabric.rails + 1)
+    if rails is None:
+        hb_domains(graph, fabric)
+    else:
+        for rail in wanted:
+            for d, j in fabric.endpoints(rail):
+                _add_gpu(graph, d, j, rail)
+    if fabric.tiers:
+        for plane in range(1, fabric.planes + 1):
+            _wire_plane(graph, fabric, wanted, plane)
+    return graph
+
+
+def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
+    """Switches (one for each chassis) and links by tier, counted from nodes and edges."""
+    chassis: dict[int, set] = {}
+    for _, at in graph.nodes(data=True):
+        if at["kind"] == "switch":
+            chassis.setdefault(at["tier"], set()).add(at["chassis"])
+    links: dict[int, int] = {}
+    for _, _, at in graph.edges(data=True):
+        if at["kind"] != "hb":
+            links[at["tier"]] = links.get(at["tier"], 0) + at["links"]
+    return {tier: len(found) for tier, found in sorted(chassis.items())}, dict(sorted(links.items()))
+
+
+def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:
+    """Largest flow from `left` to `right`, one direction [bytes/s]: max-flow over the graph, HB edges left out."""
+    capacity = nx.DiGraph()
+    for a, b, at in graph.edges(data=True):
+        if not (network_only and at["kind"] == "hb"):
+            for ends in ((a, b), (b, a)):
+                capacity.add_edge(*ends, capacity=at["bandwidth_Bps"])
+    capacity.add_edges_from((("source", node) for node in left), capacity=math.inf)
+    capacity.add_edges_from(((node, "sink") for node in right), capacity=math.inf)
+    # A side without any edge would leave an infinite path only if both ends were the same node.
+    if not (set(left) & set(graph)) or not (set(right) & set(graph)):
+        raise ValueError("left and right must name nodes of the graph")
+    return nx.maximum_flow_value(capacity, "source", "sink")
+
+
+def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> list[str]:
+    """Shortest path between two GPUs.
+
+    forward: HB domains may carry it to another rail first, the source's domain before the target's, as NCCL's PXN
+    does; else the scale-out network alone does. Raises ValueError where they are cut off from each other.
+    """
+    home = graph.nodes[source]["domain"]
+
+    def weight(a: str, b: str, at: dict) -> float | None:
+        if at["kind"] != "hb":
+            return 1.0
+        return None if not forward else 0.9 if graph.nodes[a]["domain"] == home else 0.95
+
+    try:
+        return nx.shortest_path(graph, source, target, weight)
+    except nx.NetworkXNoPath:
+        raise ValueError(f"no route from {source} to {target}: they are cut off from each other") from None
+
+
+def edge_list(graph: nx.Graph) -> list[dict]:
+    """Edges as rows (from, to, kind, tier, links, bandwidth_Gbps), sorted: what a diagram's CSV holds."""
+    from railcore.facts.units import convert
+
+    rows = [
+        {
+            "from": a,
+            "to": b,
+            "kind": at["kind"],
+            "tier": at["tier"],
+            "links": at["links"],
+            "bandwidth_Gbps": round(float(convert(at["bandwidth_Bps"], "Gbps")), 6),
+        }
+        for a, b, at in graph.edges(data=True)
+    ]
+    return rows
+
+
+def _name(fabric) -> str:
+    if fabric.rails == 1:
+        return "fat tree"
+    if math.isinf(fabric.oversubscription):
+        return "rail-only"
+    return "rail-optimized" if fabric.oversubscription == 1 else f"rails under {fabric.oversubscription:g}:1"
+
+
+def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
+    name = f"D{domain}.GPU{rank}"
+    graph.add_node(name, kind="gpu", tier=0, domain=domain, rank=rank, rail=rail, plane=None)
+    return name
+
+
+def hb_domains(graph: nx.Graph, fabric) -> None:
+    """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
+    size, rails = fabric.hb_domain_size, getattr(fabric, "rails", fabric.hb_domain_size)
+    for d in range(1, fabric.domains + 1):
+        here = min(size, fabric.gpus - (d - 1) * size)
+        members = [_add_gpu(graph, d, j, (j - 1) % rails + 1) for j in range(1, here + 1)]
+        if size == 1:
+            continue
+        edge = {"kind": "hb", "tier": -1, "links": 1}
+        for h in range(1, fabric.hb_switches + 1):
+            name = f"D{d}.HB{h}"
+            graph.add_node(name, kind="hb", tier=-1, domain=d, rank=None, rail=None, plane=None)
+            share = fabric.hb_Bps / fabric.hb_switches
+            graph.add_edges_from(((member, name) for member in members), **edge, bandwidth_Bps=share)
+        if not fabric.hb_switches:
+            pairs = ((a, b) for i, a in enumerate(members) for b in members[i + 1 :])
+            graph.add_edges_from(pairs, **edge, bandwidth_Bps=fabric.hb_Bps / (size - 1))
+
+
+def _spread(items: list, groups: int) -> list[list]:
+    """Consecutive groups whose lengths differ by one at most."""
+    size, more = divmod(len(items), groups)
+    bounds = [0]
+    for g in range(groups):
+        bounds.append(bounds[-1] + size + (g < more))
+    return [items[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+class _Wiring:
+    """Adds switches and edges of one plane, numbering switches by place and tier."""
+
+    def __init__(self, graph: nx.Graph, fabric, plane: int):
+        self.graph, self.fabric, self.plane = graph, fabric, plane
+        self.numbers: dict[str, int] = {}
+        self.prefix = f"P{plane}." if fabric.planes > 1 else ""
+
+    def switch(self, tier: int, rail: int | None, chassis: str | None = None) -> str:
+        place = f"{self.prefix}{f'R{rail}.' if rail else ''}T{tier}"
+        self.numbers[place] = self.numbers.get(place, 0) + 1
+        name = f"{place}.S{self.numbers[place]}"
+        self.graph.add_node(
+            name, kind="switch", tier=tier, domain=None, rank=None, rail=rail, plane=self.plane, chassis=chassis or name
+        )
+        return name
+
+    def link(self, lower: str, upper: str, tier: int, links: int) -> None:
+        kind = "host" if tier == 1 else "trunk"
+        self.graph.add_edge(
+            lower, upper, kind=kind, tier=tier, links=links, bandwidth_Bps=links * self.fabric.link_Bps
+        )
+
+
+def _wire_plane(graph: nx.Graph, fabric, rails: range, plane: int) -> None:
+    plan, wiring = fabric.plan, _Wiring(graph, fabric, plane)
+    pods = []
+    for members in _pods(plan, fabric.rails):
+        members = [rail for rail in members if rail in rails]
+        if members:
+            pods.append(_wire_pod(wiring, fabric, plan, members))
+    blocks = [block for pod in pods for block in pod]
+    for tier in range(int(plan.pod_tier) + 1, int(plan.tiers) + 1):
+        groups = 1 if tier == plan.tiers else math.ceil(len(blocks) / int(plan.down[tier - 1]))
+        blocks = [_wire_block(wiring, plan, tier, children, None) for children in _spread(blocks, groups)]
+
+
+def _pods(plan: Layout, rails: int) -> list[list[int]]:
+    per_pod = int(plan.rails_per_pod)
+    return [list(range(start, min(start + per_pod, rails + 1))) for start in range(1, rails + 1, per_pod)]
+
+
+def _wire_pod(wiring: _Wiring, fabric, plan: Layout, rails: list[int]) -> list[list[tuple[str, int]]]:
+    """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
+    leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
+    if plan.pod_tier == 1:
+        vlans = math.isinf(fabric.oversubscription) and len(rails) > 1
+        shared = len(rails) > 1 and not vlans
+        chassis, leaf = f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1", None
+        for rail in rails:
+            if leaf is None or not shared:
+                leaf = wiring.switch(1, None if shared else rail, chassis if vlans else None)
+            for d, j in fabric.endpoints(rail):
+                wiring.link(f"D{d}.GPU{j}", leaf, 1, 1)
+        return [[(str(leaf), leaf_uplinks)]]
+    leaves = []
+    for rail in rails:
+        hosts = fabric.endpoints(rail)
+        for members in _spread(hosts, int(plan.leaves_per_rail)):
+            leaf = wiring.switch(1, rail)
+            for d, j in members:
+                wiring.link(f"D{d}.GPU{j}", leaf, 1, 1)
+            leaves.append([(leaf, leaf_uplinks)])
+    only = rails[0] if len(rails) == 1 else None
+    blocks = leaves
+    for tier in range(2, int(plan.pod_tier) + 1):
+        groups = 1 if tier == plan.pod_tier else int(plan.blocks[tier - 1] // plan.pods)
+        blocks = [_wire_block(wiring, plan, tier, children, only) for children in _spread(blocks, groups)]
+    return blocks
+
+
+def _wire_block(
+    wiring: _Wiring, plan: Layout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
+) -> list[tuple[str, int]]:
+    """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
+    fan_in, heads = int(plan.fan_in[tier - 1]), []
+    trunk = int(plan.down[tier - 1]) // fan_in
+    for place, (_, uplinks) in enumerate(children[0]):
+        left = uplinks
+        while left > 0:
+            width = min(trunk, left)
+            switch = wiring.switch(tier, rail)
+            for child in children:
+                wiring.link(child[place][0], switch, tier, width)
+            heads.append((switch, int(plan.uplinks(tier, fan_in * width))))
+            left -= width
+    return heads

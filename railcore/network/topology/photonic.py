@@ -1,0 +1,63 @@
+"""Photonic rails: an optical circuit switch for each rail in place of its packet switches (photonic2025, Fig. 1)."""
+
+import math
+from dataclasses import dataclass
+
+import networkx as nx
+
+from railcore.facts.units import Gbps
+from railcore.network.topology.clos import positive_integer
+
+
+@dataclass(frozen=True)
+class PhotonicRails:
+    """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
+
+    gpus, hb_domain_size [GPUs]; nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports;
+    ocs_ports: duplex ports of the circuit switch. Raises ValueError where a rail does not fit into its switch.
+    """
+
+    gpus: int
+    hb_domain_size: int
+    ocs_ports: int
+    nic_ports: int = 2
+    nic_Bps: float = 400 * Gbps
+    hb_Bps: float = 3600 * Gbps
+    hb_switches: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "hb_domain_size", "ocs_ports", "nic_ports"):
+            positive_integer(name, getattr(self, name))
+        if self.domains * self.nic_ports > self.ocs_ports:
+            raise ValueError(
+                f"ocs_ports is {self.ocs_ports}, but a rail has {self.domains * self.nic_ports} ports: "
+                "take a larger switch, larger HB domains or fewer NIC ports"
+            )
+
+    @property
+    def domains(self) -> int:
+        return math.ceil(self.gpus / self.hb_domain_size)
+
+    @property
+    def circuit_switches(self) -> int:
+        return self.hb_domain_size
+
+    @property
+    def transceivers(self) -> int:
+        """One for each NIC port: light passes the circuit switch without conversion."""
+        return self.gpus * self.nic_ports
+
+    def graph(self) -> nx.Graph:
+        """GPUs, HB switches and circuit switches (kind "ocs"), with an edge for the fibres of each NIC."""
+        from railcore.network.topology.graph import hb_domains
+
+        graph = nx.Graph(name="photonic rails")
+        hb_domains(graph, self)
+        for rail in range(1, self.hb_domain_size + 1):
+            name = f"R{rail}.OCS"
+            graph.add_node(name, kind="ocs", tier=1, domain=None, rank=None, rail=rail, plane=None, chassis=name)
+        for node, at in list(graph.nodes(data=True)):
+            if at["kind"] == "gpu":
+                edge = {"kind": "host", "tier": 1, "links": self.nic_ports, "bandwidth_Bps": self.nic_Bps}
+                graph.add_edge(node, f"R{at['rail']}.OCS", **edge)
+        return graph

@@ -1,0 +1,130 @@
+"""Rail fabrics: rail-only, rail-optimized, everything between them, multi-plane, and the fat tree as one rail."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+
+from railcore.facts.units import Gbps
+from railcore.network.topology.clos import Layout, Parts, layout, positive_integer, rail_parts, rail_size
+
+
+@dataclass(frozen=True)
+class RailFabric:
+    """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
+
+    gpus: endpoints; the last HB domain may be part-filled.
+    hb_domain_size: GPUs of an HB domain, K.
+    radix: ports of a switch at the NIC's full speed, k.
+    oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
+    rails: GPU j of a domain is on rail j modulo `rails`; by default K rails. 1 is a fat tree.
+    rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails).
+    planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
+    below: oversubscription of the tiers within a rail, tier 1 first.
+    nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s].
+    hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    gpus: int
+    hb_domain_size: int
+    radix: int
+    oversubscription: float = math.inf
+    rails: int | None = None
+    rails_per_switch: int = 1
+    planes: int = 1
+    below: tuple[float, ...] = ()
+    nic_Bps: float = 400 * Gbps
+    hb_Bps: float = 3600 * Gbps
+    hb_switches: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "hb_domain_size", "rails_per_switch", "planes"):
+            positive_integer(name, getattr(self, name))
+        positive_integer("hb_switches", self.hb_switches, least=0)
+        for name in ("nic_Bps", "hb_Bps"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give a positive bandwidth in bytes/s")
+        object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
+        rails = self.hb_domain_size if self.rails is None else self.rails
+        object.__setattr__(self, "rails", min(int(positive_integer("rails", rails)), self.hb_domain_size))
+        _ = self.parts
+
+    @property
+    def domains(self) -> int:
+        return math.ceil(self.gpus / self.hb_domain_size)
+
+    @cached_property
+    def plan(self) -> Layout:
+        """Tiers, pods and blocks of one plane."""
+        size = rail_size(self.gpus, self.hb_domain_size, self.rails)
+        return layout(
+            size, self.rails, self.radix * self.planes, self.oversubscription, self.rails_per_switch, self.below
+        )
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Whole parts, all planes together, in closed form."""
+        return rail_parts(
+            self.gpus,
+            self.hb_domain_size,
+            self.radix,
+            self.oversubscription,
+            self.rails,
+            self.rails_per_switch,
+            self.planes,
+            self.below,
+        )
+
+    @property
+    def tiers(self) -> int:
+        return int(self.parts.tiers)
+
+    @property
+    def link_Bps(self) -> float:
+        """Bandwidth of one link, one direction [bytes/s]."""
+        return self.nic_Bps / self.planes
+
+    def rail_of(self, rank: int) -> int:
+        """Rail (from 1) of the GPUs with this rank (from 1) in their HB domains."""
+        return (rank - 1) % self.rails + 1
+
+    def endpoints(self, rail: int) -> list[tuple[int, int]]:
+        """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""
+        ranks = range(rail, self.hb_domain_size + 1, self.rails)
+        last = self.gpus - (self.domains - 1) * self.hb_domain_size
+        return [(d, j) for d in range(1, self.domains + 1) for j in ranks if d < self.domains or j <= last]
+
+    def graph(self, rails: range | None = None) -> nx.Graph:
+        """The fabric as a networkx graph; see `railcore.network.topology.graph.build`."""
+        from railcore.network.topology.graph import build
+
+        return build(self, rails)
+
+    def any_to_any(self, oversubscription: float) -> "RailFabric":
+        """The same cluster with another any-to-any layer over its rails."""
+        return replace(self, oversubscription=oversubscription, rails_per_switch=1)
+
+
+def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+    """Rails without any layer over them (railonly2023, section 3.1; railonly2025, Architecture Design)."""
+    return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
+
+
+def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+    """Rails under a full-bisection any-to-any Clos (railonly2023, section 2.1; railonly2025, Interplatform Connectivity)."""
+    return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
+
+
+def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
+    """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine."""
+    return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
+
+
+def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:
+    """Rails that fit into one switch, max(1, k // R): how the documents reach half a switch a rail."""
+    size = rail_size(gpus, hb_domain_size)
+    return np.maximum(1, np.asarray(radix) // size)
