@@ -112,8 +112,10 @@ def _rows(path: Path) -> list[Value]:
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise ValueError(f"{path.name}: columns are {reader.fieldnames}: write {','.join(COLUMNS)}")
         rows = [_value(row, f"{path.name} line {reader.line_num}") for row in reader]
-    if twice := {key for key in (keys := [(row.name, row.parameter) for row in rows]) if keys.count(key) > 1}:
-        raise ValueError(f"{path.name}: {sorted(twice)[0]} stands twice: remove one")
+    keys = [(row.name, row.parameter) for row in rows]
+    if len(set(keys)) < len(keys):
+        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+        raise ValueError(f"{path.name}: {' '.join(twice)} stands twice: remove one")
     return rows
 
 

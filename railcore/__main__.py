@@ -1,0 +1,74 @@
+"""The command line: `python -m railcore figures`, `claim ID`, `assumptions`, `lab`."""
+
+import argparse
+import os
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m railcore", description="Networks for LLM training: figures and claims.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
+    figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
+    figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
+    claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
+    claim.add_argument("id")
+    commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
+    commands.add_parser("lab", help="open JupyterLab on the index notebook")
+    options = parser.parse_args(arguments)
+    try:
+        return _COMMANDS[options.command](options)
+    except ValueError as error:
+        print(f"railcore: {error}", file=sys.stderr)
+        return 2
+
+
+def _figures(options) -> int:
+    from railcore.workbench import driver
+
+    return driver.figures(options.notebook, options.given)
+
+
+def _claim(options) -> int:
+    from railcore.facts import claims, files
+    from railcore.facts.units import number
+
+    entry = claims.claim(options.id)
+    row = {row["id"]: row for row in claims.recorded(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
+    paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
+    ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
+    lines = {
+        "claim": entry.claim,
+        "document": f"{entry.document}, {entry.where}: {paper} (tolerance {entry.tolerance:g})",
+        "ours": f"{ours}: {row.get('verdict') or 'missing'}",
+        "reason": row.get("reason", ""),
+        "note": entry.note,
+        "notebook": f"notebooks/{entry.notebook}.ipynb",
+    }
+    print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
+    return 0
+
+
+def _assumptions(_options) -> int:
+    from railcore.facts import catalog
+
+    for row in catalog.values("assumed"):
+        factor = catalog.units.unit(row.unit)[1]
+        low, value, high = (f"{number / factor:g}" for number in (row.low, row.value, row.high))
+        print(f"{row.name}, {row.parameter}: {value} {row.unit} ({low} to {high}); {row.source}")
+    return 0
+
+
+def _lab(_options) -> int:
+    from railcore.facts import files
+    from railcore.workbench.driver import kernel_environment
+
+    index = str(files.NOTEBOOKS / "00_index.ipynb")
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
+    os.execve(sys.executable, command, kernel_environment())
+
+
+_COMMANDS = {"figures": _figures, "claim": _claim, "assumptions": _assumptions, "lab": _lab}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Failure rates to events a year, parts out of service, GPU-hours lost, and goodput of a job that restarts."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.facts.units import hour, year
+from railcore.network.topology.rails import RailFabric
+
+
+def parts_at_risk(fabric: RailFabric) -> dict[str, int]:
+    """Parts of a fabric that can fail, by the names of the catalog's failure rates."""
+    parts = fabric.parts
+    hb = fabric.domains * fabric.hb_switches if fabric.hb_domain_size > 1 else 0
+    return {
+        "GPU": fabric.gpus,
+        "NIC": fabric.gpus,
+        "HB switch": hb,
+        "switch": int(parts.switches),
+        "transceiver": int(parts.transceivers),
+        "link": int(parts.links),
+    }
+
+
+def expected_failures(
+    counts: Mapping[str, int], gpus_stopped: Mapping[str, float], rates: str = "value"
+) -> pd.DataFrame:
+    """A year's failures of each kind of part, and the GPU-hours that stand still until they are repaired.
+
+    events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average;
+    lost GPU-hours = events x repair time x GPUs stopped by one failure.
+    counts: parts by name in the catalog's failure_rates; gpus_stopped: by the same names.
+    rates: "value", "low" or "high" of the catalog's rows. Raises UnknownName for a part without a rate.
+    """
+    if rates not in ("value", "low", "high"):
+        raise ValueError(f"rates is {rates!r}: give 'value', 'low' or 'high'")
+    rows = []
+    for part, count in counts.items():
+        item = catalog.item("failure_rates", part)
+        rate, repair = getattr(item.row("failure_rate"), rates), getattr(item.row("repair_time"), rates)
+        events = count * rate * year
+        lost = events * repair / hour * gpus_stopped[part]
+        rows.append((part, count, rate * year, repair / hour, events, events * repair / year, lost))
+    columns = "part count failures_per_year repair_h events_per_year parts_down lost_gpu_hours_per_year".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def mean_time_between_failures(events_per_year: float) -> float:
+    """Time between interruptions [s]: year / events."""
+    if not events_per_year > 0:
+        raise ValueError(f"events_per_year is {events_per_year!r}: give a positive number")
+    return year / events_per_year
+
+
+def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
+    """Time of computing between checkpoints that loses least [s]: tau = sqrt(2 delta M) - delta, at least delta.
+
+    M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
+    """
+    _positive(mtbf=mtbf, checkpoint_time=checkpoint_time)
+    delta, m = np.asarray(checkpoint_time, float), np.asarray(mtbf, float)
+    return np.maximum(np.sqrt(2 * delta * m) - delta, delta)
+
+
+def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval=None) -> np.ndarray:
+    """Share of wall time that advances the job: G = tau / (M exp(R / M) (exp((tau + delta) / M) - 1)).
+
+    Exponential failures of mean time M between them, checkpoints of delta after every tau of work, restart R:
+    the denominator is the mean time that a stretch of tau + delta takes.
+    interval tau [s]: by default `checkpoint_interval`. Source: Daly 2006, complete model of wall time.
+    """
+    _positive(mtbf=mtbf, checkpoint_time=checkpoint_time)
+    if np.any(np.asarray(restart_time) < 0):
+        raise ValueError(f"restart_time is {restart_time!r}: give 0 or more")
+    tau = checkpoint_interval(mtbf, checkpoint_time) if interval is None else np.asarray(interval, float)
+    m = np.asarray(mtbf, float)
+    return tau / (m * np.exp(np.asarray(restart_time) / m) * np.expm1((tau + checkpoint_time) / m))
+
+
+def _positive(**values: ArrayLike) -> None:
+    for name, value in values.items():
+        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
+            raise ValueError(f"{name} is {value!r}: give positive seconds")

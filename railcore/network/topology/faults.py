@@ -1,0 +1,164 @@
+"""What one failed part cuts off, on the graph: NICs, GPUs, bandwidth, and the way round."""
+
+import math
+
+import networkx as nx
+import pandas as pd
+
+from railcore.network.topology.graph import bisection_bandwidth, route
+from railcore.network.topology.rails import RailFabric
+
+KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
+
+
+def find(graph: nx.Graph, kind: str) -> tuple[list, list]:
+    """One part of a kind, the first in name order that GPU 1 of domain 1 hangs on: (nodes, edges) that fail with it.
+
+    A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
+    where the fabric has no such part. Raises ValueError for an unknown kind.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"fault {kind!r} is none of {', '.join(KINDS)}")
+    gpu = "D1.GPU1"
+    hosts = [(gpu, other) for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
+    leaves = [leaf for _, leaf in hosts]
+    trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
+    hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
+    found: dict[str, tuple[list, list]] = {
+        "GPU": ([gpu], []),
+        "NIC": ([], hosts),
+        "host link": ([], hosts[:1]),
+        "rail switch": (leaves[:1], []),
+        "trunk link": ([], trunks[:1]),
+        "spine": ([up for _, up in trunks[:1]], []),
+        "HB switch": (hb[:1], []),
+        "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
+    }
+    return found[kind]
+
+
+def fail(graph: nx.Graph, kind: str) -> nx.Graph:
+    """The graph without one part of a kind; a link is taken out of its trunk, a whole trunk of one with its edge."""
+    nodes, edges = find(graph, kind)
+    left = graph.copy()
+    left.remove_nodes_from(nodes)
+    for a, b in edges:
+        at = left.edges[a, b]
+        if at["links"] > 1 and kind != "NIC":
+            share = (at["links"] - 1) / at["links"]
+            at.update(links=at["links"] - 1, bandwidth_Bps=at["bandwidth_Bps"] * share)
+        else:
+            left.remove_edge(a, b)
+    return left
+
+
+def bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
+    """Bandwidth of a node's edges of these kinds, one direction [bytes/s]."""
+    return sum(at["bandwidth_Bps"] for _, _, at in graph.edges(node, data=True) if at["kind"] in kinds)
+
+
+def cut_nics(before: nx.Graph, after: nx.Graph) -> list[str]:
+    """Live GPUs whose NIC has lost every link."""
+    gpus = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
+    return [g for g in gpus if bandwidth(before, g, ("host",)) and not bandwidth(after, g, ("host",))]
+
+
+def effect(graph: nx.Graph, kind: str) -> dict:
+    """What one failed part of a kind leaves.
+
+    gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even their HB domain connects
+    to the largest remaining part; shares left of what there was (1 is all): domain_nic_bandwidth (all NICs of the
+    domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU that is worst off), rail_bisection
+    (between the halves of the live endpoints of rail 1, network only); switches_before and switches_after on the way
+    from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of them is gone or cut off).
+    """
+    after = fail(graph, kind)
+    gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+    live = [g for g in gpus if g in after]
+    largest = max(nx.connected_components(after), key=len) if len(after) else set()
+    domains: dict[int, list[str]] = {}
+    for g in live:
+        domains.setdefault(graph.nodes[g]["domain"], []).append(g)
+
+    def share(kinds: tuple[str, ...], members: list[str]) -> float:
+        had = sum(bandwidth(graph, g, kinds) for g in members)
+        return sum(bandwidth(after, g, kinds) for g in members) / had if had else 1.0
+
+    rail = [g for g in live if graph.nodes[g]["rail"] == 1]
+    half = len(rail) // 2
+    flows = [bisection_bandwidth(net, rail[:half], rail[-half:]) if half else 1.0 for net in (graph, after)]
+    last = f"D{max(graph.nodes[g]['domain'] for g in gpus)}.GPU1"
+    return {
+        "fault": kind,
+        "gpus_failed": len(gpus) - len(live),
+        "nics_cut": len(cut_nics(graph, after)),
+        "gpus_cut_off": len([g for g in live if g not in largest]),
+        "domain_nic_bandwidth": min(share(("host",), members) for members in domains.values()),
+        "hb_bandwidth": min(share(("hb",), [g]) for g in live),
+        "rail_bisection": flows[1] / flows[0] if flows[0] else 1.0,
+        "switches_before": _switches(graph, "D1.GPU1", last),
+        "switches_after": _switches(after, "D1.GPU1", last),
+    }
+
+
+def _switches(graph: nx.Graph, source: str, target: str) -> float:
+    try:
+        path = route(graph, source, target)
+    except (ValueError, KeyError):
+        return math.nan
+    return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
+
+
+def effects(fabric: RailFabric) -> pd.DataFrame:
+    """`effect` of every kind of fault that the fabric has a part for, a row each."""
+    graph = fabric.graph()
+    rows = [effect(graph, kind) for kind in KINDS if any(find(graph, kind))]
+    return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
+
+
+def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
+    """NICs that one failed tier-1 switch cuts off at most: the hosts of a leaf, all rails on it together.
+
+    With several planes no NIC is cut off: every other plane still carries it.
+    """
+    if fabric.planes > 1 or not fabric.tiers:
+        return 0
+    return int(fabric.plan.hosts_per_leaf)
+
+
+def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
+    """An optical switch between NICs and rails gives a spare GPU of the HB domain the failed one's place on its rail.
+
+    The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
+    Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
+    """
+    if failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
+        raise ValueError(f"spare is {spare!r}: name another GPU of the HB domain of {failed!r}")
+    after = graph.copy()
+    for a, b, at in list(graph.edges(spare, data=True)):
+        if at["kind"] == "host":
+            after.remove_edge(a, b)
+    for _, port, at in graph.edges(failed, data=True):
+        if at["kind"] == "host":
+            after.add_edge(spare, port, **at)
+    after.nodes[spare]["rail"] = graph.nodes[failed]["rail"]
+    after.remove_node(failed)
+    return after
+
+
+def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
+    """GPUs that a job loses to one failed GPU, and the rails it still has whole, by way of recovery.
+
+    idle_per_domain: GPUs that each HB domain holds idle as spares. Rows: way, gpus_lost (idle spares not counted),
+    whole_rails. On fixed rails a spare sits on a rail of its own, so the job either evacuates the HB domain or sends
+    the failed GPU's rail traffic through the domain. Source: railonly2025, Fault Tolerance Properties.
+    """
+    k, rails = fabric.hb_domain_size, int(fabric.rails or 1)
+    if not 0 <= idle_per_domain < k:
+        raise ValueError(f"idle_per_domain is {idle_per_domain!r}: give 0 to {k - 1}")
+    rows = [("domain evacuated to a healthy one, rails fixed", k - idle_per_domain, rails)]
+    if idle_per_domain:
+        rows.append(("spare of the domain, rails fixed, its rail reached through the domain", 0, rails - 1))
+        rows.append(("spare of the domain, optical switch moves the rail", 0, rails))
+    rows.append(("job goes on without the failed rank's replica, rails fixed", 1, rails - 1))
+    return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])

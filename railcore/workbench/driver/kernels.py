@@ -1,0 +1,134 @@
+"""Kernels that die with the driver: their environment, start, end, and one notebook's execution."""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from railcore.facts import files
+
+# Asked of the kernel after the last cell; not part of the notebook.
+REPORT = """\
+import json, sys, time
+from railcore.facts import files
+print(json.dumps({
+    "modules": sorted(name for name in sys.modules if name.split(".")[0] == "railcore"),
+    "data": files.data_read(),
+    "cpu_s": time.process_time(),
+}))"""
+
+_live: set = set()
+_lock = threading.Lock()
+_sockets: Path | None = None
+
+
+def kernel_environment() -> dict[str, str]:
+    """Environment of every kernel, whoever starts it: the driver, nbval or JupyterLab.
+
+    One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
+    """
+    caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    dropped = ("PYTHONDONTWRITEBYTECODE", "MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP")
+    kept = {key: value for key, value in os.environ.items() if key not in dropped}
+    for folder in caches.values():
+        (files.BUILD / folder).mkdir(parents=True, exist_ok=True)
+    return {
+        **kept,
+        **dict.fromkeys(threads, "1"),
+        **{key: str(files.BUILD / folder) for key, folder in caches.items()},
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def open_sockets() -> None:
+    """Make the folder of the kernels' sockets: short, since a socket's path may have about 100 characters."""
+    global _sockets
+    _sockets = Path(tempfile.mkdtemp(prefix="railcore-"))
+
+
+def kill_all() -> None:
+    """End every kernel at once and remove their sockets; safe to call twice and from a signal handler."""
+    for manager in list(_live):
+        _kill(manager)
+    if _sockets:
+        shutil.rmtree(_sockets, ignore_errors=True)
+
+
+def _kill(manager) -> None:
+    process = getattr(manager.provisioner, "process", None)
+    if process is not None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+    _live.discard(manager)
+
+
+def _manager(name: str, extra: Mapping[str, str]):
+    """A manager whose kernel is this interpreter's, over sockets of its own, in the notebooks' folder."""
+    from jupyter_client.manager import AsyncKernelManager
+
+    environment = kernel_environment() | dict(extra)
+
+    class Manager(AsyncKernelManager):
+        def format_kernel_cmd(self, extra_arguments=None):
+            return [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
+
+        async def start_kernel(self, **options):
+            await super().start_kernel(**options | {"env": environment, "cwd": str(files.NOTEBOOKS)})
+
+    if _sockets is None:
+        open_sockets()
+    place = Path(str(_sockets)) / name[:2]
+    return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")
+
+
+class CellError(Exception):
+    """A cell of a notebook failed; the message names the cell and the error."""
+
+
+def execute(name: str, notebook, folder: Path, values: Mapping, environment: Mapping[str, str]) -> dict:
+    """Run a notebook with papermill in a kernel of its own; gives what the kernel reports: modules, data, CPU seconds.
+
+    notebook: an nbformat notebook, run on a copy; the executed copy is written to folder/<name>.ipynb.
+    Raises CellError when a cell fails or the kernel dies.
+    """
+    import json
+
+    # papermill imports jsonschema's formats, and these a grammar that takes over a second; nothing here uses it.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    import nbformat
+    import papermill
+
+    copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(REPORT)]})
+    manager = _manager(name, environment)
+    with _lock:
+        _live.add(manager)
+    try:
+        done = papermill.execute_notebook(
+            copy,
+            str(folder / f"{name}.ipynb"),
+            parameters=dict(values),
+            progress_bar=False,
+            request_save_on_cell_execute=False,
+            start_timeout=120,
+            execution_timeout=900,
+            km=manager,
+            record_timing=False,
+            coalesce_streams=True,
+        )
+    except papermill.PapermillExecutionError as error:
+        source = error.source.strip().splitlines()
+        raise CellError(
+            f"cell {error.cell_index} ({source[0] if source else ''}): {error.ename}: {error.evalue}"
+        ) from None
+    except Exception as error:
+        raise CellError(f"kernel: {type(error).__name__}: {error}") from None
+    finally:
+        _kill(manager)
+    return json.loads("".join(done.cells.pop().outputs[0]["text"])) | {"notebook": done}

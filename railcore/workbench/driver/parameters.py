@@ -1,0 +1,67 @@
+"""Parameters cells: what a notebook lets its reader change, and whether a given value may stand in its place."""
+
+import ast
+from collections.abc import Mapping
+
+from railcore.facts.catalog import UnknownName
+from railcore.facts.units import dimension_of
+
+PLAIN = (bool, int, float, str)
+
+
+def defaults(notebook: Mapping) -> dict[str, object]:
+    """Names and default values of the cell tagged `parameters`; none where a notebook has no such cell.
+
+    Raises ValueError for anything in the cell but `name: type = literal`.
+    """
+    cells = [cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])]
+    if len(cells) > 1:
+        raise ValueError("two cells are tagged 'parameters': leave one")
+    found: dict[str, object] = {}
+    for statement in ast.parse("".join(cells[0]["source"])).body if cells else []:
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
+            raise ValueError(f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`")
+        found[statement.target.id] = ast.literal_eval(statement.value)
+    return found
+
+
+def read(given: list[list[str]], notebook: Mapping, name: str) -> dict[str, object]:
+    """Values for a notebook's parameters from pairs of texts, each of the type and dimension of its default.
+
+    Raises ValueError (UnknownName for a name the notebook lacks) before anything runs.
+    """
+    known = defaults(notebook)
+    values: dict[str, object] = {}
+    for key, text in given:
+        if key not in known:
+            raise UnknownName(f"parameter of {name}", key, list(known))
+        if key in values:
+            raise ValueError(f"parameter {key!r} is given twice: give it once")
+        values[key] = _value(key, text, known[key])
+    return values
+
+
+def _value(key: str, text: str, default: object) -> object:
+    kind = type(default)
+    if kind is str:
+        wanted = dimension_of(str(default))
+        if wanted is not None and dimension_of(text) != wanted:
+            raise ValueError(f"parameter {key!r} is {text!r}: write a quantity such as {default!r}, with its unit")
+        return text
+    try:
+        value = ast.literal_eval(text.capitalize() if kind is bool else text)
+    except (ValueError, SyntaxError):
+        value = text
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind or not _alike(value, default):
+        raise ValueError(f"parameter {key!r} is {text!r}: give a {kind.__name__} such as {default!r}")
+    return value
+
+
+def _alike(value, default) -> bool:
+    """True when the entries of a list are of the types of the default's."""
+    if not isinstance(default, list):
+        return isinstance(default, PLAIN)
+    kinds = {type(entry) for entry in default}
+    return bool(value) and {type(entry) for entry in value} <= kinds

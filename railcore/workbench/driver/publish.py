@@ -1,0 +1,144 @@
+"""Publishing: a notebook's files, its rows of the ledger and its executed copy, each by rename; and the manifest."""
+
+import csv
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from railcore.facts import claims, files
+from railcore.facts.units import number
+from railcore.workbench.driver.stamps import sha256
+
+LEDGER = files.FIGURES / "reproduction.csv"
+MANIFEST = files.FIGURES / "MANIFEST.csv"
+
+
+def published_rows() -> list[dict[str, str]]:
+    """Rows of figures/reproduction.csv that a notebook has computed; none where there is no ledger."""
+    return [row for row in claims.recorded(LEDGER) if row.get("verdict") not in (None, "missing")]
+
+
+def rows_hash(name: str) -> str:
+    """Hash of a notebook's rows in the ledger."""
+    rows = [(row["id"], row["value"], row["reason"]) for row in published_rows() if row["notebook"] == name]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def manifest() -> dict[str, str]:
+    """Notebook of every published file, by path relative to figures/."""
+    if not MANIFEST.exists():
+        return {}
+    with MANIFEST.open(newline="", encoding="utf-8") as stream:
+        return {row["file"]: row["notebook"] for row in csv.DictReader(stream)}
+
+
+def cleaned(notebook: Mapping, executed: Mapping) -> str:
+    """The notebook as text, with the outputs and counts of its execution and nothing that changes from run to run."""
+    import nbformat
+
+    cells = []
+    for cell, done in zip(notebook["cells"], executed["cells"], strict=True):
+        cell = dict(cell)
+        if cell["cell_type"] == "code":
+            hidden = "explore" in cell["metadata"].get("tags", [])
+            cell["outputs"] = [] if hidden else done["outputs"]
+            cell["execution_count"] = done["execution_count"]
+        cells.append(cell)
+    whole = nbformat.from_dict({**notebook, "cells": cells})
+    whole.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    return nbformat.writes(whole) + "\n"
+
+
+def publish(name: str, folder: Path, notebook: Mapping, executed: Mapping) -> dict[str, str]:
+    """Put what a run left in `folder` in its place; gives the hash of each published file by path.
+
+    New files first, then the ledger, then what the notebook no longer writes goes, then manifest and notebook: a
+    stop in between leaves whole files, and no stamp, so that the next run does it again.
+    """
+    made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    rows = claims.recorded(folder / "claims" / f"{name}.csv")
+    figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
+    owners = manifest()
+    for path, source in figures.items():
+        files.write_whole(files.FIGURES / path, source.read_bytes())
+    write_ledger([row for row in published_rows() if row["notebook"] != name] + rows)
+    for path, owner in owners.items():
+        if owner == name and path not in figures:
+            (files.FIGURES / path).unlink(missing_ok=True)
+    kept = {path: owner for path, owner in owners.items() if owner != name}
+    write_manifest(kept | dict.fromkeys(figures, name))
+    target = files.NOTEBOOKS / f"{name}.ipynb"
+    files.write_whole(target, cleaned(notebook, executed))
+    published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
+    return published | {f"notebooks/{name}.ipynb": sha256(target), "ledger": rows_hash(name)}
+
+
+def write_ledger(rows: list[dict[str, str]]) -> Counter:
+    """Write figures/reproduction.csv and .md from recorded rows, where they change; gives the count of each verdict."""
+    ledger = claims.ledger(rows)
+    _write_changed(LEDGER, claims.as_csv(claims.LEDGER, ledger))
+    _write_changed(LEDGER.with_suffix(".md"), _readable(ledger))
+    return Counter(row["verdict"] for row in ledger)
+
+
+def write_manifest(owners: Mapping[str, str]) -> None:
+    """Write figures/MANIFEST.csv: file, notebook, sha256; the ledger's files belong to every notebook."""
+    owners = {**owners, "reproduction.csv": "all", "reproduction.md": "all"}
+    rows = [
+        {"file": path, "notebook": owner, "sha256": sha256(files.FIGURES / path)}
+        for path, owner in sorted(owners.items())
+        if (files.FIGURES / path).is_file()
+    ]
+    _write_changed(MANIFEST, claims.as_csv(("file", "notebook", "sha256"), rows))
+
+
+def _write_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        files.write_whole(path, text)
+
+
+def _readable(ledger: list[dict[str, str]]) -> str:
+    """The ledger for people: counts, then a table for each document."""
+    documents = list(dict.fromkeys(row["document"] for row in ledger))
+    lines = ["# Claims of the documents, and what comes out", ""]
+    lines += ["Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv).", ""]
+    lines += [f"| document | claims | {' | '.join(claims.VERDICTS)} | of these fitted |", "|---" * 8 + "|"]
+    for document in [*documents, "all"]:
+        rows = [row for row in ledger if document in ("all", row["document"])]
+        counts = Counter(row["verdict"] for row in rows)
+        fitted = sum(row["reason"].startswith("fitted:") for row in rows)
+        cells = [document, len(rows), *(counts[verdict] for verdict in claims.VERDICTS), fitted]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += [
+        "",
+        "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
+        "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
+        "it yet. Fitted: the value rests on a number solved from claims, reproduced or not.",
+    ]
+    for document in documents:
+        lines += ["", f"## {document}", "", "| where | claim | document | ours | deviation | verdict | reason |"]
+        lines.append("|---" * 7 + "|")
+        lines += [_line(row) for row in ledger if row["document"] == document]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Mapping[str, str]) -> str:
+    paper, ours = float(row["paper_value"]), row["value"]
+    deviation = row["deviation"]
+    cells = [
+        row["where"],
+        f"{row['claim']} [{row['unit']}]",
+        f"{claims.RELATIONS[row['relation']]} {number(paper)}",
+        number(float(ours)) if ours else "",
+        (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
+        row["verdict"],
+        row["reason"],
+    ]
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -1,0 +1,152 @@
+"""The main job: what has changed, run side by side, with a line of progress each and a summary."""
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from railcore.facts import claims, files
+from railcore.workbench.driver import kernels, parameters, publish, stamps
+
+CPU_LIMIT_S = 8.0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def load(name: str):
+    import nbformat
+
+    return nbformat.read(files.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def names() -> list[str]:
+    """Notebooks of the suite, by number."""
+    return sorted(path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+def figures(only: str | None = None, given: list[list[str]] | None = None) -> int:
+    """Bring notebooks, figures and ledger up to date; gives the exit status.
+
+    only: name of the one notebook to run; given: pairs of parameter and value, for a run of that notebook that stays
+    in build/. Raises ValueError for an unknown notebook or an unfit parameter, before anything runs.
+    """
+    suite = names()
+    if only is not None and only not in suite:
+        raise claims.UnknownName("notebook", only, suite)
+    if given and only is None:
+        raise ValueError("parameters need one notebook: add NB=<name>")
+    values = parameters.read(given or [], load(only), only) if only and given else {}
+    files.BUILD.mkdir(exist_ok=True)
+    with (files.BUILD / "driver.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError("another `make figures` is running in this folder: wait for it or stop it") from None
+        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, _stop)
+        try:
+            return _run([only] if only else suite, values)
+        finally:
+            kernels.kill_all()
+
+
+def _stop(number: int, _frame) -> None:
+    kernels.kill_all()
+    say(f"stopped by {signal.Signals(number).name}: figures/ is as it was, what had finished is published")
+    # The workers wait on kernels that are gone: leave without them.
+    os._exit(128 + number)
+
+
+def _run(wanted: list[str], values: dict) -> int:
+    started = time.monotonic()
+    free = bool(values) or files.parameterized()
+    for folder in (files.FIGURES, files.NOTEBOOKS):
+        for leftover in folder.rglob(".*.tmp"):
+            leftover.unlink()
+    early = [name for name in wanted if name[:2] not in stamps.LAST]
+    late = [name for number in stamps.LAST for name in wanted if name[:2] == number]
+    failed, ran, written = [], 0, 0
+    with ThreadPoolExecutor(_cores()) as pool:
+        for group in (early, *([name] for name in late)):
+            due = [name for name in group if free or not _up_to_date(name)]
+            running = {pool.submit(_execute, name, values, free): name for name in due}
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=running.__getitem__):
+                    name = running.pop(future)
+                    ran += 1
+                    count = _finish(name, future, free)
+                    failed += [name] if count is None else []
+                    written += count or 0
+            if not free:
+                counts = publish.write_ledger(publish.published_rows())
+                publish.write_manifest({path: owner for path, owner in publish.manifest().items() if owner != "all"})
+    seconds = time.monotonic() - started
+    if free:
+        say(f"results of this run are in {_relative(_free_folder())}; figures/ and notebooks/ are untouched")
+    else:
+        if not ran:
+            say("nothing to do: every notebook is up to date")
+        verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
+        say(f"{ran} notebooks run, {written} files written, {seconds:.1f} s; claims: {verdicts}")
+    if failed:
+        say(f"FAILED: {', '.join(failed)}; what they had published before is unchanged")
+    return 1 if failed else 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _up_to_date(name: str) -> bool:
+    return stamps.up_to_date(name, load(name), publish.rows_hash(name))
+
+
+def _free_folder() -> Path:
+    return files.BUILD / "custom"
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(files.ROOT))
+
+
+def _execute(name: str, values: dict, free: bool) -> tuple:
+    folder = (_free_folder() if free else files.BUILD / "run") / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    say(f"{name}: started")
+    started = time.monotonic()
+    notebook = load(name)
+    environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
+    if free:
+        environment["RAILCORE_PARAMETERIZED"] = "1"
+    report = kernels.execute(name, notebook, folder, values, environment)
+    return notebook, folder, report, time.monotonic() - started
+
+
+def _finish(name: str, future: Future, free: bool) -> int | None:
+    """Publish a notebook that passed; gives the number of its files, or None where it failed."""
+    try:
+        notebook, folder, report, seconds = future.result()
+        executed = report["notebook"]
+        if free:
+            published = {path: "" for path in folder.rglob("*") if path.is_file()}
+        else:
+            published = publish.publish(name, folder, notebook, executed)
+            stamps.write(name, notebook, report, published)
+    except (kernels.CellError, OSError, ValueError) as error:
+        where = (_free_folder() if free else files.BUILD / "run") / name / f"{name}.ipynb"
+        seen = f" (see {_relative(where)})" if where.exists() else ""
+        print(f"{name}: FAILED, {error}{seen}", file=sys.stderr, flush=True)
+        return None
+    count = sum(str(path).startswith("figures/") for path in published) if not free else len(published)
+    say(f"{name}: done in {seconds:.1f} s, {count} files")
+    if report["cpu_s"] > CPU_LIMIT_S:
+        say(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {CPU_LIMIT_S:g} a notebook may take")
+    return count

@@ -1,0 +1,77 @@
+"""What is up to date: hashes of what a notebook's last run used and of what it published, kept in build/stamps."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from railcore.facts import files
+
+LAST = ("21", "00")  # these read what the others wrote, and run after them in this order
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, or "" where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def sources(notebook: Mapping) -> list:
+    """What of a notebook is its source: cells without outputs and counts."""
+    return [[cell["cell_type"], "".join(cell["source"]), cell["metadata"], cell["id"]] for cell in notebook["cells"]]
+
+
+def module_path(name: str) -> str:
+    """Path of a module's file relative to the project, or "" where it is gone."""
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        return ""
+    return str(Path(spec.origin).relative_to(files.ROOT)) if spec and spec.origin else ""
+
+
+def used_hash(name: str, notebook: Mapping, modules: list[str], data: list[str]) -> str:
+    """Hash of all that the results of a notebook hang on."""
+    used = ["constraints.txt", *map(module_path, modules), *data]
+    if name[:2] in LAST:
+        used += [path for path in figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
+    parts = [sources(notebook), sys.version_info[:2], [(path, sha256(files.ROOT / path)) for path in used]]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def figures_files() -> list[str]:
+    """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
+    found = (path for path in files.FIGURES.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return sorted(str(path.relative_to(files.ROOT)) for path in found if path.name != "MANIFEST.csv")
+
+
+def stamp_path(name: str) -> Path:
+    return files.BUILD / "stamps" / f"{name}.json"
+
+
+def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+    """Stamp a notebook: what it used, and the hash of everything that it published."""
+    stamp = {
+        "used": used_hash(name, notebook, report["modules"], report["data"]),
+        "modules": report["modules"],
+        "data": report["data"],
+        "published": dict(published),
+    }
+    files.write_whole(stamp_path(name), json.dumps(stamp, indent=1))
+
+
+def up_to_date(name: str, notebook: Mapping, ledger_rows: str) -> bool:
+    """True when nothing that the last run used has changed and everything that it published is still there.
+
+    ledger_rows: hash of the notebook's rows in the ledger as it stands.
+    """
+    try:
+        stamp = json.loads(stamp_path(name).read_text())
+        same = stamp["used"] == used_hash(name, notebook, stamp["modules"], stamp["data"])
+        published = dict(stamp["published"])
+    except (OSError, ValueError, KeyError):
+        return False
+    if published.pop("ledger", None) != ledger_rows:
+        return False
+    return same and all(sha256(files.ROOT / path) == known for path, known in published.items())

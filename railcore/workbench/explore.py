@@ -1,0 +1,57 @@
+"""Widgets of the notebooks' last cells: sliders over parameters, and the picture that they change."""
+
+import io
+from collections.abc import Callable, Sequence
+
+
+def panel(draw: Callable, **controls: tuple):
+    """Sliders over `draw` and the picture that it gives; move one and the picture follows.
+
+    draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list or a
+    menu of texts, or (value, low, high, step) for a slider over numbers. What `draw` refuses with ValueError is shown
+    as text. Raises ValueError for a control of another form.
+    """
+    import ipywidgets as widgets
+
+    inputs = {name: _control(name, control, widgets) for name, control in controls.items()}
+    image, message = widgets.Image(format="png"), widgets.HTML()
+
+    def update(_change=None) -> None:
+        try:
+            image.value = _png(draw(**{name: control.value for name, control in inputs.items()}))
+            message.value = ""
+        except ValueError as error:
+            from html import escape
+
+            message.value = f"<b>{escape(str(error))}</b>"
+
+    for control in inputs.values():
+        control.observe(update, names="value")
+    update()
+    return widgets.VBox([*inputs.values(), message, image])
+
+
+def _control(name: str, control: tuple, widgets):
+    label = {"description": name.replace("_", " "), "continuous_update": False, "style": {"description_width": "12em"}}
+    label["layout"] = widgets.Layout(width="36em")
+    match control:
+        case (value, list() as choices) if value in choices:
+            if all(isinstance(choice, str) for choice in choices):
+                del label["continuous_update"]
+                return widgets.Dropdown(value=value, options=choices, **label)
+            return widgets.SelectionSlider(value=value, options=choices, **label)
+        case (value, low, high, step) if low <= value <= high:
+            kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider
+            return kind(value=value, min=low, max=high, step=step, **label)
+    raise ValueError(f"control {name!r} is {control!r}: give (value, [choices]) or (value, low, high, step)")
+
+
+def _png(drawn) -> bytes:
+    import matplotlib.pyplot as plt
+
+    axes = drawn.flat[0] if hasattr(drawn, "flat") else drawn[0] if isinstance(drawn, Sequence) else drawn
+    figure = axes if hasattr(axes, "savefig") else axes.figure
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
+    plt.close(figure)
+    return stream.getvalue()
