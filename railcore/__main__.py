@@ -6,7 +6,10 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m railcore", description="Networks for LLM training: figures and claims.")
+    """Run one command; gives the exit status, 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m railcore", description="Networks for LLM training: figures and claims."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")

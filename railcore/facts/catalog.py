@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from railcore.facts import files, units
 
@@ -34,13 +35,13 @@ class UnknownName(KeyError, ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """One row: `value`, `low` and `high` in SI units (a reference to another item is text), `unit` as written."""
+    """One row. `value`, `low` and `high` are in SI units, or None; a reference to another item is text."""
 
     name: str
     parameter: str
-    value: float | str
-    low: float | None
-    high: float | None
+    value: Any
+    low: Any
+    high: Any
     unit: str
     kind: str
     source: str
@@ -57,6 +58,7 @@ class Item(Mapping):
     rows: tuple[Value, ...]
 
     def row(self, parameter: str) -> Value:
+        """The row of a parameter. Raises UnknownName listing the nearest ones."""
         for row in self.rows:
             if row.parameter == parameter:
                 return row
@@ -92,18 +94,20 @@ def _value(row: dict[str, str], where: str) -> Value:
             raise ValueError(f"{where}: column {key!r} is blank: fill it in")
     if text["kind"] not in KINDS:
         raise ValueError(f"{where}: kind {text['kind']!r} is none of {', '.join(KINDS)}")
-    if text["unit"] == "name":
-        return Value(**{**text, "low": None, "high": None})
-    try:
-        factor = units.unit(text["unit"])[1]
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    value, low, high = (_number(text[key], factor, f"{where}, column {key!r}") for key in ("value", "low", "high"))
-    if low is not None and low > value or high is not None and high < value:
-        raise ValueError(f"{where}: value {text['value']} is not between low {text['low']} and high {text['high']}")
-    if text["kind"] == "assumed" and (low is None or high is None):
-        raise ValueError(f"{where}: kind 'assumed' needs low and high")
-    return Value(**{**text, "value": value, "low": low, "high": high})
+    numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}
+    if text["unit"] != "name":
+        try:
+            factor = units.unit(text["unit"])[1]
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        numbers = {key: _number(text[key], factor, f"{where}, column {key!r}") for key in numbers}
+        value, low, high = numbers.values()
+        if (low is not None and low > value) or (high is not None and high < value):
+            raise ValueError(f"{where}: value {text['value']} is not between low {text['low']} and high {text['high']}")
+        if text["kind"] == "assumed" and None in (low, high):
+            raise ValueError(f"{where}: kind 'assumed' needs low and high")
+    fields: dict[str, Any] = {**text, **numbers}
+    return Value(**fields)
 
 
 def _rows(path: Path) -> list[Value]:

@@ -5,10 +5,12 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 
 import csv
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
@@ -43,9 +45,9 @@ def claims() -> dict[str, Claim]:
     """All claims by id, in the order of data/claims.csv."""
     with files.data("claims.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    for row in rows:
-        row["paper_value"], row["tolerance"] = float(row["paper_value"]), float(row["tolerance"] or 0)
-    return {row["id"]: Claim(**row) for row in rows}
+    numeric = ("paper_value", "tolerance")
+    typed: list[dict[str, Any]] = [{**row, **{key: float(row[key] or 0) for key in numeric}} for row in rows]
+    return {fields["id"]: Claim(**fields) for fields in typed}
 
 
 def claim(claim_id: str) -> Claim:
@@ -58,6 +60,41 @@ def claim(claim_id: str) -> Claim:
 def paper_value(claim_id: str) -> float:
     """The document's number, in the claim's unit: for a claim that starts from another's result, and for fits."""
     return claim(claim_id).paper_value
+
+
+def ids(prefix: str) -> list[str]:
+    """Ids of the claims below a prefix such as "railonly2025.table1", in file order. Raises UnknownName for none."""
+    found = [claim_id for claim_id in claims() if claim_id.startswith(f"{prefix}.")]
+    if not found:
+        raise UnknownName("claims below", prefix, sorted({claim_id.rpartition(".")[0] for claim_id in claims()}))
+    return found
+
+
+def case(claim_id: str) -> dict[str, int]:
+    """The case that an id names: {"n": 32768, "r": 64} of "railonly2025.table1.n32768.r64.cost_saving"."""
+    parts = re.findall(r"\.([a-z]+)(\d+)(?=\.)", claim_id.partition(".")[2])
+    return {letter: int(digits) for letter, digits in parts}
+
+
+def cases(prefix: str) -> list[dict[str, int]]:
+    """The different cases of a document's table, in file order."""
+    found = [case(claim_id) for claim_id in ids(prefix)]
+    return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
+
+
+def look_up(prefix: str, table, keys: Mapping[str, str]) -> dict[str, float]:
+    """Values of a document's table claims from a DataFrame: the id's case picks the row, its last part the column.
+
+    keys: the column of each letter of the case, {"n": "gpus", "r": "radix"}. Claims whose last part is no column are
+    left out. Raises KeyError for a case that the table lacks.
+    """
+    rows = table.set_index(list(keys.values()))
+    found = {}
+    for claim_id in ids(prefix):
+        numbers, column = case(claim_id), claim_id.rpartition(".")[2]
+        if column in rows and set(numbers) == set(keys):
+            found[claim_id] = float(rows.loc[tuple(numbers[letter] for letter in keys), column])
+    return found
 
 
 def deviation(value: float, paper: float) -> float:

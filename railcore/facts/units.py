@@ -85,7 +85,9 @@ def parse(text: str, like: str | None = None) -> float:
         raise ValueError(f"quantity {text!r} cannot be read: write a number, a space and a unit, as in '400 Gbps'")
     dimension, factor = unit(match[2])
     if like is not None and dimension != unit(like)[0]:
-        raise ValueError(f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {unit(like)[0]!r}")
+        raise ValueError(
+            f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {unit(like)[0]!r}"
+        )
     return float(match[1]) * factor
 
 
@@ -120,7 +122,7 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
         if prefix in _NOT_SHOWN:
             continue
         rounded = abs(float(f"{scaled / multiplier:.{digits}g}"))
-        if rounded >= 1 and (multiplier > scale or abs(scaled) < 1 and scale == 1):
+        if rounded >= 1 and (multiplier > scale or (abs(scaled) < 1 and scale == 1)):
             best, scale = prefix, multiplier
     gap = " " if symbol == "USD" and best else ""
     return f"{number(scaled / scale, digits)} {best}{gap}{symbol}"

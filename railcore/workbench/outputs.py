@@ -25,7 +25,9 @@ def items() -> dict[str, dict[str, str]]:
         return {row["id"]: row for row in csv.DictReader(stream)}
 
 
-def save(item_id: str, data: "pd.DataFrame", figure: "Figure | None" = None, shown: "pd.DataFrame | None" = None) -> None:
+def save(
+    item_id: str, data: "pd.DataFrame", figure: "Figure | None" = None, shown: "pd.DataFrame | None" = None
+) -> None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
     item_id: "railonly2025.fig1", or "extra.01_saving_map" for what goes beyond the documents.

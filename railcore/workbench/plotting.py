@@ -18,13 +18,14 @@ def house_style() -> None:
     """Set fonts, colours and sizes for this process: the same picture in a notebook, a PNG and an SVG."""
     import matplotlib as mpl
     import pandas as pd
+    from cycler import cycler
 
     mpl.rcdefaults()
     mpl.rcParams.update(
         {
             "font.family": "DejaVu Sans",
             "font.size": 9,
-            "axes.prop_cycle": mpl.cycler(color=COLOURS),
+            "axes.prop_cycle": cycler(color=COLOURS),
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.grid": True,
@@ -62,8 +63,26 @@ def lines(
     return ax
 
 
-def heatmap(table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: float, text: str = ".0%") -> "Axes":
-    """A table as coloured cells with their values; rows downwards, columns to the right, `label` on the colour bar."""
+def gpu_axis(ax: "Axes", counts: Sequence[int]) -> "Axes":
+    """A logarithmic axis of GPU counts with each count written out."""
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(counts, [f"{count:,}" for count in counts], rotation=45, ha="right")
+    ax.set_xlabel("GPUs")
+    return ax
+
+
+def plain_axis(axis) -> None:
+    """Numbers written out on a logarithmic axis, not powers of ten."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def heatmap(
+    table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: float, text: str = ".0%", bar: bool = True
+) -> "Axes":
+    """A table as coloured cells with their values; rows upwards, columns to the right, `label` on the colour bar."""
     import seaborn as sns
 
     sns.heatmap(
@@ -76,31 +95,52 @@ def heatmap(table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: flo
         fmt=text,
         annot_kws={"fontsize": 7},
         linewidths=0.5,
-        cbar_kws={"label": label},
+        cbar=bar,
+        cbar_kws={"label": label} if bar else None,
     )
     ax.grid(False)
+    ax.invert_yaxis()
     return ax
 
 
-def tornado(data: "pd.DataFrame", ax: "Axes", centre: float, label: str) -> "Axes":
-    """Bars from `at_low` to `at_high` around `centre`, the widest on top; columns: input, low, high (texts), at_low, at_high."""
+def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
+    """Bars from `at_low` to `at_high` around `centre`, the widest on top.
+
+    Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
+    """
     data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
     for i, row in enumerate(data.itertuples()):
         for value, text, colour in ((row.at_low, row.low, COLOURS[0]), (row.at_high, row.high, COLOURS[4])):
-            ax.barh(i, value - centre, left=centre, color=colour, height=0.6)
-            side = "left" if value >= centre else "right"
-            ax.annotate(
-                text,
-                (value, i),
-                xytext=(3 if side == "left" else -3, 0),
-                textcoords="offset points",
-                va="center",
-                ha=side,
-                fontsize=7,
-            )
-    ax.axvline(centre, color="black", linewidth=0.8)
+            ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
+            rightward = value > row.centre or (value == row.centre and colour == COLOURS[4])
+            shift, side = (3, "left") if rightward else (-3, "right")
+            style: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 7}
+            ax.annotate(text, (value, i), xytext=(shift, 0), **style)
+    ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
     ax.set_xlabel(label)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.18)
+    return ax
+
+
+def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: str) -> "Axes":
+    """Bars at each `x`, stacked from the rows of each `by`, with the total on top; x and by in order of appearance."""
+    places = list(data[x].unique())
+    bottom: dict = {}
+    for i, part in enumerate(data[by].unique()):
+        rows = data[data[by] == part].groupby(x, sort=False)[y].sum()
+        heights = [float(rows.get(place, 0.0)) for place in places]
+        ax.bar(
+            places, heights, bottom=[bottom.get(p, 0.0) for p in places], color=COLOURS[i % 8], label=part, width=0.6
+        )
+        bottom |= {p: bottom.get(p, 0.0) + h for p, h in zip(places, heights, strict=True)}
+    for i, place in enumerate(places):
+        ax.annotate(
+            number(bottom[place], 4), (i, bottom[place]), xytext=(0, 3), textcoords="offset points", ha="center"
+        )
+    ax.grid(axis="x", visible=False)
+    ax.margins(y=0.15)
+    ax.set_ylabel(label)
+    ax.legend()
     return ax

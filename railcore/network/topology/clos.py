@@ -38,10 +38,12 @@ class Parts:
 
     @property
     def switches(self) -> Ints:
+        """Switches of all tiers."""
         return self.switches_by_tier.sum(axis=0)
 
     @property
     def links(self) -> Ints:
+        """Links of all tiers, host links included."""
         return self.links_by_tier.sum(axis=0)
 
     @property
@@ -72,19 +74,16 @@ class Layout:
     oversubscription: NDArray[np.float64]
     below: tuple[float, ...]
 
-    def uplinks(self, tier: int, downlinks: Numbers) -> Numbers:
+    def uplinks(self, tier: int, downlinks: Numbers | float) -> Numbers:
         """Uplinks of a switch of `tier` with so many downlinks: ceil(downlinks / s), none at the top."""
-        ratio = np.where(tier == self.pod_tier, self.oversubscription, self.below_ratio(tier))
+        ratio = np.where(tier == self.pod_tier, self.oversubscription, _ratio(self.below, tier))
         return np.where(tier >= self.tiers, 0, np.ceil(downlinks / ratio))
-
-    def below_ratio(self, tier: int) -> float:
-        return self.below[tier - 1] if tier <= len(self.below) else 1.0
 
 
 def positive_integer(name: str, value: ArrayLike, least: int = 1) -> Ints:
     """`value` as an integer array. Raises ValueError naming the argument for fractions and values below `least`."""
     array = np.asarray(value)
-    whole = array.dtype.kind in "iu" or array.dtype.kind == "f" and bool(np.all(array == np.floor(array)))
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
     if not whole or np.any(array < least) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} is {value!r}: give whole numbers of at least {least}")
     return array.astype(np.int64)
@@ -107,14 +106,16 @@ def checked_oversubscription(value: ArrayLike) -> NDArray[np.float64]:
 
 
 def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+    """Largest whole number up to a / b."""
     return np.floor(np.true_divide(a, b))
 
 
 def ceil_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+    """Least whole number from a / b."""
     return np.ceil(np.true_divide(a, b))
 
 
-def down_ports(radix: ArrayLike, ratio: ArrayLike) -> Numbers:
+def down_ports(radix: Ints | Numbers, ratio: ArrayLike) -> Numbers:
     """Ports that face down at oversubscription s: floor(k s / (1 + s)), all k where s is infinite."""
     return np.floor(radix / (1 + 1 / np.asarray(ratio, dtype=float)) + 1e-9)
 
@@ -163,65 +164,65 @@ def layout(
     )
     size, rails, k, s, share = (array.astype(float) for array in given)
     below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0)))
-    ratio = lambda tier: below[tier - 1] if tier <= len(below) else 1.0  # noqa: E731
-    if np.any((down_ports(k, max(below)) >= k) | np.isfinite(s) & (down_ports(k, s) >= k)):
-        raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
     layered = np.isfinite(s)
-
-    def fits(tier: int, ports: Numbers) -> tuple[Numbers, Numbers]:
-        """Leaves of a rail, and rails that a block of `tier` with `ports` down ports at its head holds."""
-        first = down_ports(k, ratio(1))
-        leaves = np.ones_like(k) if tier == 1 else ceil_div(size, first)
-        room = floor_div(ports, size if tier == 1 else leaves)
-        if tier > 2:
-            inner = np.prod([down_ports(k, ratio(i)) for i in range(2, tier)], axis=0)
-            room = floor_div(ports * inner, leaves)
-        return leaves, room
-
-    unset = np.zeros_like(k)
-    pod_tier, leaves, per_pod = unset.copy(), np.ones_like(k), unset.copy()
-    tier = 0
-    while np.any(open_ := pod_tier == 0):
-        tier += 1
-        whole = fits(tier, k)
-        head = fits(tier, down_ports(k, s))
-        # One pod under full-radix switches holds everything: no layer is needed above it.
-        single = open_ & layered & (whole[1] >= rails)
-        alone = open_ & ~layered & (whole[1] >= 1)
-        pod = open_ & layered & ~single & (head[1] >= 1)
-        pod_tier = np.where(single | alone | pod, tier, pod_tier)
-        leaves = np.where(single | alone | pod, whole[0], leaves)
-        per_pod = np.where(single, rails, np.where(alone, 1, np.where(pod, np.minimum(head[1], rails), per_pod)))
+    if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
+        raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
+    pod_tier, leaves, per_pod = _pods(size, rails, k, s, below)
     shared = ~layered & (share > 1)
     if np.any(shared & ((pod_tier > 1) | (share * size > k))):
         raise ValueError(
             f"rails_per_switch is {rails_per_switch!r}, but that many rails do not fit into one switch: "
             "lower it to radix // rail size, or to 1"
         )
-    per_pod = np.where(shared, np.minimum(share, rails), per_pod)
-    pods = ceil_div(rails, per_pod)
+    pods = ceil_div(rails, np.where(shared, np.minimum(share, rails), per_pod))
     per_pod = ceil_div(rails, pods)
-    bare = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
-    hosts = np.where(pod_tier == 1, per_pod * size, ceil_div(size, leaves))
 
-    blocks = [np.where(pod_tier == 1, pods, rails * leaves)]
-    fan_in, down = [hosts], [np.where(pod_tier == 1, down_ports(k, s), down_ports(k, ratio(1)))]
+    in_leaf = pod_tier == 1
+    hosts = np.where(in_leaf, per_pod * size, ceil_div(size, leaves))
+    blocks, fan_in = [np.where(in_leaf, pods, rails * leaves)], [hosts]
+    down = [down_ports(k, np.where(in_leaf, s, _ratio(below, 1)))]
     in_pod, tiers, tier = per_pod * leaves, np.where((pods == 1) | ~layered, pod_tier, 0), 1
-    while np.any(tier < np.where(tiers == 0, tier + 1, tiers)):
+    while np.any((tiers == 0) | (tier < tiers)):
         tier += 1
-        inside, head, over = tier < pod_tier, tier == pod_tier, tier > pod_tier
-        half = down_ports(k, ratio(tier))
-        top = np.where(tiers == 0, over & (blocks[-1] <= k), tier == tiers)
-        above = np.where(top, 1, ceil_div(blocks[-1], k / 2))
-        smaller = ceil_div(in_pod, half)
-        fan_in.append(
-            np.where(inside, ceil_div(in_pod, smaller), np.where(head, in_pod, ceil_div(blocks[-1], np.maximum(above, 1))))
-        )
-        blocks.append(np.where(inside, pods * smaller, np.where(head, pods, above)))
-        down.append(np.where(top, k, np.where(head, down_ports(k, s), np.where(over, k / 2, half))))
-        in_pod = np.where(inside, smaller, in_pod)
-        tiers = np.where(top, tier, tiers)
+        inside, at_pod = tier < pod_tier, tier == pod_tier
+        top = np.where(tiers == 0, (tier > pod_tier) & (blocks[-1] <= k), tier == tiers)
+        half = down_ports(k, np.where(inside, _ratio(below, tier), np.where(at_pod, s, 1.0)))
+        smaller, above = ceil_div(in_pod, half), np.where(top, 1, ceil_div(blocks[-1], half))
+        outside = np.where(at_pod, in_pod, ceil_div(blocks[-1], above))
+        fan_in.append(np.where(inside, ceil_div(in_pod, smaller), outside))
+        blocks.append(np.where(inside, pods * smaller, np.where(at_pod, pods, above)))
+        down.append(np.where(top, k, half))
+        in_pod, tiers = np.where(inside, smaller, in_pod), np.where(top, tier, tiers)
+    bare = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
     return Layout(np.where(bare, 0, tiers), pod_tier, pods, per_pod, leaves, hosts, blocks, fan_in, down, k, s, below)
+
+
+def _ratio(below: tuple[float, ...], tier: int) -> float:
+    return below[tier - 1] if tier <= len(below) else 1.0
+
+
+def _pods(
+    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, below: tuple[float, ...]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Tier at the head of a pod, leaves of a rail, rails of a pod: the lowest tier whose block holds a rail.
+
+    One pod under full-radix switches takes all rails where they fit: no layer is needed above it.
+    """
+    layered, first = np.isfinite(s), down_ports(k, _ratio(below, 1))
+    pod_tier, leaves, per_pod = np.zeros_like(k), np.ones_like(k), np.zeros_like(k)
+    tier, inner = 0, np.ones_like(k)
+    while np.any(open_ := pod_tier == 0):
+        tier += 1
+        inner = inner * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)
+        ours = np.ones_like(k) if tier == 1 else ceil_div(size, first)
+        unit = size if tier == 1 else ours
+        whole, headed = floor_div(k * inner, unit), floor_div(down_ports(k, s) * inner, unit)
+        single = open_ & layered & (whole >= rails)
+        fits = open_ & ~single & (np.where(layered, headed, whole) >= 1)
+        pod_tier, leaves = np.where(single | fits, tier, pod_tier), np.where(single | fits, ours, leaves)
+        many = np.where(layered, np.minimum(headed, rails), 1)
+        per_pod = np.where(single, rails, np.where(fits, many, per_pod))
+    return pod_tier, leaves, per_pod
 
 
 def count(plan: Layout, endpoints: ArrayLike) -> Parts:
@@ -235,7 +236,8 @@ def count(plan: Layout, endpoints: ArrayLike) -> Parts:
         here = tier <= plan.tiers
         below, blocks, fan_in = plan.blocks[tier - 2], plan.blocks[tier - 1], plan.fan_in[tier - 1]
         trunk = np.maximum(floor_div(plan.down[tier - 1], np.maximum(fan_in, 1)), 1)
-        total, wires, above = 0.0, 0.0, []
+        total, wires = np.zeros_like(plan.tiers), np.zeros_like(plan.tiers)
+        above: list[tuple[Numbers, Numbers]] = []
         for heads_of_kind, uplinks in heads:
             full = floor_div(uplinks, trunk)
             rest = uplinks - full * trunk
@@ -247,8 +249,9 @@ def count(plan: Layout, endpoints: ArrayLike) -> Parts:
         switches.append(np.where(here, blocks * total, 0))
         links.append(np.where(here, below * wires, 0))
         heads = above
-    whole = (np.stack(counts).astype(np.int64) for counts in (switches, links))
-    return Parts(plan.tiers.astype(np.int64), *whole, plan.radix.astype(np.int64))
+    arrays = (plan.tiers, np.stack(switches), np.stack(links), plan.radix)
+    tiers, by_tier, wired, radix = (array.astype(np.int64) for array in arrays)
+    return Parts(tiers, by_tier, wired, radix)
 
 
 def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | None = None) -> Ints:
@@ -291,7 +294,7 @@ def rail_parts(
     shape, flat = given[0].shape, [array.ravel() for array in given]
     # Blocks that stay in the processor's cache: three times as fast as whole arrays of a million.
     starts = range(0, max(flat[0].size, 1), _BLOCK)
-    blocks = [_rail_parts(*(array[start : start + _BLOCK] for array in flat), below) for start in starts]
+    blocks = [_rail_parts([array[start : start + _BLOCK] for array in flat], below) for start in starts]
     tiers = max(len(block.switches_by_tier) for block in blocks)
 
     def joined(arrays: list[Ints]) -> Ints:
@@ -311,7 +314,8 @@ def rail_parts(
 _BLOCK = 1 << 13
 
 
-def _rail_parts(gpus, domain, radix, oversubscription, rails, rails_per_switch, planes, below) -> Parts:
+def _rail_parts(block: list[np.ndarray], below: tuple[float, ...]) -> Parts:
+    gpus, domain, radix, oversubscription, rails, rails_per_switch, planes = block
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)
     plan = layout(rail_size(gpus, domain, rails), rails, radix * planes, oversubscription, rails_per_switch, below)

@@ -153,7 +153,7 @@ def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     whole_rails. On fixed rails a spare sits on a rail of its own, so the job either evacuates the HB domain or sends
     the failed GPU's rail traffic through the domain. Source: railonly2025, Fault Tolerance Properties.
     """
-    k, rails = fabric.hb_domain_size, int(fabric.rails or 1)
+    k, rails = fabric.hb_domain_size, fabric.rails
     if not 0 <= idle_per_domain < k:
         raise ValueError(f"idle_per_domain is {idle_per_domain!r}: give 0 to {k - 1}")
     rows = [("domain evacuated to a healthy one, rails fixed", k - idle_per_domain, rails)]

@@ -8,6 +8,7 @@ upper end), bandwidth_Bps (one direction, all its links together).
 """
 
 import math
+from itertools import pairwise
 
 import networkx as nx
 
@@ -139,7 +140,7 @@ def _spread(items: list, groups: int) -> list[list]:
     bounds = [0]
     for g in range(groups):
         bounds.append(bounds[-1] + size + (g < more))
-    return [items[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [items[a:b] for a, b in pairwise(bounds)]
 
 
 class _Wiring:
@@ -161,9 +162,7 @@ class _Wiring:
 
     def link(self, lower: str, upper: str, tier: int, links: int) -> None:
         kind = "host" if tier == 1 else "trunk"
-        self.graph.add_edge(
-            lower, upper, kind=kind, tier=tier, links=links, bandwidth_Bps=links * self.fabric.link_Bps
-        )
+        self.graph.add_edge(lower, upper, kind=kind, tier=tier, links=links, bandwidth_Bps=links * self.fabric.link_Bps)
 
 
 def _wire_plane(graph: nx.Graph, fabric, rails: range, plane: int) -> None:

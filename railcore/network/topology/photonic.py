@@ -36,10 +36,12 @@ class PhotonicRails:
 
     @property
     def domains(self) -> int:
+        """HB domains, the last part-filled perhaps."""
         return math.ceil(self.gpus / self.hb_domain_size)
 
     @property
     def circuit_switches(self) -> int:
+        """One for each rail."""
         return self.hb_domain_size
 
     @property

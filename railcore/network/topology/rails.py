@@ -19,7 +19,7 @@ class RailFabric:
     hb_domain_size: GPUs of an HB domain, K.
     radix: ports of a switch at the NIC's full speed, k.
     oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
-    rails: GPU j of a domain is on rail j modulo `rails`; by default K rails. 1 is a fat tree.
+    rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
     rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails).
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
     below: oversubscription of the tiers within a rail, tier 1 first.
@@ -33,7 +33,7 @@ class RailFabric:
     hb_domain_size: int
     radix: int
     oversubscription: float = math.inf
-    rails: int | None = None
+    rails: int = 0
     rails_per_switch: int = 1
     planes: int = 1
     below: tuple[float, ...] = ()
@@ -49,12 +49,13 @@ class RailFabric:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: give a positive bandwidth in bytes/s")
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
-        rails = self.hb_domain_size if self.rails is None else self.rails
+        rails = self.rails or self.hb_domain_size
         object.__setattr__(self, "rails", min(int(positive_integer("rails", rails)), self.hb_domain_size))
         _ = self.parts
 
     @property
     def domains(self) -> int:
+        """HB domains, the last part-filled perhaps."""
         return math.ceil(self.gpus / self.hb_domain_size)
 
     @cached_property
@@ -81,6 +82,7 @@ class RailFabric:
 
     @property
     def tiers(self) -> int:
+        """Switch tiers, 0 where no link is needed."""
         return int(self.parts.tiers)
 
     @property
@@ -115,7 +117,7 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
 
 
 def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
-    """Rails under a full-bisection any-to-any Clos (railonly2023, section 2.1; railonly2025, Interplatform Connectivity)."""
+    """Rails under a full-bisection any-to-any Clos (railonly2023, 2.1; railonly2025, Interplatform Connectivity)."""
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 

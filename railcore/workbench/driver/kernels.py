@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from railcore.facts import files
@@ -62,10 +63,8 @@ def kill_all() -> None:
 def _kill(manager) -> None:
     process = getattr(manager.provisioner, "process", None)
     if process is not None:
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
     _live.discard(manager)
 
 
@@ -75,11 +74,11 @@ def _manager(name: str, extra: Mapping[str, str]):
 
     environment = kernel_environment() | dict(extra)
 
-    class Manager(AsyncKernelManager):
+    class Manager(AsyncKernelManager):  # type: ignore[misc]
         def format_kernel_cmd(self, extra_arguments=None):
             return [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
 
-        async def start_kernel(self, **options):
+        async def start_kernel(self, **options):  # type: ignore[override]
             await super().start_kernel(**options | {"env": environment, "cwd": str(files.NOTEBOOKS)})
 
     if _sockets is None:

@@ -20,7 +20,9 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     found: dict[str, object] = {}
     for statement in ast.parse("".join(cells[0]["source"])).body if cells else []:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
-            raise ValueError(f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`")
+            raise ValueError(
+                f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`"
+            )
         found[statement.target.id] = ast.literal_eval(statement.value)
     return found
 

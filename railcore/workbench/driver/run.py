@@ -16,10 +16,12 @@ CPU_LIMIT_S = 8.0
 
 
 def say(text: str) -> None:
+    """Print a line at once."""
     print(text, flush=True)
 
 
 def load(name: str):
+    """A notebook of the suite, read with nbformat."""
     import nbformat
 
     return nbformat.read(files.NOTEBOOKS / f"{name}.ipynb", as_version=4)

@@ -47,6 +47,7 @@ def figures_files() -> list[str]:
 
 
 def stamp_path(name: str) -> Path:
+    """Where a notebook's stamp is kept."""
     return files.BUILD / "stamps" / f"{name}.json"
 
 
