@@ -6,7 +6,7 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -183,6 +183,24 @@ def recorded(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
+    """Claims of each document and of all by verdict, and those that rest on a number solved from claims."""
+    documents = list(dict.fromkeys(row["document"] for row in rows))
+    table = []
+    for document in [*documents, "all"]:
+        mine = [row for row in rows if document in ("all", row["document"])]
+        by_verdict = {name: sum(row["verdict"] == name for row in mine) for name in VERDICTS}
+        fitted = sum(row["reason"].startswith("fitted:") for row in mine)
+        table.append({"document": document, "claims": len(mine), **by_verdict, "of these fitted": fitted})
+    return table
+
+
+def markdown(rows: Sequence[Mapping]) -> str:
+    """Rows (mappings with the same keys) as a Markdown table."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |\n" for cells in lines)
 
 
 def as_csv(columns, rows) -> str:

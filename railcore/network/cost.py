@@ -127,6 +127,30 @@ def compare(
     return pd.DataFrame(table)
 
 
+def summary(table: pd.DataFrame) -> dict[str, float]:
+    """What the documents' texts say of a `compare` table, by the last part of the claims' ids.
+
+    Savings from least to most [USD, W]; radix 64: tiers and switch_ratio; most cost_saving; the radix that saves least;
+    and the largest ratio of parts that can fail, switches and links, rail-only over rail-optimized.
+    """
+    money = table["cost_usd_rail_optimized"] - table["cost_usd_rail_only"]
+    power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
+    at_64 = table[table["radix"] == 64].iloc[0]
+    can_fail = [table[f"switches_{name}"] + table[f"links_{name}"] for name in ("rail_only", "rail_optimized")]
+    return {
+        "cost_saving_min": money.min(),
+        "cost_saving_max": money.max(),
+        "power_saving_min": power.min(),
+        "power_saving_max": power.max(),
+        "intro_cost_saving_max": table["cost_saving"].max(),
+        "r64_switch_ratio": at_64["switch_ratio"],
+        "r64_tiers_rail_optimized": at_64["tiers_rail_optimized"],
+        "r64_tiers_rail_only": at_64["tiers_rail_only"],
+        "worst_radix": least_saving_radix(table),
+        "fault_parts_ratio": (can_fail[0] / can_fail[1]).max(),
+    }
+
+
 def least_saving_radix(table: pd.DataFrame) -> int:
     """Radix with the least cost saving in every cluster size of a `compare` table, the smallest of tied ones, or 0."""
     least = table.assign(saving=table["cost_saving"].round(9))

@@ -27,12 +27,12 @@ def items() -> dict[str, dict[str, str]]:
 
 def save(
     item_id: str, data: "pd.DataFrame", figure: "Figure | None" = None, shown: "pd.DataFrame | None" = None
-) -> None:
+) -> "pd.DataFrame | None":
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
     item_id: "railonly2025.fig1", or "extra.01_saving_map" for what goes beyond the documents.
     data: the numbers, for the CSV; figure: for PNG and SVG; shown: the table as people read it, for Markdown and TeX
-    (by default `data` with six significant digits).
+    (by default `data` with six significant digits), returned where there is no figure.
     Raises ValueError for an unknown or foreign id, missing or empty input, a PNG narrower than 1,200 pixels and an SVG
     over 1 MB, before anything is written.
     """
@@ -51,6 +51,31 @@ def save(
             content[extension] = _picture(item_id, figure, extension)
     for extension, whole in content.items():
         files.write_whole(files.out() / folder / f"{name}.{extension}", whole)
+    return None if figure is not None else _readable(data if shown is None else shown)
+
+
+def gallery() -> "pd.DataFrame":
+    """The documents' figures and tables, and what goes beyond them, with links to the files that are in figures/.
+
+    Columns item, shows, notebook, files: the last two as Markdown links from the folder of the notebooks.
+    """
+    import pandas as pd
+
+    rows = []
+    for item_id, item in items().items():
+        place = f"{item['document']}/{item['item']}"
+        rows.append((item_id, item["must_show"], item["notebook"], place, item["files"].split()))
+    stems = sorted({path.stem for path in (files.FIGURES / "extra").glob("*_*.csv")})
+    notebooks = {item["notebook"][:2]: item["notebook"] for item in items().values()}
+    for stem in stems:
+        found = [end for end in ("png", "svg", "csv", "md", "tex") if (files.FIGURES / f"extra/{stem}.{end}").exists()]
+        rows.append((f"extra.{stem}", stem[3:].replace("_", " "), notebooks[stem[:2]], f"extra/{stem}", found))
+    table = []
+    for item_id, shows, notebook, place, ends in rows:
+        links = [f"[{end}](../figures/{place}.{end})" for end in ends if (files.FIGURES / f"{place}.{end}").exists()]
+        made = f"[{notebook}]({notebook}.ipynb)" if (files.NOTEBOOKS / f"{notebook}.ipynb").exists() else notebook
+        table.append((item_id, shows, made, " ".join(links) or "not yet"))
+    return pd.DataFrame(table, columns=["item", "shows", "notebook", "files"])
 
 
 def _target(item_id: str, figure) -> tuple[str, str, list[str]]:
@@ -66,11 +91,15 @@ def _target(item_id: str, figure) -> tuple[str, str, list[str]]:
 
 
 def _table(table: "pd.DataFrame", extension: str) -> str:
-    text = table.map(lambda cell: cell if isinstance(cell, str) else number(cell))
+    text = _readable(table)
     if extension == "tex":
         return text.to_latex(index=False, escape=True)
     right = ["left" if isinstance(column.iloc[0], str) else "right" for _, column in table.items()]
     return text.to_markdown(index=False, disable_numparse=True, colalign=right) + "\n"
+
+
+def _readable(table: "pd.DataFrame") -> "pd.DataFrame":
+    return table.map(lambda cell: cell if isinstance(cell, str) else number(cell))
 
 
 def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:

@@ -8,6 +8,7 @@ from railcore.facts.units import number
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
@@ -63,6 +64,23 @@ def lines(
     return ax
 
 
+def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "Figure":
+    """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
+
+    Columns link, gpus, cost_usd, power_w.
+    """
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2))
+    for ax, column, label in zip(axes, ("cost_usd", "power_w"), ("cost [million USD]", "peak power [MW]"), strict=True):
+        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax)
+        gpu_axis(ax, counts).set(yscale="log", ylabel=label)
+        plain_axis(ax.yaxis)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, title=title)
+    return figure
+
+
 def gpu_axis(ax: "Axes", counts: Sequence[int]) -> "Axes":
     """A logarithmic axis of GPU counts with each count written out."""
     ax.set_xscale("log", base=2)
@@ -100,6 +118,40 @@ def heatmap(
     )
     ax.grid(False)
     ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.tick_params(axis="y", rotation=0)
+    return ax
+
+
+def heatmaps(data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str) -> "Figure":
+    """A heat map from 0 to 1 for each value of `by`, side by side with one colour bar; axes named as the columns."""
+    import matplotlib.pyplot as plt
+
+    parts = list(data.groupby(by))
+    figure, axes = plt.subplots(1, len(parts), figsize=(3.7 * len(parts), 3.8), sharey=True)
+    for i, (ax, (value, part)) in enumerate(zip(axes, parts, strict=True)):
+        table = part.pivot(index=rows, columns=columns, values=values)
+        heatmap(table, ax, label, 0, 1, bar=i == len(parts) - 1)
+        ax.set(title=f"{by} {value}", xlabel=columns, ylabel="" if i else rows)
+    return figure
+
+
+def oversubscription(data: "pd.DataFrame", ax: "Axes") -> "Axes":
+    """Cost over the full Clos against oversubscription, a line for each `network`; an infinite one is a dashed level.
+
+    Columns network, oversubscription, relative_cost.
+    """
+    finite = data["oversubscription"] < float("inf")
+    lines(data[finite], "oversubscription", "relative_cost", "network", ax)
+    for level in data.loc[~finite, "relative_cost"]:
+        ax.axhline(level, color="black", linestyle="--", label="rail-only, no layer")
+    ratios = sorted(data.loc[finite, "oversubscription"].unique())
+    ax.set(
+        xscale="log", xlabel="oversubscription, bandwidth down : up", ylabel="cost over the full Clos", ylim=(0, 1.05)
+    )
+    ax.set_xticks(ratios, [f"{ratio:g}:1" for ratio in ratios])
+    ax.minorticks_off()
+    ax.legend()
     return ax
 
 

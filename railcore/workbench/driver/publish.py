@@ -106,39 +106,30 @@ def _write_changed(path: Path, text: str) -> None:
 
 def _readable(ledger: list[dict[str, str]]) -> str:
     """The ledger for people: counts, then a table for each document."""
-    documents = list(dict.fromkeys(row["document"] for row in ledger))
-    lines = ["# Claims of the documents, and what comes out", ""]
-    lines += ["Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv).", ""]
-    lines += [f"| document | claims | {' | '.join(claims.VERDICTS)} | of these fitted |", "|---" * 8 + "|"]
-    for document in [*documents, "all"]:
-        rows = [row for row in ledger if document in ("all", row["document"])]
-        counts = Counter(row["verdict"] for row in rows)
-        fitted = sum(row["reason"].startswith("fitted:") for row in rows)
-        cells = [document, len(rows), *(counts[verdict] for verdict in claims.VERDICTS), fitted]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    lines += [
-        "",
+    table = claims.counts(ledger)
+    text = (
+        "# Claims of the documents, and what comes out\n\n"
+        "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv).\n\n"
+        f"{claims.markdown(table)}\n"
         "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
         "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
-        "it yet. Fitted: the value rests on a number solved from claims, reproduced or not.",
-    ]
-    for document in documents:
-        lines += ["", f"## {document}", "", "| where | claim | document | ours | deviation | verdict | reason |"]
-        lines.append("|---" * 7 + "|")
-        lines += [_line(row) for row in ledger if row["document"] == document]
-    return "\n".join(lines) + "\n"
+        "it yet. Fitted: the value rests on a number solved from claims, reproduced or not.\n"
+    )
+    for document in (row["document"] for row in table[:-1]):
+        text += f"\n## {document}\n\n"
+        text += claims.markdown([_line(row) for row in ledger if row["document"] == document])
+    return text
 
 
-def _line(row: Mapping[str, str]) -> str:
-    paper, ours = float(row["paper_value"]), row["value"]
-    deviation = row["deviation"]
-    cells = [
-        row["where"],
-        f"{row['claim']} [{row['unit']}]",
-        f"{claims.RELATIONS[row['relation']]} {number(paper)}",
-        number(float(ours)) if ours else "",
-        (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
-        row["verdict"],
-        row["reason"],
-    ]
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+def _line(row: Mapping[str, str]) -> dict[str, str]:
+    paper, ours, deviation = float(row["paper_value"]), row["value"], row["deviation"]
+    return {
+        "where": row["where"],
+        "claim": f"{row['claim']} [{row['unit']}]",
+        "document": f"{claims.RELATIONS[row['relation']]} {number(paper)}",
+        "ours": number(float(ours)) if ours else "",
+        "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
+        "verdict": row["verdict"],
+        "reason": row["reason"],
+        "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
+    }

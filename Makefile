@@ -1,0 +1,79 @@
+# For GNU make 3.81 and later, and any POSIX sh.
+# make figures PYTHON=/path/to/python uses that interpreter as it is and creates no .venv.
+SHELL = /bin/sh
+.SUFFIXES:
+unexport PYTHONDONTWRITEBYTECODE
+
+ifeq ($(origin PYTHON),command line)
+RUN = $(PYTHON)
+SETUP =
+else
+RUN = .venv/bin/python
+SETUP = .venv/.stamp
+endif
+NBVAL_OUT = $(CURDIR)/build/nbval
+
+.PHONY: help figures test check lab bench assumptions slow test-browser lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+
+figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"]
+	@$(RUN) -m railcore figures $(NB) $(PARAMS)
+
+test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
+	rm -rf "$(NBVAL_OUT)"
+	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks
+	$(RUN) -m pytest -n auto tests
+
+check: $(SETUP) ## Lint, format, types, floors, catalog sources
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
+
+lab: $(SETUP) ## Open JupyterLab on the index notebook, on this machine only
+	@$(RUN) -m railcore lab
+
+bench: $(SETUP) ## Measure the speed targets
+	$(RUN) -m pytest benchmarks --benchmark-columns=min,median,max,rounds
+
+assumptions: $(SETUP) ## List what the catalog assumes, with bounds and source
+	@$(RUN) -m railcore assumptions
+
+slow: $(SETUP) ## Rebuild data/derived (nothing yet), and stop the driver many times at random moments
+	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
+
+test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
+	$(RUN) -m pytest -rs tests/browser
+
+lock: ## Write constraints.txt anew from pyproject.toml, for Python 3.11 to 3.13
+	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv"; exit 1; }
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest --extra dev \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
+
+clean: ## Remove build/ and .venv/, which can be made again
+	rm -rf build .venv
+
+.venv/.stamp: constraints.txt
+	@set -e; found=; \
+	for python in python3.13 python3.12 python3.11 python3; do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
+	  then found=`$$python -c 'import sys; print(sys.executable)'`; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "railcore needs Python 3.11, 3.12 or 3.13, and none was found on the PATH."; \
+	  echo "Install one (Debian: apt install python3 python3-venv; macOS: brew install python@3.13),"; \
+	  echo "or name one that has the packages of environment.yml: make figures PYTHON=/path/to/python"; exit 1; \
+	fi; \
+	echo "setting up .venv with $$found"; rm -rf .venv; \
+	if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --no-python-downloads --python "$$found" .venv; \
+	  uv pip install --quiet --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[dev]'; \
+	elif "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	  "$$found" -m venv .venv; \
+	  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	else \
+	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
+	fi; \
+	touch .venv/.stamp
