@@ -24,7 +24,7 @@ figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	rm -rf "$(NBVAL_OUT)"
 	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks
-	$(RUN) -m pytest -n auto tests
+	$(RUN) -m pytest -n auto --dist loadfile tests
 
 check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m ruff check .

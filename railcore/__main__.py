@@ -49,6 +49,10 @@ def _claim(options) -> int:
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
+    for given in claims.recorded(files.FIGURES / "inputs.csv"):
+        if given["notebook"] == entry.notebook:
+            name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
+            print(f"{'input':<9} {name} ({given['kind']}; {given['source']})")
     return 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from railcore.facts import files, units
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note")
+INPUTS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
 
 
@@ -49,6 +50,19 @@ class Value:
     note: str
 
 
+_used: dict[tuple[str, str, str], Value] = {}
+
+
+def used() -> list[dict[str, str]]:
+    """Rows that this process has looked up, sorted: the inputs of a notebook, as texts in their own units."""
+    rows = []
+    for (family, name, parameter), row in sorted(_used.items()):
+        value = row.value if row.unit == "name" else f"{units.convert(row.value, row.unit):.12g}"
+        entry = {"family": family, "name": name, "parameter": parameter, "value": value, "unit": row.unit}
+        rows.append({**entry, "kind": row.kind, "source": row.source, "as_of": row.as_of})
+    return rows
+
+
 @dataclass(frozen=True)
 class Item(Mapping):
     """An item of the catalog: item["power"] is the SI value, item.row("power") the whole row with its source."""
@@ -61,6 +75,7 @@ class Item(Mapping):
         """The row of a parameter. Raises UnknownName listing the nearest ones."""
         for row in self.rows:
             if row.parameter == parameter:
+                _used[self.family, self.name, parameter] = row
                 return row
         raise UnknownName(f"parameter of {self.name!r} in {self.family}", parameter, list(self))
 

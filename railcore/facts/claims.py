@@ -21,6 +21,7 @@ VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
 LEDGER = (
     "id document where claim unit relation paper_value tolerance value deviation verdict reason note notebook"
 ).split()
+GPUS_AND_RADIX = {"n": "gpus", "r": "radix"}  # letters of a case in the ids of the rail-only papers
 _RECORDED = ("id", "value", "reason")
 
 
@@ -82,10 +83,10 @@ def cases(prefix: str) -> list[dict[str, int]]:
     return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
 
 
-def look_up(prefix: str, table, keys: Mapping[str, str]) -> dict[str, float]:
+def look_up(prefix: str, table, keys: Mapping[str, str] = GPUS_AND_RADIX) -> dict[str, float]:
     """Values of a document's table claims from a DataFrame: the id's case picks the row, its last part the column.
 
-    keys: the column of each letter of the case, {"n": "gpus", "r": "radix"}. Claims whose last part is no column are
+    keys: the column of each letter of the case. Claims whose last part is no column are
     left out. Raises KeyError for a case that the table lacks.
     """
     rows = table.set_index(list(keys.values()))

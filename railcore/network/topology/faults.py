@@ -126,6 +126,19 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     return int(fabric.plan.hosts_per_leaf)
 
 
+def gpus_stopped(fabric: RailFabric) -> dict[str, float]:
+    """GPUs that one failed part stops, mean over all parts of its kind, by the names of the catalog's failure rates.
+
+    A GPU and its NIC stop one GPU, an HB switch its HB domain. Of the network only what lies between a NIC and its
+    tier-1 switch, that switch included, stops GPUs: N of all links, 2 N of all transceivers, and N GPUs over all
+    switches. With several planes none does. What lies higher takes bandwidth, not GPUs.
+    """
+    n, parts = fabric.gpus, fabric.parts
+    shares = {"switch": parts.switches, "transceiver": parts.transceivers / 2, "link": parts.links}
+    cut = {name: n / float(count) if fabric.planes == 1 and count else 0.0 for name, count in shares.items()}
+    return {"GPU": 1.0, "NIC": 1.0, "HB switch": float(fabric.hb_domain_size), **cut}
+
+
 def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     """An optical switch between NICs and rails gives a spare GPU of the HB domain the failed one's place on its rail.
 

@@ -36,6 +36,28 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
     return graph
 
 
+def pod(fabric, number: int = 1) -> nx.Graph:
+    """Graph of the rails of one pod (from 1), of its first plane and without HB domains and what joins the pods.
+
+    A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
+    """
+    graph, plan = nx.Graph(name=f"{_name(fabric)}, pod {number}"), fabric.plan
+    members = _pods(plan, fabric.rails)[number - 1]
+    for rail in members:
+        for d, j in fabric.endpoints(rail):
+            _add_gpu(graph, d, j, rail)
+    if fabric.tiers:
+        _wire_pod(_Wiring(graph, fabric, 1), fabric, plan, members)
+    return graph
+
+
+def switches_from(graph: nx.Graph, source: str) -> dict[str, int]:
+    """Switches on the shortest way from a GPU to every other that the network alone connects it to, forwarding none."""
+    network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
+    lengths = nx.single_source_shortest_path_length(network, source)
+    return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}
+
+
 def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
     """Switches (one for each chassis) and links by tier, counted from nodes and edges."""
     chassis: dict[int, set] = {}

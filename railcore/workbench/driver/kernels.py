@@ -15,10 +15,11 @@ from railcore.facts import files
 # Asked of the kernel after the last cell; not part of the notebook.
 REPORT = """\
 import json, sys, time
-from railcore.facts import files
+from railcore.facts import catalog, files
 print(json.dumps({
     "modules": sorted(name for name in sys.modules if name.split(".")[0] == "railcore"),
     "data": files.data_read(),
+    "inputs": catalog.used(),
     "cpu_s": time.process_time(),
 }))"""
 
@@ -49,7 +50,21 @@ def kernel_environment() -> dict[str, str]:
 def open_sockets() -> None:
     """Make the folder of the kernels' sockets: short, since a socket's path may have about 100 characters."""
     global _sockets
-    _sockets = Path(tempfile.mkdtemp(prefix="railcore-"))
+    for folder in Path(tempfile.gettempdir()).glob("railcore-*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not _alive(int(owner)):  # left by a driver that was killed
+            shutil.rmtree(folder, ignore_errors=True)
+    _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-"))
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def kill_all() -> None:
@@ -92,9 +107,10 @@ class CellError(Exception):
 
 
 def execute(name: str, notebook, folder: Path, values: Mapping, environment: Mapping[str, str]) -> dict:
-    """Run a notebook with papermill in a kernel of its own; gives what the kernel reports: modules, data, CPU seconds.
+    """Run a notebook with papermill in a kernel of its own; gives what the kernel reports and the executed notebook.
 
-    notebook: an nbformat notebook, run on a copy; the executed copy is written to folder/<name>.ipynb.
+    notebook: as `run.load` gives it; a copy is run and written to folder/<name>.ipynb. The report has modules, data
+    files and catalog rows used, and CPU seconds.
     Raises CellError when a cell fails or the kernel dies.
     """
     import json
@@ -113,6 +129,8 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
             copy,
             str(folder / f"{name}.ipynb"),
             parameters=dict(values),
+            kernel_name="python3",
+            language="python",
             progress_bar=False,
             request_save_on_cell_execute=False,
             start_timeout=120,

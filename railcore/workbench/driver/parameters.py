@@ -7,6 +7,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.units import dimension_of
 
 PLAIN = (bool, int, float, str)
+NAMES = {bool: "True or False", int: "a whole number", float: "a number", list: "a list"}
 
 
 def defaults(notebook: Mapping) -> dict[str, object]:
@@ -18,7 +19,7 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     if len(cells) > 1:
         raise ValueError("two cells are tagged 'parameters': leave one")
     found: dict[str, object] = {}
-    for statement in ast.parse("".join(cells[0]["source"])).body if cells else []:
+    for statement in ast.parse(cells[0]["source"]).body if cells else []:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
             raise ValueError(
                 f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`"
@@ -57,13 +58,14 @@ def _value(key: str, text: str, default: object) -> object:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or not _alike(value, default):
-        raise ValueError(f"parameter {key!r} is {text!r}: give a {kind.__name__} such as {default!r}")
+        raise ValueError(f"parameter {key!r} is {text!r}: give {NAMES.get(kind, 'a value')} such as {default!r}")
     return value
 
 
 def _alike(value, default) -> bool:
-    """True when the entries of a list are of the types of the default's."""
+    """True when the entries of a list are of the types and dimensions of the default's."""
     if not isinstance(default, list):
         return isinstance(default, PLAIN)
-    kinds = {type(entry) for entry in default}
-    return bool(value) and {type(entry) for entry in value} <= kinds
+    kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default}
+    given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
+    return bool(value) and given <= kinds

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from railcore.facts import claims, files
+from railcore.facts import catalog, claims, files
 from railcore.facts.units import number
 from railcore.workbench.driver.stamps import sha256
 
 LEDGER = files.FIGURES / "reproduction.csv"
+INPUTS = files.FIGURES / "inputs.csv"
 MANIFEST = files.FIGURES / "MANIFEST.csv"
+SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every notebook gave
 
 
 def published_rows() -> list[dict[str, str]]:
@@ -56,7 +58,7 @@ def cleaned(notebook: Mapping, executed: Mapping) -> str:
     return nbformat.writes(whole) + "\n"
 
 
-def publish(name: str, folder: Path, notebook: Mapping, executed: Mapping) -> dict[str, str]:
+def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict[str, str]:
     """Put what a run left in `folder` in its place; gives the hash of each published file by path.
 
     New files first, then the ledger, then what the notebook no longer writes goes, then manifest and notebook: a
@@ -69,15 +71,32 @@ def publish(name: str, folder: Path, notebook: Mapping, executed: Mapping) -> di
     for path, source in figures.items():
         files.write_whole(files.FIGURES / path, source.read_bytes())
     write_ledger([row for row in published_rows() if row["notebook"] != name] + rows)
+    others = [row for row in claims.recorded(INPUTS) if row["notebook"] != name]
+    _write_inputs(others + [{"notebook": name, **row} for row in report["inputs"]])
     for path, owner in owners.items():
         if owner == name and path not in figures:
             (files.FIGURES / path).unlink(missing_ok=True)
     kept = {path: owner for path, owner in owners.items() if owner != name}
     write_manifest(kept | dict.fromkeys(figures, name))
     target = files.NOTEBOOKS / f"{name}.ipynb"
-    files.write_whole(target, cleaned(notebook, executed))
+    files.write_whole(target, cleaned(notebook, report["notebook"]))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target), "ledger": rows_hash(name)}
+
+
+def forget(suite: list[str]) -> None:
+    """Remove the files, ledger rows and inputs of notebooks that are no longer in the suite."""
+    owners = manifest()
+    for path, owner in owners.items():
+        if owner not in (*suite, "all"):
+            (files.FIGURES / path).unlink(missing_ok=True)
+    write_ledger([row for row in published_rows() if row["notebook"] in suite])
+    _write_inputs([row for row in claims.recorded(INPUTS) if row["notebook"] in suite])
+    write_manifest({path: owner for path, owner in owners.items() if owner in suite})
+
+
+def _write_inputs(rows: list[dict[str, str]]) -> None:
+    _write_changed(INPUTS, claims.as_csv(catalog.INPUTS, sorted(rows, key=lambda row: row["notebook"])))
 
 
 def write_ledger(rows: list[dict[str, str]]) -> Counter:
@@ -89,8 +108,8 @@ def write_ledger(rows: list[dict[str, str]]) -> Counter:
 
 
 def write_manifest(owners: Mapping[str, str]) -> None:
-    """Write figures/MANIFEST.csv: file, notebook, sha256; the ledger's files belong to every notebook."""
-    owners = {**owners, "reproduction.csv": "all", "reproduction.md": "all"}
+    """Write figures/MANIFEST.csv: file, notebook, sha256; the ledger and the inputs belong to every notebook."""
+    owners = {**owners, **dict.fromkeys(SHARED, "all")}
     rows = [
         {"file": path, "notebook": owner, "sha256": sha256(files.FIGURES / path)}
         for path, owner in sorted(owners.items())

@@ -1,6 +1,7 @@
 """The main job: what has changed, run side by side, with a line of progress each and a summary."""
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -16,15 +17,19 @@ CPU_LIMIT_S = 8.0
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
-    print(text, flush=True)
+    """Print a line at once, whole even where several threads do."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
-def load(name: str):
-    """A notebook of the suite, read with nbformat."""
-    import nbformat
-
-    return nbformat.read(files.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+def load(name: str) -> dict:
+    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing)."""
+    notebook = json.loads((files.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    return notebook
 
 
 def names() -> list[str]:
@@ -44,6 +49,8 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
     values = parameters.read(given or [], load(only), only) if only and given else {}
+    if os.environ.get("RAILCORE_CATALOG"):  # kernels run in another folder
+        os.environ["RAILCORE_CATALOG"] = os.path.abspath(os.environ["RAILCORE_CATALOG"])
     files.BUILD.mkdir(exist_ok=True)
     with (files.BUILD / "driver.lock").open("w") as lock:
         try:
@@ -68,38 +75,43 @@ def _stop(number: int, _frame) -> None:
 def _run(wanted: list[str], values: dict) -> int:
     started = time.monotonic()
     free = bool(values) or files.parameterized()
-    for folder in (files.FIGURES, files.NOTEBOOKS):
-        for leftover in folder.rglob(".*.tmp"):
-            leftover.unlink()
-    early = [name for name in wanted if name[:2] not in stamps.LAST]
-    late = [name for number in stamps.LAST for name in wanted if name[:2] == number]
     failed, ran, written = [], 0, 0
+    if not free:
+        _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
-        for group in (early, *([name] for name in late)):
+        for group in _groups(wanted):
             due = [name for name in group if free or not _up_to_date(name)]
             running = {pool.submit(_execute, name, values, free): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
-                    name = running.pop(future)
-                    ran += 1
-                    count = _finish(name, future, free)
+                    name, count = running[future], _finish(running.pop(future), future, free)
+                    ran, written = ran + 1, written + (count or 0)
                     failed += [name] if count is None else []
-                    written += count or 0
-            if not free:
-                counts = publish.write_ledger(publish.published_rows())
-                publish.write_manifest({path: owner for path, owner in publish.manifest().items() if owner != "all"})
-    seconds = time.monotonic() - started
     if free:
-        say(f"results of this run are in {_relative(_free_folder())}; figures/ and notebooks/ are untouched")
+        say(f"results of this run are in {_relative(_folder('', free))}; figures/ and notebooks/ are untouched")
     else:
-        if not ran:
-            say("nothing to do: every notebook is up to date")
+        counts = publish.write_ledger(publish.published_rows())
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
-        say(f"{ran} notebooks run, {written} files written, {seconds:.1f} s; claims: {verdicts}")
+        what = f"{ran} notebooks run, {written} files written" if ran else "nothing to do: every notebook is up to date"
+        say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if failed:
         say(f"FAILED: {', '.join(failed)}; what they had published before is unchanged")
     return 1 if failed else 0
+
+
+def _tidy() -> None:
+    """Remove what a killed driver left half written and what belongs to notebooks that are gone."""
+    for folder in (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps"):
+        for leftover in folder.rglob(".*.tmp"):
+            leftover.unlink()
+    publish.forget(names())
+
+
+def _groups(wanted: list[str]) -> list[list[str]]:
+    """Notebooks that may run side by side, group after group: those that read figures/ come last, one by one."""
+    early = [name for name in wanted if name[:2] not in stamps.LAST]
+    return [early, *([name] for number in stamps.LAST for name in wanted if name[:2] == number)]
 
 
 def _cores() -> int:
@@ -110,8 +122,9 @@ def _up_to_date(name: str) -> bool:
     return stamps.up_to_date(name, load(name), publish.rows_hash(name))
 
 
-def _free_folder() -> Path:
-    return files.BUILD / "custom"
+def _folder(name: str, free: bool) -> Path:
+    """Where a run writes: build/custom with the user's own numbers, else build/run."""
+    return files.BUILD / ("custom" if free else "run") / name
 
 
 def _relative(path: Path) -> str:
@@ -119,7 +132,7 @@ def _relative(path: Path) -> str:
 
 
 def _execute(name: str, values: dict, free: bool) -> tuple:
-    folder = (_free_folder() if free else files.BUILD / "run") / name
+    folder = _folder(name, free)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     say(f"{name}: started")
@@ -136,18 +149,17 @@ def _finish(name: str, future: Future, free: bool) -> int | None:
     """Publish a notebook that passed; gives the number of its files, or None where it failed."""
     try:
         notebook, folder, report, seconds = future.result()
-        executed = report["notebook"]
         if free:
-            published = {path: "" for path in folder.rglob("*") if path.is_file()}
+            published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
         else:
-            published = publish.publish(name, folder, notebook, executed)
+            published = publish.publish(name, folder, notebook, report)
             stamps.write(name, notebook, report, published)
     except (kernels.CellError, OSError, ValueError) as error:
-        where = (_free_folder() if free else files.BUILD / "run") / name / f"{name}.ipynb"
+        where = _folder(name, free) / f"{name}.ipynb"
         seen = f" (see {_relative(where)})" if where.exists() else ""
         print(f"{name}: FAILED, {error}{seen}", file=sys.stderr, flush=True)
         return None
-    count = sum(str(path).startswith("figures/") for path in published) if not free else len(published)
+    count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     say(f"{name}: done in {seconds:.1f} s, {count} files")
     if report["cpu_s"] > CPU_LIMIT_S:
         say(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {CPU_LIMIT_S:g} a notebook may take")

@@ -4,7 +4,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from railcore.facts import files
@@ -19,16 +18,16 @@ def sha256(path: Path) -> str:
 
 def sources(notebook: Mapping) -> list:
     """What of a notebook is its source: cells without outputs and counts."""
-    return [[cell["cell_type"], "".join(cell["source"]), cell["metadata"], cell["id"]] for cell in notebook["cells"]]
+    return [[cell["cell_type"], cell["source"], cell["metadata"], cell["id"]] for cell in notebook["cells"]]
 
 
 def module_path(name: str) -> str:
     """Path of a module's file relative to the project, or "" where it is gone."""
-    try:
-        spec = find_spec(name)
-    except ModuleNotFoundError:
-        return ""
-    return str(Path(spec.origin).relative_to(files.ROOT)) if spec and spec.origin else ""
+    path = Path(*name.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if (files.ROOT / candidate).is_file():
+            return str(candidate)
+    return ""
 
 
 def used_hash(name: str, notebook: Mapping, modules: list[str], data: list[str]) -> str:
@@ -42,8 +41,9 @@ def used_hash(name: str, notebook: Mapping, modules: list[str], data: list[str])
 
 def figures_files() -> list[str]:
     """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
-    found = (path for path in files.FIGURES.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return sorted(str(path.relative_to(files.ROOT)) for path in found if path.name != "MANIFEST.csv")
+    found = (path.relative_to(files.ROOT) for path in files.FIGURES.rglob("*") if path.is_file())
+    seen = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
 
 
 def stamp_path(name: str) -> Path:

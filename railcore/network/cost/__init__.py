@@ -1,0 +1,42 @@
+"""Parts times prices and powers: purchase, power, energy over years, and what redundancy adds."""
+
+from railcore.network.cost.books import PriceBook, book_rows, breakdown, by_part, network_total, power_book, price_book
+from railcore.network.cost.ownership import ownership, ownership_saving, sensitivity, total_cost
+from railcore.network.cost.redundancy import doubled, redundancy, with_spares
+from railcore.network.cost.savings import (
+    compare,
+    contenders,
+    least_saving_radix,
+    network_curve,
+    ratio_bounds,
+    ratio_for_total,
+    saving,
+    shown_table,
+    summary,
+)
+
+__all__ = [
+    "PriceBook",
+    "book_rows",
+    "breakdown",
+    "by_part",
+    "compare",
+    "contenders",
+    "doubled",
+    "least_saving_radix",
+    "network_curve",
+    "network_total",
+    "ownership",
+    "ownership_saving",
+    "power_book",
+    "price_book",
+    "ratio_bounds",
+    "ratio_for_total",
+    "redundancy",
+    "saving",
+    "sensitivity",
+    "shown_table",
+    "summary",
+    "total_cost",
+    "with_spares",
+]

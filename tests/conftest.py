@@ -1,0 +1,13 @@
+import pytest
+from hypothesis import settings
+
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.load_profile("fixed")
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(monkeypatch, tmp_path):
+    for name in ("RAILCORE_CATALOG", "RAILCORE_PARAMETERIZED", "RAILCORE_NOTEBOOK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path))
+    monkeypatch.setattr("railcore.facts.files._notebook", None)

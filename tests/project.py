@@ -1,0 +1,84 @@
+"""A copy of the project with small notebooks, for tests that run and stop the driver."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from railcore.facts import files
+
+FIRST, SECOND = "01_network_cost", "02_topologies"
+DRAW = """
+import pandas as pd, time
+from railcore.facts import claims
+from railcore.workbench import outputs
+claims.record({"railonly2025.text.r64_tiers_rail_only": tiers})
+for i in range(6):
+    time.sleep(0.05)
+    outputs.save(f"extra.01_part{i}", pd.DataFrame({"x": range(2000), "part": i}))
+print("made", tiers)
+"""
+OTHER = """
+import pandas as pd
+from railcore.facts import units
+from railcore.workbench import outputs
+outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
+"""
+INDEX = """
+from railcore.facts import files
+print(len(list(files.FIGURES.rglob("*.csv"))))
+"""
+
+
+def cell(source: str, number: int, *tags: str) -> dict:
+    return {
+        "cell_type": "code",
+        "id": f"cell-{number}",
+        "metadata": {"tags": list(tags)} if tags else {},
+        "execution_count": None,
+        "outputs": [],
+        "source": source,
+    }
+
+
+def write_notebook(folder: Path, name: str, parameters: str, *sources: str) -> None:
+    cells = [cell(parameters, 0, "parameters")] if parameters else []
+    cells += [cell(source, i + 1) for i, source in enumerate(sources)]
+    text = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    (folder / "notebooks" / f"{name}.ipynb").write_text(text)
+
+
+def make(folder: Path) -> Path:
+    for name in ("railcore", "data"):
+        shutil.copytree(files.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(files.ROOT / "constraints.txt", folder)
+    (folder / "notebooks").mkdir()
+    (folder / "figures").mkdir()
+    write_notebook(folder, FIRST, "tiers: int = 2  # tiers of a rail", DRAW)
+    write_notebook(folder, SECOND, 'speed: str = "400 Gbps"  # of a link', OTHER)
+    write_notebook(folder, "00_index", "", INDEX)
+    return folder
+
+
+def start(project: Path, *arguments: str) -> subprocess.Popen:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAILCORE_", "PYTEST_", "COV_"))}
+    environment = kept | {"PYTHONPATH": str(project), "TMPDIR": "/tmp"}
+    command = [sys.executable, "-m", "railcore", "figures", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def run(project: Path, *arguments: str) -> tuple[int, str]:
+    process = start(project, *arguments)
+    printed, _ = process.communicate(timeout=300)
+    return process.returncode, printed
+
+
+def snapshot(project: Path) -> dict[str, bytes]:
+    folders = (project / "figures", project / "notebooks")
+    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(project)): path.read_bytes() for path in paths}

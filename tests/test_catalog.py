@@ -1,0 +1,202 @@
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.facts import catalog, claims, files, units
+from railcore.network import cost
+
+GOOD = {
+    "name": "X100",
+    "parameter": "power",
+    "value": "2",
+    "low": "1",
+    "high": "3",
+    "unit": "kW",
+    "kind": "assumed",
+    "source": "a datasheet",
+    "as_of": "2025",
+    "note": "",
+}
+
+
+@pytest.fixture
+def overlay(monkeypatch, tmp_path):
+    def lay(*rows, family="gpus", header=catalog.COLUMNS):
+        folder = tmp_path / "mine"
+        folder.mkdir()
+        with (folder / f"{family}.csv").open("w", newline="") as stream:
+            csv.writer(stream).writerows([header, *([{**GOOD, **row}[key] for key in catalog.COLUMNS] for row in rows)])
+        monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
+
+    return lay
+
+
+def test_every_row_of_every_file_is_there_in_si():
+    written = 0
+    for path in sorted((files.DATA / "catalog").glob("*.csv")):
+        with path.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                written += 1
+                ours = catalog.item(path.stem, row["name"]).row(row["parameter"])
+                for key in ("value", "low", "high") if row["unit"] != "name" else ():
+                    if row[key]:
+                        shown = units.convert(getattr(ours, key), row["unit"])
+                        assert shown == pytest.approx(float(row[key]), rel=1e-14)
+                    else:
+                        assert getattr(ours, key) is None
+    assert written == len(catalog.values()) > 300
+    assert {path.stem for path in (files.DATA / "catalog").glob("*.csv")} == set(catalog.families())
+
+
+def test_assumed_rows_are_those_without_a_firm_source():
+    assumed = catalog.values("assumed")
+    assert assumed
+    assert all(row.low <= row.value <= row.high for row in assumed)
+    assert {row.kind for row in catalog.values()} == set(catalog.KINDS)
+    with pytest.raises(ValueError, match="'guessed' is none of"):
+        catalog.values("guessed")
+
+
+@pytest.mark.parametrize("platform", catalog.names("platforms"))
+def test_platform_bandwidth_is_the_sum_of_its_links_one_way(platform):
+    item = catalog.item("platforms", platform)
+    assert item["hb_links"] * item["hb_link_bandwidth"] == item["hb_bandwidth"]
+    assert catalog.item("gpus", item["gpu"])["hb_bandwidth"] == item["hb_bandwidth"]
+
+
+def test_bandwidths_are_one_direction():
+    for platform, claim_id in (("DGX H100", "h100_hb_bandwidth"), ("MI300X full mesh", "mi300x_hb_bandwidth")):
+        entry = claims.claim(f"railonly2025.text.{claim_id}")
+        ours = units.convert(catalog.item("platforms", platform)["hb_bandwidth"], entry.unit)
+        assert claims.verdict(ours, entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
+    assert catalog.item("platforms", "DGX H100")["hb_bandwidth"] == 450 * units.GB
+    assert catalog.item("platforms", "GB200 NVL72")["hb_bandwidth"] == 900 * units.GB
+    both = catalog.item("platforms", "GB200 NVL72").row("hb_bandwidth_flops2024")
+    assert both.value == 2 * 900 * units.GB
+    assert "both directions" in both.note
+
+
+def _table1():
+    cases = pd.DataFrame(claims.cases("railonly2025.table1"))
+    book = cost.PriceBook(1, 1)
+    return cases, cost.compare(cases.n, 256, cases.r, book, book)
+
+
+@pytest.mark.parametrize(
+    ("family", "what", "total", "size"),
+    [("prices", "price", "cost_saving_min", 65536), ("powers", "power", "power_saving_max", None)],
+)
+def test_fitted_book_is_what_the_printed_savings_allow(family, what, total, size):
+    cases, table = _table1()
+    saved_ports = table.ports_rail_optimized - table.ports_rail_only
+    assert (saved_ports == table.transceivers_rail_optimized - table.transceivers_rail_only).all()
+    name = "cost" if what == "price" else "power"
+    printed = np.array([claims.paper_value(f"railonly2025.table1.n{n}.r{r}.{name}_saving") for n, r in cases.values])
+    bounds = cost.ratio_bounds(table, printed - 0.005, printed + 0.005)
+    least, most = bounds.least.max(), bounds.most.min()
+    saved = saved_ports[table.gpus == size].min() if size else saved_ports.max()
+    both = claims.paper_value(f"railonly2025.text.{total}") / saved
+
+    item = catalog.item(family, "railonly2025")
+    port, transceiver = item.row(f"port_{what}"), item.row(f"transceiver_{what}")
+    middle = (least + most) / 2
+    ends = [(both / (1 + r), both * r / (1 + r)) for r in (most, middle, least)]
+    for row, expected in ((port, [end[0] for end in ends]), (transceiver, [end[1] for end in reversed(ends)])):
+        assert [row.low, row.high] == pytest.approx([expected[0], expected[2]], rel=6e-4)
+        assert row.value == pytest.approx(expected[1], rel=2.7e-3)  # written with three digits
+    assert least < transceiver.value / port.value < most
+    book = cost.PriceBook(port.value, transceiver.value)
+    ours = cost.compare(cases.n, 256, cases.r, book, book).cost_saving
+    assert np.abs(ours - printed).max() < 0.005
+
+
+def test_overlay_replaces_a_row_and_adds_others(overlay):
+    before = catalog.item("gpus", "H100")
+    new = {"name": "H100", "low": "", "high": "", "kind": "measured"}
+    overlay({**new, "value": "0.65"}, {**new, "parameter": "noise", "unit": "dB"}, {"name": "X100"})
+    after = catalog.item("gpus", "H100")
+    assert after["power"] == 650
+    assert (before["power"], before["memory"]) == (700, after["memory"])
+    assert set(after) == {*before, "noise"}
+    assert catalog.item("gpus", "X100")["power"] == 2000
+    assert catalog.names("gpus")[-1] == "X100"
+
+
+def test_overlay_may_bring_a_family(overlay):
+    known = catalog.families()
+    overlay({}, family="cables")
+    assert catalog.names("cables") == ["X100"]
+    assert set(catalog.families()) == {*known, "cables"}
+    assert "X100" in [row.name for row in catalog.values("assumed")]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"unit": "furlong"}, "unit 'furlong' is unknown"),
+        ({"source": "  "}, "column 'source' is blank"),
+        ({"value": ""}, "column 'value' is blank"),
+        ({"unit": ""}, "column 'unit' is blank"),
+        ({"name": ""}, "column 'name' is blank"),
+        ({"value": "inf"}, "column 'value': 'inf' is no finite number"),
+        ({"low": "nan"}, "column 'low': 'nan' is no finite number"),
+        ({"high": "1e400"}, "column 'high': '1e400' is no finite number"),
+        ({"value": "2,000"}, "column 'value': '2,000' is no finite number"),
+        ({"low": "2.1"}, "value 2 is not between low 2.1 and high 3"),
+        ({"high": "1.9"}, "value 2 is not between low 1 and high 1.9"),
+        ({"low": ""}, "kind 'assumed' needs low and high"),
+        ({"kind": "guess"}, "kind 'guess' is none of"),
+    ],
+)
+def test_bad_row_is_named_by_file_and_line(overlay, row, complaint):
+    overlay({"name": "fine"}, row)
+    with pytest.raises(ValueError, match=complaint) as error:
+        catalog.item("gpus", "H100")
+    assert str(error.value).startswith("gpus.csv line 3")
+
+
+def test_row_that_stands_twice(overlay):
+    overlay({}, {"value": "3"})
+    with pytest.raises(ValueError, match=r"gpus\.csv: X100 power stands twice"):
+        catalog.names("gpus")
+
+
+def test_wrong_header(overlay):
+    overlay({}, header=[*catalog.COLUMNS[:-1], "remark"])
+    with pytest.raises(ValueError, match=r"gpus\.csv: columns are .*'remark'.*write name,parameter"):
+        catalog.names("gpus")
+
+
+def test_overlay_that_is_no_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="RAILCORE_CATALOG is .*nowhere"):
+        catalog.item("gpus", "H100")
+
+
+@pytest.mark.parametrize(
+    ("ask", "nearest"),
+    [
+        (lambda: catalog.item("platforms", "dgx h10"), "'DGX H100'"),
+        (lambda: catalog.item("platform", "DGX H100"), "'platforms'"),
+        (lambda: catalog.item("gpus", "H100")["powr"], "'power'"),
+        (lambda: cost.price_book("railonly2024"), "'railonly2025'"),
+        (lambda: cost.power_book("zzzz"), "'railonly2025'"),
+    ],
+)
+@pytest.mark.parametrize("kind", [KeyError, ValueError])
+def test_unknown_name_lists_the_nearest(ask, nearest, kind):
+    with pytest.raises(kind) as error:
+        ask()
+    assert "does not exist: the nearest are" in str(error.value)
+    assert nearest in str(error.value)
+
+
+@pytest.mark.xfail(strict=True, reason="what follows the last column is dropped")
+def test_row_with_a_comma_too_many(overlay, tmp_path):
+    overlay({})
+    path = tmp_path / "mine" / "gpus.csv"
+    path.write_text(path.read_text().replace("a datasheet", "a datasheet, page 2"))
+    with pytest.raises(ValueError, match=r"gpus\.csv line 2"):
+        catalog.names("gpus")

@@ -1,0 +1,203 @@
+import fcntl
+import json
+import re
+
+import project
+import pytest
+
+from railcore.workbench.driver import parameters
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    folder = project.make(tmp_path_factory.mktemp("project"))
+    status, printed = project.run(folder)
+    assert status == 0, printed
+    return folder
+
+
+def ran(printed):
+    return set(re.findall(r"^(\S+): started", printed, re.MULTILINE))
+
+
+def published(folder, name):
+    lines = (folder / "figures" / "MANIFEST.csv").read_text().splitlines()[1:]
+    return {line.split(",")[0] for line in lines if line.split(",")[1] == name}
+
+
+def test_first_run_publishes_figures_ledger_notebooks_and_manifest(suite):
+    assert published(suite, project.FIRST) == {
+        f"extra/01_part{i}.{end}" for i in range(6) for end in ("csv", "md", "tex")
+    }
+    ledger = (suite / "figures" / "reproduction.csv").read_text()
+    assert len(ledger.splitlines()) == len((suite / "data" / "claims.csv").read_text().splitlines())
+    assert re.search(r"^railonly2025\.text\.r64_tiers_rail_only,.*,reproduced,", ledger, re.MULTILINE)
+    executed = json.loads((suite / "notebooks" / f"{project.FIRST}.ipynb").read_text())
+    assert executed["cells"][1]["outputs"][0]["text"] == ["made 2\n"]
+    assert executed["cells"][1]["execution_count"] == 2
+    assert executed["metadata"]["language_info"] == {"name": "python"}
+    assert all("papermill" not in json.dumps(cell["metadata"]) for cell in executed["cells"])
+
+
+def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
+    before = project.snapshot(suite)
+    status, printed = project.run(suite)
+    assert status == 0 and not ran(printed) and "nothing to do" in printed
+    for stamp in (suite / "build" / "stamps").iterdir():
+        stamp.unlink()
+    status, printed = project.run(suite)
+    assert ran(printed) == {project.FIRST, project.SECOND, "00_index"}
+    assert project.snapshot(suite) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("railcore/facts/units.py", {project.FIRST, project.SECOND}),
+        ("railcore/network/reliability.py", set()),
+        ("data/catalog/gpus.csv", set()),
+        ("data/figures.csv", set()),
+        ("data/claims.csv", {project.FIRST}),
+        ("constraints.txt", {project.FIRST, project.SECOND, "00_index"}),
+    ],
+)
+def test_a_change_runs_the_notebooks_that_used_the_file(suite, path, expected):
+    target = suite / path
+    text = target.read_text()
+    target.write_text(text.rstrip("\n") + "\n\n" if path.endswith(".py") else text + "\n")
+    _, printed = project.run(suite)
+    target.write_text(text)
+    assert ran(printed) == expected
+    project.run(suite)
+
+
+def test_what_was_changed_by_hand_is_restored(suite):
+    before = project.snapshot(suite)
+    figure = suite / "figures" / "extra" / "01_part0.csv"
+    ledger = suite / "figures" / "reproduction.csv"
+    notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
+    figure.write_text("x\n")
+    ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", ",3,0.5,differs,"))
+    notebook.write_text(notebook.read_text().replace('"execution_count": 2', '"execution_count": 7'))
+    status, _ = project.run(suite)
+    assert status == 0
+    assert project.snapshot(suite) == before
+
+
+def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
+    before = project.snapshot(suite)
+    good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
+    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', project.OTHER + "1 / 0")
+    (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
+    status, printed = project.run(suite)
+    assert status == 1
+    assert f"{project.SECOND}: FAILED, cell 1 (import pandas as pd): ZeroDivisionError" in printed
+    assert f"{project.FIRST}: done" in printed
+    (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
+    assert project.snapshot(suite) == before
+    assert project.run(suite)[0] == 0
+
+
+def test_a_result_of_another_notebook_is_refused(suite):
+    good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
+    foreign = 'claims.record({"railonly2025.text.r64_tiers_rail_only": 2})'
+    project.write_notebook(suite, project.SECOND, "", "from railcore.facts import claims", foreign)
+    status, printed = project.run(suite, project.SECOND)
+    assert status == 1 and "belongs to notebook 01_network_cost, this is 02_topologies" in printed
+    (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
+    assert project.run(suite)[0] == 0
+
+
+def test_what_a_notebook_no_longer_writes_is_removed_and_so_is_a_notebook_that_is_gone(suite):
+    first = suite / "notebooks" / f"{project.FIRST}.ipynb"
+    kept = first.read_bytes()
+    project.write_notebook(suite, project.FIRST, "tiers: int = 2", project.DRAW.replace("range(6)", "range(2)"))
+    project.run(suite)
+    assert published(suite, project.FIRST) == {
+        f"extra/01_part{i}.{end}" for i in range(2) for end in ("csv", "md", "tex")
+    }
+    assert not (suite / "figures" / "extra" / "01_part4.csv").exists()
+    first.unlink()
+    project.run(suite)
+    assert not published(suite, project.FIRST)
+    assert not list((suite / "figures" / "extra").glob("01_*"))
+    assert ",reproduced," not in (suite / "figures" / "reproduction.csv").read_text()
+    first.write_bytes(kept)
+    assert project.run(suite)[0] == 0
+
+
+def test_parameters_of_the_user_stay_in_build(suite):
+    before = project.snapshot(suite)
+    status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")
+    assert status == 0 and "build/custom" in printed
+    assert project.snapshot(suite) == before
+    recorded = suite / "build" / "custom" / project.FIRST / "claims" / f"{project.FIRST}.csv"
+    assert recorded.read_text().splitlines()[1].startswith("railonly2025.text.r64_tiers_rail_only,5,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("01_network_costs",), "notebook '01_network_costs' does not exist: the nearest are '01_network_cost'"),
+        ((project.FIRST, "-p", "tier", "3"), "'tier' does not exist: the nearest are 'tiers'"),
+        ((project.FIRST, "-p", "tiers", "2.5"), "parameter 'tiers' is '2.5': give a whole number"),
+        ((project.SECOND, "-p", "speed", "3 GB"), "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
+        (("-p", "tiers", "3"), "parameters need one notebook"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_runs(suite, arguments, message):
+    status, printed = project.run(suite, *arguments)
+    assert status == 2 and message in printed and not ran(printed)
+
+
+def test_a_second_driver_is_refused(suite):
+    with (suite / "build" / "driver.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        status, printed = project.run(suite)
+    assert status == 2 and "another `make figures` is running" in printed
+
+
+CELL = """gpus: int = 8  # GPUs
+share: float = 0.5
+copper: bool = False
+nic: str = "400 Gbps"
+book: str = "railonly2023"
+sizes: list = [8, 16]
+rates: list = ["100 Gbps"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("gpus", "1024", 1024),
+        ("share", "1", 1.0),
+        ("share", "1e-3", 1e-3),
+        ("copper", "true", True),
+        ("nic", "1.6 Tbps", "1.6 Tbps"),
+        ("book", "no", "no"),
+        ("sizes", "[4]", [4]),
+        ("rates", "['50 GB/s', '1 Tbps']", ["50 GB/s", "1 Tbps"]),
+    ],
+)
+def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
+    notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
+    read = parameters.read([[name, text]], notebook, "a notebook")
+    assert read == {name: value} and type(read[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("gpus", "1e3"), ("gpus", "True"), ("gpus", "many"), ("share", "half"), ("copper", "1"), ("copper", "maybe")]
+    + [("nic", "400"), ("nic", "130 kW"), ("sizes", "[0.5]"), ("sizes", "8"), ("sizes", "[]"), ("rates", "['1 W']")],
+)
+def test_an_unfit_parameter_is_refused(name, text):
+    notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
+    with pytest.raises(ValueError, match=f"parameter '{name}' is"):
+        parameters.read([[name, text]], notebook, "a notebook")
+
+
+def test_a_parameters_cell_holds_only_typed_literals():
+    for source in ("gpus = 8", "gpus: int = 4 * 2", "import os"):
+        with pytest.raises(ValueError, match=r"parameters cell|malformed"):
+            parameters.defaults({"cells": [project.cell(source, 0, "parameters")]})

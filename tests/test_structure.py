@@ -1,0 +1,158 @@
+"""What holds the project together: floors, sizes, notebooks, one list of dependencies, figures with their owners."""
+
+import ast
+import csv
+import hashlib
+import json
+import re
+import tomllib
+
+import networkx as nx
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from railcore.facts import files
+from railcore.workbench.driver import parameters
+
+FLOORS = ("facts", "network", "training", "systems", "workbench")
+MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
+NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
+ALONE = {  # what these may import of railcore, beside themselves
+    "railcore.workbench.plotting": {"railcore.facts"},
+    "railcore.workbench.drawing": {"railcore.facts"},
+    "railcore.workbench.driver": {"railcore.facts", "railcore.workbench.outputs", "railcore.workbench.driver"},
+}
+
+
+def name_of(path):
+    parts = path.relative_to(files.ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path):
+    names = {name_of(module) for module in MODULES}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("railcore"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in names else node.module
+
+
+def test_a_module_imports_its_own_floor_and_those_before_it():
+    for path in MODULES:
+        name = name_of(path)
+        if name in ("railcore", "railcore.__main__"):
+            continue
+        floor = FLOORS.index(name.split(".")[1])
+        for imported in imports(path):
+            assert FLOORS.index(imported.split(".")[1]) <= floor, f"{name} imports {imported}"
+        for module, allowed in ALONE.items():
+            if name.startswith(module):
+                for imported in imports(path):
+                    assert any(imported.startswith(prefix) for prefix in allowed), f"{name} imports {imported}"
+
+
+def test_imports_have_no_circle():
+    graph = nx.DiGraph((name_of(path), imported) for path in MODULES for imported in imports(path))
+    graph.remove_edges_from(
+        [(a, b) for a, b in graph.edges if a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")]
+    )
+    assert nx.is_directed_acyclic_graph(graph), nx.find_cycle(graph)
+
+
+def code_lines(source):
+    tree = ast.parse(source)
+    strings = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    lines = source.splitlines()
+    return sum(bool(line.strip()) and number not in strings for number, line in enumerate(lines, start=1))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_one_thing(path):
+    assert code_lines(path.read_text()) <= 250
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_keeps_the_rules(path):
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    tags = [cell["metadata"].get("tags", []) for cell in code]
+    plain = [cell["source"] for cell, tagged in zip(code, tags, strict=True) if not tagged]
+    assert not any(isinstance(node, ast.FunctionDef) for cell in code for node in ast.walk(ast.parse(cell["source"])))
+    comments = sum(line.strip().startswith("#") for source in plain for line in source.splitlines())
+    assert sum(map(code_lines, plain)) - comments <= 100
+    assert all(cell["execution_count"] == i for i, cell in enumerate(code, start=1)), "store it executed"
+    assert path.stat().st_size < 3e6
+    if not path.stem.startswith(("00", "21")):
+        assert tags[0] == ["parameters"] and parameters.defaults(notebook)
+        assert set(tags[-1]) == {"explore", "nbval-ignore-output"} and not code[-1]["outputs"]
+    words = "\n".join(cell["source"] for cell in notebook["cells"])
+    assert not re.search(r"\./shared|(^|[^\w.])/(home|tmp|root|Users)/", words)
+
+
+def requirements():
+    project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
+    return project["dependencies"] + project["optional-dependencies"]["dev"], project["requires-python"]
+
+
+def test_environment_yml_lists_the_packages_of_pyproject():
+    wanted, python = requirements()
+    listed = yaml.safe_load((files.ROOT / "environment.yml").read_text())["dependencies"]
+    assert listed[:2] == [f"python {python}", "pip"] and listed[-1] == {"pip": ["-e ."]}
+    conda = [Requirement(entry.replace(" ", "")) for entry in listed[2:-1]]
+    assert sorted(map(str, conda)) == sorted(str(Requirement(entry)) for entry in wanted)
+
+
+def test_the_lock_satisfies_pyproject_and_names_no_address():
+    text = (files.ROOT / "constraints.txt").read_text()
+    assert "://" not in text and "@" not in text
+    locked = {}
+    for line in text.splitlines():
+        entry = Requirement(line)
+        locked[entry.name.replace("_", "-").lower()] = next(iter(entry.specifier)).version
+    for entry in map(Requirement, requirements()[0]):
+        assert entry.specifier.contains(locked[entry.name.lower()]), entry
+
+
+def manifest():
+    with (files.FIGURES / "MANIFEST.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_figures_holds_what_the_manifest_lists():
+    found = {path.relative_to(files.FIGURES).as_posix() for path in files.FIGURES.rglob("*") if path.is_file()}
+    found = {name for name in found if not any(part.startswith(".") for part in name.split("/"))}
+    assert found - {"MANIFEST.csv"} == {row["file"] for row in manifest()}
+    for row in manifest():
+        assert hashlib.sha256((files.FIGURES / row["file"]).read_bytes()).hexdigest() == row["sha256"], row["file"]
+
+
+def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():
+    made = {path.stem for path in NOTEBOOKS}
+    with (files.DATA / "figures.csv").open(newline="") as stream:
+        listed = [row for row in csv.DictReader(stream) if row["notebook"] in made]
+    assert listed
+    for row in listed:
+        for extension in row["files"].split():
+            assert (files.FIGURES / row["document"] / f"{row['item']}.{extension}").exists(), row["id"]
+    with (files.FIGURES / "reproduction.csv").open(newline="") as stream:
+        missing = [
+            row["id"] for row in csv.DictReader(stream) if row["notebook"] in made and row["verdict"] == "missing"
+        ]
+    assert not missing
+
+
+def test_no_file_names_a_machine():
+    for path in [*MODULES, *sorted(files.ROOT.glob("*.*")), *sorted((files.ROOT / "tests").rglob("*.py"))]:
+        if path.is_file() and path.name != "test_structure.py":
+            assert not re.search(r"(^|[^\w.:])/(work|root|home)/", path.read_text(errors="ignore")), path
