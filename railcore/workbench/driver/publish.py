@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from railcore.facts.units import number
 from railcore.workbench.driver.stamps import sha256
 
 LEDGER = files.FIGURES / "reproduction.csv"
+README = files.ROOT / "README.md"
 INPUTS = files.FIGURES / "inputs.csv"
 MANIFEST = files.FIGURES / "MANIFEST.csv"
 SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every notebook gave
@@ -100,10 +102,14 @@ def _write_inputs(rows: list[dict[str, str]]) -> None:
 
 
 def write_ledger(rows: list[dict[str, str]]) -> Counter:
-    """Write figures/reproduction.csv and .md from recorded rows, where they change; gives the count of each verdict."""
+    """Write figures/reproduction.csv and .md and the counts in README.md, where they change; counts by verdict."""
     ledger = claims.ledger(rows)
     _write_changed(LEDGER, claims.as_csv(claims.LEDGER, ledger))
     _write_changed(LEDGER.with_suffix(".md"), _readable(ledger))
+    if README.exists():
+        text = README.read_text(encoding="utf-8")
+        state = f"<!-- ledger -->\n{claims.markdown(claims.counts(ledger))}<!-- /ledger -->"
+        _write_changed(README, re.sub(r"<!-- ledger -->.*<!-- /ledger -->", lambda _: state, text, flags=re.DOTALL))
     return Counter(row["verdict"] for row in ledger)
 
 
