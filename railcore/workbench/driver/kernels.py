@@ -23,6 +23,7 @@ print(json.dumps({
     "cpu_s": time.process_time(),
 }))"""
 
+SHORT = Path("/tmp")  # a socket's path may have about 100 characters
 _live: set = set()
 _lock = threading.Lock()
 _sockets: Path | None = None
@@ -48,13 +49,13 @@ def kernel_environment() -> dict[str, str]:
 
 
 def open_sockets() -> None:
-    """Make the folder of the kernels' sockets: short, since a socket's path may have about 100 characters."""
+    """Make the folder of the kernels' sockets, and remove those of drivers that were killed."""
     global _sockets
-    for folder in Path(tempfile.gettempdir()).glob("railcore-*-*"):
+    for folder in SHORT.glob("railcore-*-*"):
         owner = folder.name.split("-")[1]
-        if owner.isdigit() and not _alive(int(owner)):  # left by a driver that was killed
+        if owner.isdigit() and not _alive(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
-    _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-"))
+    _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-", dir=SHORT))
 
 
 def _alive(process: int) -> bool:
