@@ -1,0 +1,135 @@
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+from railcore.facts import files
+from railcore.workbench import explore, outputs, plotting
+
+mpl.use("agg")
+DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
+
+
+@pytest.fixture
+def figure():
+    plotting.house_style()
+    figure, ax = plt.subplots(figsize=(6.5, 3))
+    ax.plot([0, 1], [0, 1])
+    yield figure
+    plt.close(figure)
+
+
+def written():
+    return sorted(path.relative_to(files.out()).as_posix() for path in files.out().rglob("*") if path.is_file())
+
+
+def test_a_figure_is_saved_in_all_its_forms_and_twice_the_same(figure):
+    outputs.save("railonly2025.fig1", DATA, figure)
+    names = [f"railonly2025/fig1.{end}" for end in ("csv", "png", "svg")]
+    assert written() == names
+    first = [(files.out() / name).read_bytes() for name in names]
+    outputs.save("railonly2025.fig1", DATA, figure)
+    assert [(files.out() / name).read_bytes() for name in names] == first
+    assert plt.imread(files.out() / names[1]).shape[1] >= outputs.MIN_WIDTH_PX
+    assert first[0].decode().splitlines() == ["gpus,cost_usd,link", "1024,1234567.89,a", "2048,0.3,b"]
+    assert not re.search(rb"\d{4}-\d\d-\d\d", first[2])
+
+
+def test_a_table_is_saved_as_numbers_and_as_people_read_it():
+    shown = outputs.save("railonly2025.table1", DATA)
+    assert written() == [f"railonly2025/table1.{end}" for end in ("csv", "md", "tex")]
+    assert "|  1,024 |  1,234,570 | a" in (files.out() / "railonly2025/table1.md").read_text()
+    assert shown["cost_usd"].tolist() == ["1,234,570", "0.3"]
+
+
+@pytest.mark.parametrize(
+    ("item", "data", "drawn", "message"),
+    [
+        (
+            "railonly2025.fig11",
+            DATA,
+            True,
+            r"figure or table 'railonly2025.fig11' does not exist: the nearest are .*fig1'",
+        ),
+        ("extra.saving", DATA, True, "does not exist"),
+        ("railonly2025.fig1", DATA, False, "give its matplotlib figure"),
+        ("railonly2025.fig1", DATA.head(0), True, "has no data"),
+    ],
+)
+def test_a_save_that_lacks_something_writes_nothing(figure, item, data, drawn, message):
+    with pytest.raises(ValueError, match=message):
+        outputs.save(item, data, figure if drawn else None)
+    assert not written()
+
+
+def test_a_narrow_picture_is_refused_before_anything_is_written(figure):
+    figure.set_size_inches(5, 3)
+    with pytest.raises(ValueError, match="1000 pixels wide: draw it at least 6 inches"):
+        outputs.save("railonly2025.fig1", DATA, figure)
+    assert not written()
+
+
+def test_a_dense_vector_picture_is_refused(figure):
+    rng = np.random.default_rng(0)
+    figure.axes[0].scatter(*rng.random((2, 20000)))
+    with pytest.raises(ValueError, match="rasterise"):
+        outputs.save("railonly2025.fig1", DATA, figure)
+    assert not written()
+
+
+def test_one_process_answers_for_one_notebook(figure):
+    outputs.save("extra.02_first", DATA)
+    with pytest.raises(ValueError, match="belongs to notebook 01_network_cost, this is 02_first"):
+        outputs.save("railonly2025.fig1", DATA, figure)
+
+
+def test_the_gallery_links_what_is_there():
+    gallery = outputs.gallery().set_index("item")
+    assert set(outputs.items()) <= set(gallery.index)
+    for links in gallery["files"]:
+        for target in re.findall(r"\]\(\.\./(.*?)\)", links):
+            assert (files.ROOT / target).is_file()
+
+
+def test_a_slider_changes_the_picture_and_bad_values_become_words():
+    def draw(gpus, book):
+        if gpus > 5:
+            raise ValueError(f"gpus is {gpus}: too many <for this>")
+        return plt.subplots()[1].plot([0, gpus])
+
+    panel = explore.panel(draw, gpus=(2, 1, 9, 1), book=("a", ["a", "b"]))
+    slider, menu, message, image = panel.children
+    first = bytes(image.value)
+    assert first.startswith(b"\x89PNG") and menu.value == "a"
+    slider.value = 4
+    assert bytes(image.value) != first and not message.value
+    slider.value = 7
+    assert "too many &lt;for this&gt;" in message.value
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("control", [(3, [1, 2]), (9, 1, 5, 1), 3, ("a",)])
+def test_a_control_of_another_form_is_refused(control):
+    with pytest.raises(ValueError, match="control 'gpus' is"):
+        explore.panel(lambda gpus: None, gpus=control)
+
+
+def test_stacked_bars_stand_on_each_other():
+    data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
+    ax = plotting.stacked(data, "network", "usd", "part", plt.subplots()[1], "USD")
+    tops = {round(bar.get_x() + bar.get_width() / 2): 0.0 for bar in ax.patches}
+    for bar in ax.patches:
+        tops[round(bar.get_x() + bar.get_width() / 2)] += bar.get_height()
+    assert tops == {0: 3.0, 1: 4.0}
+    plt.close("all")
+
+
+def test_a_tornado_has_the_widest_bar_on_top():
+    data = pd.DataFrame({"input": ["little", "much"], "low": ["1", "2"], "high": ["3", "4"]})
+    data = data.assign(at_low=[0.4, 0.1], at_high=[0.6, 0.9], centre=0.5)
+    ax = plotting.tornado(data, plt.subplots()[1], "share")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["little", "much"]
+    plt.close("all")
