@@ -34,10 +34,11 @@ def _figures(options) -> int:
 
 def _claim(options) -> int:
     from railcore.facts import claims, files
+    from railcore.facts.tables import read_csv
     from railcore.facts.units import number
 
     entry = claims.claim(options.id)
-    row = {row["id"]: row for row in claims.recorded(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
+    row = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
     paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
     ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
     lines = {
@@ -49,7 +50,7 @@ def _claim(options) -> int:
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
-    for given in claims.recorded(files.FIGURES / "inputs.csv"):
+    for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
             name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
             print(f"{'input':<9} {name} ({given['kind']}; {given['source']})")
@@ -72,6 +73,9 @@ def _lab(_options) -> int:
 
     index = str(files.NOTEBOOKS / "00_index.ipynb")
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
+    command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
+    if os.geteuid() == 0:
+        command.append("--allow-root")
     os.execve(sys.executable, command, kernel_environment())
 
 

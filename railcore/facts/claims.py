@@ -3,17 +3,16 @@
 Numbers of the documents stand in data/claims.csv and nowhere else.
 """
 
-import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
+from railcore.facts.tables import Shown, as_csv, markdown, read_csv
 from railcore.facts.units import number
 
 RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
@@ -44,8 +43,7 @@ class Claim:
 @cache
 def claims() -> dict[str, Claim]:
     """All claims by id, in the order of data/claims.csv."""
-    with files.data("claims.csv").open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_csv(files.data("claims.csv"))
     numeric = ("paper_value", "tolerance")
     typed: list[dict[str, Any]] = [{**row, **{key: float(row[key] or 0) for key in numeric}} for row in rows]
     return {fields["id"]: Claim(**fields) for fields in typed}
@@ -131,59 +129,64 @@ def _checked(claim_id: str, value) -> float | None:
     return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else value
 
 
-def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None = None):
-    """Take our values of claims, each in its row's own unit, and return the comparison as a DataFrame to show.
+def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None = None) -> Shown:
+    """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. Results go below the folder RAILCORE_OUT; nothing is written
     when one row is refused. In a run with the user's own parameters or catalog there is no verdict.
     Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
     """
-    import pandas as pd
-
     reasons = dict(reasons or {})
     if stray := sorted(set(reasons) - set(values)):
         raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
     free = files.parameterized()
-    rows, shown = [], []
+    rows = []
     for claim_id, given in values.items():
         value, entry, reason = _checked(claim_id, given), claim(claim_id), " ".join(reasons.get(claim_id, "").split())
         judged = "" if free else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
         if judged not in ("", "reproduced") and not reason:
-            raise ValueError(
-                f"claim {claim_id!r} is {judged!r} (ours {value:.6g}, document {entry.paper_value:.6g}): give a reason"
-            )
-        rows.append((entry, {"id": claim_id, "value": "" if value is None else f"{value:.12g}", "reason": reason}))
-        shown.append(
-            {
-                "id": claim_id,
-                "claim": entry.claim,
-                "document": f"{RELATIONS[entry.relation]} {number(entry.paper_value)}",
-                "ours": "" if value is None else number(value),
-                "unit": entry.unit,
-                **({} if free else {"deviation": _percent(value, entry), "verdict": judged}),
-            }
-        )
-    for notebook in sorted({entry.notebook for entry, _ in rows}):
+            ours = "no value" if value is None else f"ours {value:.6g}"
+            raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
+        rows.append({"id": claim_id, "value": "" if value is None else f"{value:.12g}", "reason": reason, "v": judged})
+    for notebook in sorted({claim(row["id"]).notebook for row in rows}):
         path = files.out() / "claims" / f"{notebook}.csv"
-        merged = {row["id"]: row for row in recorded(path)}
-        merged |= {row["id"]: row for entry, row in rows if entry.notebook == notebook}
+        merged = {row["id"]: row for row in read_csv(path)}
+        merged |= {row["id"]: row for row in rows if claim(row["id"]).notebook == notebook}
         files.write_whole(path, as_csv(_RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
-    return pd.DataFrame(shown).set_index("id")
+    return Shown(_comparison(rows, free))
 
 
-def _percent(value: float | None, entry: Claim) -> str:
-    if value is None:
+def _comparison(rows: list[dict[str, str]], free: bool) -> str:
+    """Claims that are not reproduced with their reasons, then the others folded away."""
+    table = [(row["v"], _compared(row, free)) for row in rows]
+    if free:
+        return markdown([cells for _, cells in table])
+    agree = [cells for judged, cells in table if judged == "reproduced"]
+    differ = [
+        cells | {"reason": row["reason"]}
+        for row, (judged, cells) in zip(rows, table, strict=True)
+        if judged != "reproduced"
+    ]
+    folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown(agree)}\n</details>\n"
+    return f"**{len(agree)} of {len(rows)} claims are reproduced.** The others:\n\n{markdown(differ)}\n{folded}"
+
+
+def _compared(row: Mapping[str, str], free: bool) -> dict[str, str]:
+    entry, ours = claim(row["id"]), row["value"]
+    cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
+    cells |= {"ours": number(float(ours)) if ours else "", "unit": entry.unit}
+    return cells if free else cells | {"deviation": _percent(ours, entry), "verdict": row["v"]}
+
+
+def _paper(entry: Claim) -> str:
+    return f"{RELATIONS[entry.relation]}\u00a0{number(entry.paper_value)}"
+
+
+def _percent(value: str, entry: Claim) -> str:
+    if not value:
         return ""
-    off = deviation(value, entry.paper_value)
-    return f"{off:+.2%}" if entry.paper_value else number(off)
-
-
-def recorded(path: Path) -> list[dict[str, str]]:
-    """Rows that `record` wrote into a file: id, value, reason; none where there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+    off = deviation(float(value), entry.paper_value)
+    return "exact" if off == 0 else f"{off:+.2%}" if entry.paper_value else number(off)
 
 
 def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
@@ -196,23 +199,6 @@ def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
         fitted = sum(row["reason"].startswith("fitted:") for row in mine)
         table.append({"document": document, "claims": len(mine), **by_verdict, "of these fitted": fitted})
     return table
-
-
-def markdown(rows: Sequence[Mapping]) -> str:
-    """Rows (mappings with the same keys) as a Markdown table."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
-    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |\n" for cells in lines)
-
-
-def as_csv(columns, rows) -> str:
-    """Rows (mappings) as CSV text with a header and plain line ends."""
-    import io
-
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:

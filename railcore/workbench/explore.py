@@ -3,6 +3,15 @@
 import io
 from collections.abc import Callable, Sequence
 
+from railcore.facts.units import number
+
+LABELS = {
+    "gpus": "GPUs",
+    "hb_domain_size": "HB domain size [GPUs]",
+    "radix": "switch radix [ports]",
+    "oversubscription": "oversubscription, down : up",
+}
+
 
 def panel(draw: Callable, **controls: tuple):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
@@ -14,7 +23,8 @@ def panel(draw: Callable, **controls: tuple):
     import ipywidgets as widgets
 
     inputs = {name: _control(name, control, widgets) for name, control in controls.items()}
-    image, message = widgets.Image(format="png"), widgets.HTML()
+    image = widgets.Image(format="png", layout=widgets.Layout(width="640px", max_width="100%", align_self="flex-start"))
+    message = widgets.HTML()
 
     def update(_change=None) -> None:
         try:
@@ -32,14 +42,16 @@ def panel(draw: Callable, **controls: tuple):
 
 
 def _control(name: str, control: tuple, widgets):
-    label = {"description": name.replace("_", " "), "continuous_update": False, "style": {"description_width": "12em"}}
-    label["layout"] = widgets.Layout(width="36em")
+    words = LABELS.get(name, name.replace("_", " "))
+    label = {"description": words, "continuous_update": False, "style": {"description_width": "15em"}}
+    label["layout"] = widgets.Layout(width="40em")
     match control:
         case (value, list() as choices) if value in choices:
             if all(isinstance(choice, str) for choice in choices):
                 del label["continuous_update"]
                 return widgets.Dropdown(value=value, options=choices, **label)
-            return widgets.SelectionSlider(value=value, options=choices, **label)
+            options = [(choice if isinstance(choice, str) else number(choice), choice) for choice in choices]
+            return widgets.SelectionSlider(value=value, options=options, **label)
         case (value, low, high, step) if low <= value <= high:
             kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider
             return kind(value=value, min=low, max=high, step=step, **label)
@@ -52,6 +64,6 @@ def _png(drawn) -> bytes:
     axes = drawn.flat[0] if hasattr(drawn, "flat") else drawn[0] if isinstance(drawn, Sequence) else drawn
     figure = axes if hasattr(axes, "savefig") else axes.figure
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=160, metadata={"Software": None})
     plt.close(figure)
     return stream.getvalue()

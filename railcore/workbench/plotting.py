@@ -1,5 +1,6 @@
 """House style, and plots from DataFrames: data in, Axes out. From railcore this module imports `facts` alone."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def house_style() -> None:
     mpl.rcParams.update(
         {
             "font.family": "DejaVu Sans",
-            "font.size": 9,
+            "font.size": 10,
             "axes.prop_cycle": cycler(color=COLOURS),
             "axes.spines.top": False,
             "axes.spines.right": False,
@@ -50,7 +51,7 @@ def lines(
     order: Sequence | None = None,
     label: str = "{}",
 ) -> "Axes":
-    """One line with markers for each value of `group`, in `order` or as they appear; colours repeat in that order."""
+    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed."""
     for i, value in enumerate(order if order is not None else data[group].unique()):
         part = data[data[group] == value]
         ax.plot(
@@ -58,6 +59,7 @@ def lines(
             part[y],
             color=COLOURS[i % len(COLOURS)],
             marker=MARKERS[i % len(MARKERS)],
+            linestyle=("-", "--")[i % 2],
             markersize=4.5,
             label=label.format(value if isinstance(value, str) else number(value)),
         )
@@ -71,13 +73,13 @@ def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "
     """
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5))
     for ax, column, label in zip(axes, ("cost_usd", "power_w"), ("cost [million USD]", "peak power [MW]"), strict=True):
         lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax)
         gpu_axis(ax, counts).set(yscale="log", ylabel=label)
         plain_axis(ax.yaxis)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, title=title)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, title=title)
     return figure
 
 
@@ -111,7 +113,7 @@ def heatmap(
         cmap="cividis",
         annot=True,
         fmt=text,
-        annot_kws={"fontsize": 7},
+        annot_kws={"fontsize": 8},
         linewidths=0.5,
         cbar=bar,
         cbar_kws={"label": label} if bar else None,
@@ -123,16 +125,21 @@ def heatmap(
     return ax
 
 
-def heatmaps(data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str) -> "Figure":
-    """A heat map from 0 to 1 for each value of `by`, side by side with one colour bar; axes named as the columns."""
+def heatmaps(
+    data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str, names: tuple[str, str]
+) -> "Figure":
+    """A heat map for each value of `by`, side by side on one scale from 0; names: of x and y axis."""
     import matplotlib.pyplot as plt
 
     parts = list(data.groupby(by))
-    figure, axes = plt.subplots(1, len(parts), figsize=(3.7 * len(parts), 3.8), sharey=True)
+    figure, axes = plt.subplots(1, len(parts), figsize=(3.6 * len(parts), 3.8), sharey=True)
+    high = math.ceil(data[values].max() * 10) / 10
     for i, (ax, (value, part)) in enumerate(zip(axes, parts, strict=True)):
         table = part.pivot(index=rows, columns=columns, values=values)
-        heatmap(table, ax, label, 0, 1, bar=i == len(parts) - 1)
-        ax.set(title=f"{by} {value}", xlabel=columns, ylabel="" if i else rows)
+        table.columns = [number(count) for count in table.columns]
+        heatmap(table, ax, label, 0, high, bar=i == len(parts) - 1)
+        ax.set(title=f"{by} {value}", xlabel=names[0], ylabel="" if i else names[1])
+        ax.tick_params(axis="x", rotation=45)
     return figure
 
 
@@ -160,6 +167,8 @@ def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
     """
+    from matplotlib.patches import Patch
+
     data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
     for i, row in enumerate(data.itertuples()):
         for value, text, colour in ((row.at_low, row.low, COLOURS[0]), (row.at_high, row.high, COLOURS[4])):
@@ -168,6 +177,10 @@ def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
             shift, side = (3, "left") if rightward else (-3, "right")
             style: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 7}
             ax.annotate(text, (value, i), xytext=(shift, 0), **style)
+    ends = [
+        Patch(color=colour, label=name) for name, colour in (("at its low", COLOURS[0]), ("at its high", COLOURS[4]))
+    ]
+    ax.legend(handles=ends, loc="lower left")
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
     ax.set_xlabel(label)
@@ -177,7 +190,7 @@ def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
 
 
 def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: str) -> "Axes":
-    """Bars at each `x`, stacked from the rows of each `by`, with the total on top; x and by in order of appearance."""
+    """Bars at each `x`, stacked from the rows of each `by`; on top the total and its change from the first bar."""
     places = list(data[x].unique())
     bottom: dict = {}
     for i, part in enumerate(data[by].unique()):

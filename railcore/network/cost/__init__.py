@@ -4,6 +4,7 @@ from railcore.network.cost.books import PriceBook, book_rows, breakdown, by_part
 from railcore.network.cost.ownership import ownership, ownership_saving, sensitivity, total_cost
 from railcore.network.cost.redundancy import doubled, redundancy, with_spares
 from railcore.network.cost.savings import (
+    NETWORKS,
     compare,
     contenders,
     least_saving_radix,
@@ -16,6 +17,7 @@ from railcore.network.cost.savings import (
 )
 
 __all__ = [
+    "NETWORKS",
     "PriceBook",
     "book_rows",
     "breakdown",

@@ -87,7 +87,7 @@ def by_part(
     """
     frames = []
     for s in sorted({1.0, float(oversubscription), np.inf}):
-        name = {1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"layer {s:g}:1")
+        name = {1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1")
         share = rails_that_share(gpus, hb_domain_size, radix) if s == np.inf else 1
         parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=share)
         frames.append(breakdown(parts, prices, powers).assign(network=name))

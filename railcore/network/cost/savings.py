@@ -9,6 +9,8 @@ from railcore.network.cost.books import PriceBook, network_total
 from railcore.network.topology.clos import Parts, rail_parts
 from railcore.network.topology.rails import rails_that_share
 
+NETWORKS = ("rail_optimized", "rail_only")
+
 
 def saving(less: ArrayLike, more: ArrayLike) -> np.ndarray:
     """Share saved, 1 - less / more; 0 where both are 0."""
@@ -56,7 +58,7 @@ def summary(table: pd.DataFrame) -> dict[str, float]:
     money = table["cost_usd_rail_optimized"] - table["cost_usd_rail_only"]
     power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
     at_64 = table[table["radix"] == 64].iloc[0]
-    can_fail = [table[f"switches_{name}"] + table[f"links_{name}"] for name in ("rail_only", "rail_optimized")]
+    can_fail = [table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(NETWORKS)]
     return {
         "cost_saving_min": money.min(),
         "cost_saving_max": money.max(),

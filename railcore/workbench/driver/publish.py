@@ -1,6 +1,5 @@
 """Publishing: a notebook's files, its rows of the ledger and its executed copy, each by rename; and the manifest."""
 
-import csv
 import hashlib
 import json
 import re
@@ -9,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from railcore.facts import catalog, claims, files
+from railcore.facts.tables import as_csv, markdown, read_csv
 from railcore.facts.units import number
 from railcore.workbench.driver.stamps import sha256
 
@@ -21,7 +21,7 @@ SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every n
 
 def published_rows() -> list[dict[str, str]]:
     """Rows of figures/reproduction.csv that a notebook has computed; none where there is no ledger."""
-    return [row for row in claims.recorded(LEDGER) if row.get("verdict") not in (None, "missing")]
+    return [row for row in read_csv(LEDGER) if row.get("verdict") not in (None, "missing")]
 
 
 def rows_hash(name: str) -> str:
@@ -32,10 +32,7 @@ def rows_hash(name: str) -> str:
 
 def manifest() -> dict[str, str]:
     """Notebook of every published file, by path relative to figures/."""
-    if not MANIFEST.exists():
-        return {}
-    with MANIFEST.open(newline="", encoding="utf-8") as stream:
-        return {row["file"]: row["notebook"] for row in csv.DictReader(stream)}
+    return {row["file"]: row["notebook"] for row in read_csv(MANIFEST)}
 
 
 def cleaned(notebook: Mapping, executed: Mapping) -> str:
@@ -67,13 +64,13 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict
     stop in between leaves whole files, and no stamp, so that the next run does it again.
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    rows = claims.recorded(folder / "claims" / f"{name}.csv")
+    rows = read_csv(folder / "claims" / f"{name}.csv")
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
     owners = manifest()
     for path, source in figures.items():
         files.write_whole(files.FIGURES / path, source.read_bytes())
     write_ledger([row for row in published_rows() if row["notebook"] != name] + rows)
-    others = [row for row in claims.recorded(INPUTS) if row["notebook"] != name]
+    others = [row for row in read_csv(INPUTS) if row["notebook"] != name]
     _write_inputs(others + [{"notebook": name, **row} for row in report["inputs"]])
     for path, owner in owners.items():
         if owner == name and path not in figures:
@@ -93,22 +90,22 @@ def forget(suite: list[str]) -> None:
         if owner not in (*suite, "all"):
             (files.FIGURES / path).unlink(missing_ok=True)
     write_ledger([row for row in published_rows() if row["notebook"] in suite])
-    _write_inputs([row for row in claims.recorded(INPUTS) if row["notebook"] in suite])
+    _write_inputs([row for row in read_csv(INPUTS) if row["notebook"] in suite])
     write_manifest({path: owner for path, owner in owners.items() if owner in suite})
 
 
 def _write_inputs(rows: list[dict[str, str]]) -> None:
-    _write_changed(INPUTS, claims.as_csv(catalog.INPUTS, sorted(rows, key=lambda row: row["notebook"])))
+    _write_changed(INPUTS, as_csv(catalog.INPUTS, sorted(rows, key=lambda row: row["notebook"])))
 
 
 def write_ledger(rows: list[dict[str, str]]) -> Counter:
     """Write figures/reproduction.csv and .md and the counts in README.md, where they change; counts by verdict."""
     ledger = claims.ledger(rows)
-    _write_changed(LEDGER, claims.as_csv(claims.LEDGER, ledger))
+    _write_changed(LEDGER, as_csv(claims.LEDGER, ledger))
     _write_changed(LEDGER.with_suffix(".md"), _readable(ledger))
     if README.exists():
         text = README.read_text(encoding="utf-8")
-        state = f"<!-- ledger -->\n{claims.markdown(claims.counts(ledger))}<!-- /ledger -->"
+        state = f"<!-- ledger -->\n{markdown(claims.counts(ledger))}<!-- /ledger -->"
         _write_changed(README, re.sub(r"<!-- ledger -->.*<!-- /ledger -->", lambda _: state, text, flags=re.DOTALL))
     return Counter(row["verdict"] for row in ledger)
 
@@ -121,7 +118,7 @@ def write_manifest(owners: Mapping[str, str]) -> None:
         for path, owner in sorted(owners.items())
         if (files.FIGURES / path).is_file()
     ]
-    _write_changed(MANIFEST, claims.as_csv(("file", "notebook", "sha256"), rows))
+    _write_changed(MANIFEST, as_csv(("file", "notebook", "sha256"), rows))
 
 
 def _write_changed(path: Path, text: str) -> None:
@@ -135,14 +132,14 @@ def _readable(ledger: list[dict[str, str]]) -> str:
     text = (
         "# Claims of the documents, and what comes out\n\n"
         "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv).\n\n"
-        f"{claims.markdown(table)}\n"
+        f"{markdown(table)}\n"
         "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
         "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
         "it yet. Fitted: the value rests on a number solved from claims, reproduced or not.\n"
     )
     for document in (row["document"] for row in table[:-1]):
         text += f"\n## {document}\n\n"
-        text += claims.markdown([_line(row) for row in ledger if row["document"] == document])
+        text += markdown([_line(row) for row in ledger if row["document"] == document])
     return text
 
 

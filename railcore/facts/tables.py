@@ -1,0 +1,57 @@
+"""Rows as CSV and Markdown text, and a table that a notebook shows without an index and with text to the left."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Markdown that Jupyter and GitHub render as the result of a cell."""
+
+    text: str
+
+    def _repr_markdown_(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+    """Rows (mappings) as CSV text with a header and plain line ends."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def markdown(rows: Sequence[Mapping]) -> str:
+    """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right."""
+    if not rows:
+        return "none\n"
+    columns = list(rows[0])
+    right = [all(_numeric(row[column]) for row in rows) for column in columns]
+    lines = [columns, ["---:" if flag else ":---" for flag in right], *([row[c] for c in columns] for row in rows)]
+    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |\n" for cells in lines)
+
+
+def _numeric(cell: object) -> bool:
+    """True for a number, perhaps with a relation before it and a unit behind it, and for an empty cell."""
+    words = str(cell).strip("=≈≤≥+-–∞%\u00a0 ").replace(",", "").split(" ")
+    try:
+        float(words[0] or "0")
+    except ValueError:
+        return False
+    return len(words) <= 3
