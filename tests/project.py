@@ -54,6 +54,9 @@ def make(folder: Path) -> Path:
     for name in ("railcore", "data"):
         shutil.copytree(files.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(files.ROOT / "constraints.txt", folder)
+    made = [(f"01_part{i}", FIRST) for i in range(6)] + [("02_table", SECOND)]
+    with (folder / "data" / "extras.csv").open("a") as extras:
+        extras.writelines(f"extra.{name},extra,{name},table,numbers,{notebook},csv md tex\n" for name, notebook in made)
     (folder / "notebooks").mkdir()
     (folder / "figures").mkdir()
     write_notebook(folder, FIRST, "tiers: int = 2  # tiers of a rail", DRAW)

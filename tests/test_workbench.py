@@ -41,8 +41,14 @@ def test_a_figure_is_saved_in_all_its_forms_and_twice_the_same(figure):
 def test_a_table_is_saved_as_numbers_and_as_people_read_it():
     shown = outputs.save("railonly2025.table1", DATA)
     assert written() == [f"railonly2025/table1.{end}" for end in ("csv", "md", "tex")]
-    assert "|  1,024 |  1,234,570 | a" in (files.out() / "railonly2025/table1.md").read_text()
-    assert shown["cost_usd"].tolist() == ["1,234,570", "0.3"]
+    table = (files.out() / "railonly2025/table1.md").read_text()
+    assert table.splitlines() == [
+        "| GPUs | cost | link |",
+        "| ---: | ---: | :--- |",
+        "| 1,024 | 1.235 M USD | a |",
+        "| 2,048 | 0.3 USD | b |",
+    ]
+    assert shown.text == table
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def test_a_table_is_saved_as_numbers_and_as_people_read_it():
             "railonly2025.fig11",
             DATA,
             True,
-            r"figure or table 'railonly2025.fig11' does not exist: the nearest are .*fig1'",
+            r"figure or table .*'railonly2025.fig11' does not exist: the nearest are .*fig1'",
         ),
         ("extra.saving", DATA, True, "does not exist"),
         ("railonly2025.fig1", DATA, False, "give its matplotlib figure"),
@@ -81,8 +87,8 @@ def test_a_dense_vector_picture_is_refused(figure):
 
 
 def test_one_process_answers_for_one_notebook(figure):
-    outputs.save("extra.02_first", DATA)
-    with pytest.raises(ValueError, match="belongs to notebook 01_network_cost, this is 02_first"):
+    outputs.save("extra.02_recovery", DATA)
+    with pytest.raises(ValueError, match="belongs to notebook 01_network_cost, this is 02_topologies"):
         outputs.save("railonly2025.fig1", DATA, figure)
 
 
