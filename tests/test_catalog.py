@@ -112,6 +112,17 @@ def test_fitted_book_is_what_the_printed_savings_allow(family, what, total, size
     assert np.abs(ours - printed).max() < 0.005
 
 
+def test_inputs_that_were_looked_up(monkeypatch):
+    monkeypatch.setattr(catalog, "_used", {})
+    catalog.item("gpus", "H100")["power"], catalog.item("prices", "energy").row("pue")
+    used = catalog.used()
+    assert [(row["family"], row["name"], row["parameter"], row["value"], row["unit"]) for row in used] == [
+        ("gpus", "H100", "power", "700", "W"),
+        ("prices", "energy", "pue", "1.2", "1"),
+    ]
+    assert all(row["source"] for row in used)
+
+
 def test_overlay_replaces_a_row_and_adds_others(overlay):
     before = catalog.item("gpus", "H100")
     new = {"name": "H100", "low": "", "high": "", "kind": "measured"}
@@ -171,7 +182,7 @@ def test_wrong_header(overlay):
 
 def test_overlay_that_is_no_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match="RAILCORE_CATALOG is .*nowhere"):
+    with pytest.raises(ValueError, match=r"RAILCORE_CATALOG is .*nowhere"):
         catalog.item("gpus", "H100")
 
 

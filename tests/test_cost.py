@@ -1,0 +1,381 @@
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog, claims
+from railcore.network import cost
+from railcore.network.topology import Parts, fat_tree, ideal_clos_parts, rail_only, rail_optimized, rail_parts
+
+PRICE = st.floats(0, 5000)
+BOOKS = st.builds(cost.PriceBook, PRICE, PRICE, PRICE)
+FABRICS = st.builds(
+    lambda n, k, half, layer: rail_parts(n, k, 2 * half, layer),
+    st.integers(1, 5000),
+    st.integers(1, 80),
+    st.integers(3, 32),
+    st.sampled_from([1, 2, math.inf]),
+)
+TABLES = {"railonly2025": "railonly2025.table1", "railonly2023": "railonly2023.table2"}
+
+
+def table(book, share=True):
+    cases = pd.DataFrame(claims.cases(TABLES[book]))
+    prices = cost.price_book(book)
+    powers = cost.power_book(book) if book == "railonly2025" else prices
+    return cost.compare(cases.n, 256, cases.r, prices, powers, share)
+
+
+@given(FABRICS, BOOKS, BOOKS, st.integers(0, 4))
+def test_breakdown_adds_up_to_the_total(parts, prices, powers, copper):
+    rows = cost.breakdown(parts, prices, powers, copper)
+    assert rows.cost_usd.sum() == pytest.approx(float(cost.network_total(parts, prices, copper)))
+    assert rows.power_w.sum() == pytest.approx(float(cost.network_total(parts, powers, copper)))
+    counts = rows.groupby("part")["count"].sum()
+    assert counts.get("switch ports", 0) == parts.ports
+    assert counts.get("transceivers", 0) + 2 * counts.get("copper cables", 0) == parts.transceivers
+    assert set(rows.tier[rows.part == "copper cables"]) <= set(range(1, copper + 1))
+
+
+@given(FABRICS, BOOKS, BOOKS, st.floats(0, 10), st.integers(0, 3))
+def test_total_is_linear_in_prices(parts, a, b, factor, copper):
+    def total(book):
+        return float(cost.network_total(parts, book, copper))
+
+    both = cost.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
+    assert total(both) == pytest.approx(total(a) + total(b))
+    assert total(a.scaled(factor)) == pytest.approx(factor * total(a))
+    assert total(cost.PriceBook(1, 0)) == parts.ports
+    assert total(cost.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
+
+
+def test_copper_takes_the_lowest_tiers():
+    parts = rail_only(512, 8, 16).parts
+    assert list(parts.links_by_tier) == [512, 512]
+    totals = [float(cost.network_total(parts, cost.PriceBook(0, 1000, 1), tiers)) for tiers in (0, 1, 2, 5)]
+    assert totals == [2_048_000, 1_024_512, 1024, 1024]
+
+
+@given(st.integers(1, 60), st.sampled_from([8, 16, 64]), st.integers(1, 4), BOOKS)
+def test_more_gpus_and_thicker_layers_cost_no_less(domains, radix, layer, book):
+    totals = cost.network_total(rail_parts([8 * domains, 16 * domains], 8, radix, layer), book)
+    assert totals[0] <= totals[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("book", TABLES)
+def test_savings_of_the_tables(book):
+    ours = claims.look_up(TABLES[book], table(book), {"n": "gpus", "r": "radix"})
+    savings = {claim_id: value for claim_id, value in ours.items() if claim_id.endswith("_saving")}
+    assert len(savings) == {"railonly2025": 12, "railonly2023": 7}[book]
+    for claim_id, value in savings.items():
+        digits = math.floor(100 * value) if book == "railonly2023" else round(100 * value)  # 2023 truncates
+        assert digits == round(100 * claims.paper_value(claim_id))
+
+
+def test_saving_by_hand():
+    # 3 tiers against 2 at radix 64, transceiver t and port p: 1 - (3 p + 4 t) / (5 p + 6 t)
+    book = cost.price_book("railonly2023")
+    row = table("railonly2023").query("gpus == 65536 and radix == 64").iloc[0]
+    by_hand = 1 - (3 * book.port + 4 * book.transceiver) / (5 * book.port + 6 * book.transceiver)
+    assert row.cost_saving == pytest.approx(by_hand)
+    assert row.switch_ratio == 3 / 5
+
+
+@given(st.integers(1, 3000), st.integers(1, 80), st.integers(2, 40).map(lambda half: 2 * half), BOOKS)
+def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
+    row = cost.compare(gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share=False).iloc[0]
+    for name, layer in (("rail_only", math.inf), ("rail_optimized", 1)):
+        parts = rail_parts(gpus, hb_domain_size, radix, layer)
+        counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.transceivers)
+        found = [row[f"{what}_{name}"] for what in ("tiers", "switches", "ports", "links", "transceivers")]
+        assert found == [int(count) for count in counts]
+        assert row[f"cost_usd_{name}"] == pytest.approx(float(cost.network_total(parts, book)))
+    if row.cost_usd_rail_optimized > 0:
+        assert row.cost_saving == pytest.approx(1 - row.cost_usd_rail_only / row.cost_usd_rail_optimized)
+        assert row.power_saving == pytest.approx(1 - row.ports_rail_only / row.ports_rail_optimized)
+
+
+def test_saving_of_nothing():
+    assert list(cost.saving([0, 0, 1, 2], [0, 4, 4, 1])) == [0, 1, 0.75, -1]
+
+
+def test_shared_switches_change_one_case():
+    cases = table("railonly2023"), table("railonly2023", share=False)
+    differ = cases[0][cases[0].switches_rail_only != cases[1].switches_rail_only]
+    assert differ[["gpus", "radix"]].values.tolist() == [[32768, 256]]
+
+
+def test_what_the_texts_say_of_the_tables():
+    text = cost.summary(table("railonly2025"))
+    assert text["r64_tiers_rail_optimized"] == claims.paper_value("railonly2025.text.r64_tiers_rail_optimized")
+    assert text["r64_tiers_rail_only"] == claims.paper_value("railonly2025.text.r64_tiers_rail_only")
+    assert text["worst_radix"] == claims.paper_value("railonly2025.text.worst_radix")
+    assert text["fault_parts_ratio"] <= claims.paper_value("railonly2025.text.fault_parts_ratio")
+    assert text["r64_switch_ratio"] == pytest.approx(0.6)  # printed 0.75, against the table beside it
+    assert text["cost_saving_max"] / text["cost_saving_min"] == pytest.approx(4)  # whatever the prices
+
+
+def test_least_saving_radix():
+    rows = pd.DataFrame({"gpus": [1, 1, 2, 2], "radix": [64, 128, 64, 128], "cost_saving": [0.3, 0.2, 0.4, 0.4]})
+    assert cost.least_saving_radix(rows) == 128
+    assert cost.least_saving_radix(rows.assign(cost_saving=[0.2, 0.3, 0.4, 0.4])) == 64
+    assert cost.least_saving_radix(rows.assign(cost_saving=[0.2, 0.3, 0.4, 0.3])) == 0
+
+
+COUNT = st.integers(1, 10_000)
+
+
+@given(
+    st.lists(st.tuples(COUNT, COUNT, st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5),
+    st.floats(0.01, 0.9),
+    st.floats(0.001, 0.2),
+    st.lists(st.floats(-4, 4).map(lambda e: 10**e), min_size=1, max_size=10),
+)
+def test_ratio_bounds_hold_just_the_ratios_that_fit(rows, low, width, ratios):
+    high = low + width
+    p, t, less_p, less_t = (np.array(column, float) for column in zip(*rows, strict=True))
+    counts = {
+        "gpus": 1,
+        "radix": 4,
+        "ports_rail_optimized": p,
+        "transceivers_rail_optimized": t,
+        "ports_rail_only": p * less_p,
+        "transceivers_rail_only": t * less_t,
+    }
+    bounds = cost.ratio_bounds(pd.DataFrame(counts), low, high)
+    for i, (least, most) in enumerate(zip(bounds.least, bounds.most, strict=True)):
+
+        def saved(r, i=i):
+            return 1 - (p[i] * less_p[i] + r * t[i] * less_t[i]) / (p[i] + r * t[i])
+
+        if abs(less_p[i] - less_t[i]) < 1e-3:
+            continue
+        for end in (least, most):
+            if 1e-6 < end < 1e6 and least <= most:
+                assert min(abs(saved(end) - low), abs(saved(end) - high)) < 1e-6
+        for r in ratios:
+            fits = low <= saved(r) <= high
+            clear = min(abs(saved(r) - low), abs(saved(r) - high)) > 1e-9
+            assert not clear or fits == (least <= r <= most)
+
+
+@pytest.mark.parametrize("kept", [(0.75, 0.5), (0.5, 0.75)])  # of the ports, of the transceivers
+def test_saving_that_no_ratio_gives(kept):
+    counts = {"ports_rail_optimized": 8.0, "transceivers_rail_optimized": 8.0}
+    counts |= {"ports_rail_only": 8 * kept[0], "transceivers_rail_only": 8 * kept[1]}
+    rows = pd.DataFrame({"gpus": [1] * 3, "radix": 4, **counts})
+    bounds = cost.ratio_bounds(rows, [0.1, 0.3, 0.6], [0.2, 0.4, 0.7])
+    assert list(bounds.least > bounds.most) == [True, False, True]
+
+
+@pytest.mark.parametrize(("what", "book"), [("cost", cost.price_book), ("power", cost.power_book)])
+def test_one_ratio_serves_all_printed_savings_of_2025(what, book):
+    rows = table("railonly2025")
+    printed = np.array(
+        [claims.paper_value(f"railonly2025.table1.n{row.gpus}.r{row.radix}.{what}_saving") for row in rows.itertuples()]
+    )
+    bounds = cost.ratio_bounds(rows, printed - 0.005, printed + 0.005)
+    least, most = bounds.least.max(), bounds.most.min()
+    assert least < book("railonly2025").transceiver / book("railonly2025").port < most
+
+
+def test_prices_of_2023_do_not_give_the_savings_of_2025():
+    cases, book = table("railonly2025"), cost.price_book("railonly2023")
+    ours = cost.compare(cases.gpus, 256, cases.radix, book, book).cost_saving
+    ids = [f"railonly2025.table1.n{row.gpus}.r{row.radix}.cost_saving" for row in cases.itertuples()]
+    assert max(abs(saved - claims.paper_value(name)) for saved, name in zip(ours, ids, strict=True)) > 0.01
+
+
+def test_total_cost_of_ownership():
+    price = 0.1 / 3.6e6  # 0.1 USD/kWh
+    costs = cost.total_cost([1000.0, 0.0], [500.0, 0.0], years=2, electricity_price=price, pue=1.2, load=0.5)
+    energy = 0.5 * 0.5 * 1.2 * 2 * 8760 * 0.1  # kW, load, PUE, hours, USD/kWh
+    assert costs["energy_usd"] == pytest.approx([energy, 0])
+    assert costs["total_usd"] == pytest.approx([1000 + energy, 0])
+    assert cost.total_cost(7, 9, 0, price, 1)["total_usd"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("years", -1), ("electricity_price", -1e-9), ("pue", 0.99), ("load", 1.1), ("load", -0.1), ("years", math.nan)],
+)
+def test_bad_cost_input_is_named(name, value):
+    good = {"years": 5, "electricity_price": 2e-8, "pue": 1.2, "load": 1}
+    with pytest.raises(ValueError, match=f"{name} is {value}: give a number from"):
+        cost.total_cost(1, 1, **{**good, name: value})
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["port", "transceiver", "dac"])
+def test_bad_price_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}: give a price"):
+        cost.PriceBook(**{"port": 1, "transceiver": 1, name: value})
+
+
+def test_books_of_the_documents():
+    assert (cost.price_book("railonly2023").port, cost.price_book("railonly2023").transceiver) == (748, 374)
+    rows = cost.book_rows("street2025")
+    assert list(rows) == [
+        "port_price",
+        "transceiver_price",
+        "port_power",
+        "transceiver_power",
+        "electricity_price",
+        "pue",
+    ]
+    assert rows["port_price"].value == cost.price_book("street2025").port
+    assert rows["transceiver_power"].value == cost.power_book("street2025").transceiver
+
+
+def test_everything_doubled_costs_twice():
+    parts, book = rail_only(65536, 256, 64).parts, cost.price_book("railonly2023")
+    twice = cost.doubled(parts)
+    assert (twice.tiers, twice.switches, twice.links) == (parts.tiers, 2 * parts.switches, 2 * parts.links)
+    assert cost.network_total(twice, book) == 2 * cost.network_total(parts, book)
+
+
+@pytest.mark.parametrize("fabric", [rail_only(64, 4, 16), rail_only(256, 4, 16), rail_only(256, 4, 8, planes=2)])
+@pytest.mark.parametrize("spares", [0, 1, 3])
+def test_spare_switches(fabric, spares):
+    parts, more = fabric.parts, spares * 4 * fabric.planes
+    dark, lit = (cost.with_spares(fabric, spares, optics) for optics in (False, True))
+    leaf_hosts = {1: 16, 2: 8}[fabric.tiers]
+    for with_spares in (dark, lit):
+        assert with_spares.switches_by_tier[0] == parts.switches_by_tier[0] + more
+        assert list(with_spares.switches_by_tier[1:]) == list(parts.switches_by_tier[1:])
+    assert list(dark.links_by_tier) == list(parts.links_by_tier)
+    extra = [leaf_hosts] if fabric.tiers == 1 else [leaf_hosts, leaf_hosts]
+    assert list(lit.links_by_tier - parts.links_by_tier) == [more * hosts for hosts in extra]
+
+
+@pytest.mark.parametrize("spares", [-1, 0.5])
+def test_bad_spares_are_named(spares):
+    with pytest.raises(ValueError, match=f"spares_per_rail is {spares}"):
+        cost.with_spares(rail_only(64, 4, 16), spares)
+
+
+def test_redundancy_as_the_ledger_notes_it():
+    cases = pd.DataFrame(claims.cases(TABLES["railonly2023"])).rename(columns={"n": "gpus", "r": "radix"})
+    ways = cost.redundancy(cases, 256, cost.price_book("railonly2023"))
+    shared = ways.loc[ways.groupby(["gpus", "radix"]).rails_per_switch.idxmax()]
+    apart = ways[(ways.gpus == 32768) & (ways.radix == 256) & (ways.rails_per_switch == 1)]
+    noted = re.findall(r"\d\.\d\d", claims.claim("railonly2023.fault.redundant_cost_ratio").note)
+    ours = [
+        shared.everything_doubled.max(),
+        shared.spare_switch.max(),
+        shared.spare_switch_and_optics.max(),
+        apart.spare_switch.iloc[0],
+        apart.spare_switch_and_optics.iloc[0],
+    ]
+    assert [f"{ratio:.2f}" for ratio in ours] == noted
+    assert list(ways.everything_doubled) == pytest.approx(list(2 * ways.none))
+    savings = table("railonly2023").sort_values(["gpus", "radix"]).cost_saving
+    assert list(1 - shared.none) == pytest.approx(list(savings))
+
+
+@pytest.mark.parametrize("gpus", [1024, 4096])
+def test_contenders_meet_the_full_clos(gpus):
+    prices, powers = cost.price_book("street2025"), cost.power_book("street2025")
+    rows = cost.contenders(gpus, 16, 16, [1, 3, 7, math.inf], prices, powers)
+    full, none = rows[rows.oversubscription == 1], rows[np.isinf(rows.oversubscription)].iloc[0]
+    assert len(full) == 2
+    assert list(full.relative_cost) == [1, 1]
+    assert list(full.switches) == [int(ideal_clos_parts(gpus, 16)[1])] * 2
+    assert none.cost_usd == float(cost.network_total(rail_only(gpus, 16, 16).parts, prices))
+    assert none.power_w == float(cost.network_total(rail_only(gpus, 16, 16).parts, powers))
+    for _, line in rows.groupby("network"):
+        assert (np.diff(line.sort_values("oversubscription").transceivers) <= 0).all()
+    thin = rows[(rows.network == "Clos with oversubscribed leaves") & (rows.oversubscription == 3)].iloc[0]
+    assert thin.transceivers == fat_tree(gpus, 16, below=(3,)).parts.transceivers
+
+
+def test_parts_of_each_contender():
+    book = cost.price_book("street2025")
+    totals = cost.by_part(1024, 16, 16, 3, book, book).groupby("network").cost_usd.sum()
+    expected = {"rail-optimized": 1, "3:1": 3, "rail-only": math.inf}
+    assert len(totals) == 3
+    for name, layer in expected.items():
+        found = totals[totals.index.str.contains(name)]
+        assert list(found) == pytest.approx([float(cost.network_total(rail_parts(1024, 16, 16, layer), book))])
+
+
+def test_ratio_that_gives_a_total():
+    row = table("railonly2025").iloc[0]
+    book = cost.price_book("railonly2025")
+    ratio = cost.ratio_for_total(row, row.cost_usd_rail_optimized, book.port + book.transceiver)
+    assert ratio == pytest.approx(book.transceiver / book.port)
+
+
+def test_curve_of_link_rates():
+    book = cost.price_book("railonly2023")
+    curve = cost.network_curve([1024, 4096], 256, [(5e10, 64), (1e11, 64)], 5e10, book, book, (1, 0.5))
+    same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
+    assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
+    assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
+    assert same.cost_usd[1024] == float(cost.network_total(rail_optimized(1024, 256, 64).parts, book))
+    assert list(dict.fromkeys(curve.link)) == ["400 Gbps, radix 64", "800 Gbps, radix 64"]
+
+
+OWNED = {"gpus": 4096, "hb_domain_size": 16, "radix": 32, "years": 5}
+
+
+def test_ownership_adds_up():
+    prices = {"port_price": 500, "transceiver_price": 200, "dac_price": 100, "electricity_price": 2e-8}
+    rows = cost.ownership(**OWNED, **prices, port_power=20, transceiver_power=10, dac_power=0.1, pue=1.2)
+    assert list(rows.total_usd) == pytest.approx(list(rows.purchase_usd + rows.energy_usd))
+    optics = rows[rows.host_links == "optics"].set_index("network")
+    copper = rows[rows.host_links == "copper"].set_index("network")
+    saved = optics.purchase_usd - copper.purchase_usd
+    assert list(saved) == pytest.approx([4096 * (2 * 200 - 100)] * 2)  # a host link for each GPU
+    assert optics.purchase_usd["rail-only"] < optics.purchase_usd["rail-optimized"]
+
+
+def test_sensitivity_lies_about_its_centre():
+    rows = cost.book_rows("street2025")
+    swing = cost.sensitivity(rows, OWNED)
+    centre = cost.ownership_saving(**OWNED, **{name: row.value for name, row in rows.items()})
+    assert list(swing.centre) == [centre] * len(rows)
+    low, high = swing[["at_low", "at_high"]].min(axis=1), swing[["at_low", "at_high"]].max(axis=1)
+    assert ((low <= centre) & (centre <= high)).all()
+    assert (high - low).max() > 0.001
+    # ports are what rail-only saves most of: dearer ports raise the saving, dearer transceivers lower it
+    by_input = swing.set_index(swing.input.str.partition(" [")[0])
+    assert by_input.at_high["port price"] > by_input.at_low["port price"]
+    assert by_input.at_high["transceiver price"] < by_input.at_low["transceiver price"]
+
+
+def test_sensitivity_needs_bounds():
+    rows = cost.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
+    with pytest.raises(ValueError, match=r"ranges\['pue'\] has no low and high"):
+        cost.sensitivity(rows, OWNED)
+
+
+@pytest.mark.xfail(strict=True, reason="most is 0 where the saving is the same at every ratio")
+def test_saving_that_no_ratio_changes():
+    counts = {"ports_rail_optimized": [8.0], "transceivers_rail_optimized": [4.0]}
+    same = {name.replace("optimized", "only"): value for name, value in counts.items()}
+    bounds = cost.ratio_bounds(pd.DataFrame({"gpus": [1], "radix": [4], **counts, **same}), 0.0, 0.005)
+    assert (bounds.least[0], bounds.most[0]) == (0, math.inf)
+
+
+@pytest.mark.xfail(strict=True, reason="counts from the top tier down", raises=pytest.fail.Exception)
+def test_negative_copper_tiers_are_refused():
+    with pytest.raises(ValueError, match="copper_tiers is -1"):
+        cost.network_total(rail_only(512, 8, 16).parts, cost.PriceBook(1, 1, 1), -1)
+
+
+@pytest.mark.xfail(strict=True, reason="a spare for a rail that has no switch")
+def test_no_network_needs_no_spares():
+    assert isinstance(spared := cost.with_spares(rail_only(8, 8, 4)), Parts)
+    assert (spared.switches, spared.links) == (0, 0)
+
+
+@pytest.mark.xfail(strict=True, reason="an IndexError", raises=IndexError)
+def test_summary_without_radix_64():
+    book = cost.PriceBook(2, 1)
+    with pytest.raises(ValueError, match="radix"):
+        cost.summary(cost.compare(1024, 8, 128, book, book))
