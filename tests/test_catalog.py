@@ -204,7 +204,6 @@ def test_unknown_name_lists_the_nearest(ask, nearest, kind):
     assert nearest in str(error.value)
 
 
-@pytest.mark.xfail(strict=True, reason="what follows the last column is dropped")
 def test_row_with_a_comma_too_many(overlay, tmp_path):
     overlay({})
     path = tmp_path / "mine" / "gpus.csv"

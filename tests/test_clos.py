@@ -214,7 +214,6 @@ def test_one_bad_element_spoils_an_array():
         rail_only(32, 4, 8, hb_switches=-1)
 
 
-@pytest.mark.xfail(strict=True, reason="the error names oversubscription")
 def test_bad_tier_within_a_rail_is_named():
     with pytest.raises(ValueError, match="below is"):
         rail_only(32, 4, 8, below=(0.5,))

@@ -130,7 +130,11 @@ def _rows(path: Path) -> list[Value]:
         reader = csv.DictReader(stream)
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise ValueError(f"{path.name}: columns are {reader.fieldnames}: write {','.join(COLUMNS)}")
-        rows = [_value(row, f"{path.name} line {reader.line_num}") for row in reader]
+        rows = []
+        for row in reader:
+            if None in row:
+                raise ValueError(f"{path.name} line {reader.line_num}: a comma too many: quote texts that hold commas")
+            rows.append(_value(row, f"{path.name} line {reader.line_num}"))
     keys = [(row.name, row.parameter) for row in rows]
     if len(set(keys)) < len(keys):
         twice = next(key for i, key in enumerate(keys) if key in keys[:i])

@@ -126,7 +126,7 @@ def _checked(claim_id: str, value) -> float | None:
     if isinstance(value, str) or not math.isfinite(value := float(value)):
         raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
     # Where the document says 0, rounding noise is 0: the same bytes on every machine.
-    return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else value
+    return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
 
 
 def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None = None) -> Shown:

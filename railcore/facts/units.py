@@ -49,7 +49,7 @@ _COUNTS = (
     "servers sites parameters layers tokens sequences elements heads experts"
 ).split()
 _UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS}
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.+-].*?)\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.,+-].*?|1/\S+)\s*")
 
 
 def _simple(symbol: str) -> tuple[str, float] | None:
@@ -84,6 +84,8 @@ def parse(text: str, like: str | None = None) -> float:
     if match is None or not math.isfinite(float(match[1])):
         raise ValueError(f"quantity {text!r} cannot be read: write a number, a space and a unit, as in '400 Gbps'")
     dimension, factor = unit(match[2])
+    if not math.isfinite(float(match[1]) * factor):
+        raise ValueError(f"quantity {text!r} is too large for a number")
     if like is not None and dimension != unit(like)[0]:
         raise ValueError(
             f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {unit(like)[0]!r}"
@@ -122,7 +124,7 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
         if prefix in _NOT_SHOWN:
             continue
         rounded = abs(float(f"{scaled / multiplier:.{digits}g}"))
-        if rounded >= 1 and (multiplier > scale or (abs(scaled) < 1 and scale == 1)):
+        if 1 <= rounded < math.inf and (multiplier > scale or (abs(scaled) < 1 and scale == 1)):
             best, scale = prefix, multiplier
     gap = " " if symbol == "USD" and best else ""
     return f"{number(scaled / scale, digits)} {best}{gap}{symbol}"

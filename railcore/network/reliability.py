@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.units import hour, year
+from railcore.network.topology.faults import gpus_stopped
 from railcore.network.topology.rails import RailFabric
 
 
@@ -39,6 +40,8 @@ def expected_failures(
         raise ValueError(f"rates is {rates!r}: give 'value', 'low' or 'high'")
     rows = []
     for part, count in counts.items():
+        if part not in gpus_stopped or not count >= 0:
+            raise ValueError(f"counts[{part!r}] is {count!r}: give 0 or more, and gpus_stopped for the same part")
         item = catalog.item("failure_rates", part)
         rate, repair = getattr(item.row("failure_rate"), rates), getattr(item.row("repair_time"), rates)
         events = count * rate * year
@@ -46,6 +49,27 @@ def expected_failures(
         rows.append((part, count, rate * year, repair / hour, events, events * repair / year, lost))
     columns = "part count failures_per_year repair_h events_per_year parts_down lost_gpu_hours_per_year".split()
     return pd.DataFrame(rows, columns=columns)
+
+
+def failures_a_year(fabrics: Mapping[str, RailFabric]) -> pd.DataFrame:
+    """`expected_failures` of several fabrics at the catalog's low, middle and high rates, and their sums.
+
+    Rows by fabric: its parts, then "network" (switches, transceivers and links) and "all". Columns fabric, part,
+    count, and of events and lost_gpu_hours in a year the low, the middle and the high.
+    """
+    names = {"events_per_year": "events", "lost_gpu_hours_per_year": "lost_gpu_hours"}
+    tables = []
+    for fabric, network in fabrics.items():
+        counts, stopped = parts_at_risk(network), gpus_stopped(network)
+        table = pd.DataFrame({"count": counts})
+        for rates, suffix in (("low", "_low"), ("value", ""), ("high", "_high")):
+            found = expected_failures(counts, stopped, rates).set_index("part")[list(names)]
+            table = table.join(found.rename(columns={key: name + suffix for key, name in names.items()}))
+        table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
+        table.loc["all"] = table.loc[list(counts)].sum()
+        tables.append(table.rename_axis("part").reset_index().assign(fabric=fabric))
+    columns = [name + suffix for name in names.values() for suffix in ("_low", "", "_high")]
+    return pd.concat(tables)[["fabric", "part", "count", *columns]]
 
 
 def mean_time_between_failures(events_per_year: float) -> float:
@@ -73,9 +97,10 @@ def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike
     interval tau [s]: by default `checkpoint_interval`. Source: Daly 2006, complete model of wall time.
     """
     _positive(mtbf=mtbf, checkpoint_time=checkpoint_time)
-    if np.any(np.asarray(restart_time) < 0):
-        raise ValueError(f"restart_time is {restart_time!r}: give 0 or more")
+    if not np.all((np.asarray(restart_time) >= 0) & np.isfinite(restart_time)):
+        raise ValueError(f"restart_time is {restart_time!r}: give 0 seconds or more")
     tau = checkpoint_interval(mtbf, checkpoint_time) if interval is None else np.asarray(interval, float)
+    _positive(interval=tau)
     m = np.asarray(mtbf, float)
     return tau / (m * np.exp(np.asarray(restart_time) / m) * np.expm1((tau + checkpoint_time) / m))
 

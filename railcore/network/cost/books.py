@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
-from railcore.network.topology.clos import Parts, rail_parts
+from railcore.network.topology.clos import Parts, positive_integer, rail_parts
 from railcore.network.topology.rails import rails_that_share
 
 
@@ -57,8 +57,10 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
     """Price [USD] or peak power [W] of a network: C = P k N_SW + T N_TR + D N_DAC.
 
     Port P of all N_SW switches of radix k, transceiver T at both ends of an optical link, cable D. Links below tiers
-    1 to `copper_tiers` are copper (1: host links), the rest optics. Source: railonly2023, section 4.
+    1 to `copper_tiers` are copper (1: host links), the rest optics. With several planes ports and links are slower:
+    give a book for their speed, such as `book.scaled(1 / planes)`. Source: railonly2023, section 4.
     """
+    positive_integer("copper_tiers", copper_tiers, least=0)
     copper = parts.links_by_tier[:copper_tiers].sum(axis=0)
     return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + book.dac * copper
 

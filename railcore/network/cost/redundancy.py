@@ -20,6 +20,8 @@ def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool
     """
     positive_integer("spares_per_rail", spares_per_rail, least=0)
     parts, plan = fabric.parts, fabric.plan
+    if not fabric.tiers:  # no network, nothing to stand by for
+        return parts
     switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
     spares = spares_per_rail * fabric.rails * fabric.planes
     hosts = min(int(plan.hosts_per_leaf), len(fabric.endpoints(1)))

@@ -57,6 +57,8 @@ def summary(table: pd.DataFrame) -> dict[str, float]:
     """
     money = table["cost_usd_rail_optimized"] - table["cost_usd_rail_only"]
     power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
+    if not (table["radix"] == 64).any():
+        raise ValueError("table has no row of radix 64, which the documents' texts speak of: compare with radix 64 too")
     at_64 = table[table["radix"] == 64].iloc[0]
     can_fail = [table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(NETWORKS)]
     return {
@@ -133,7 +135,10 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
         before = np.where(at_infinity > at_zero, share <= at_zero, share >= at_zero)
         ends.append(np.where(before, 0.0, np.where((share > lower) & (share < upper), inside, np.inf)))
     never = (np.asarray(high) < lower) | (np.asarray(low) > upper)
-    bounds = {"least": np.where(never, np.inf, np.minimum(*ends)), "most": np.where(never, 0.0, np.maximum(*ends))}
+    always = ~never & (lower == upper)
+    least = np.where(never, np.inf, np.where(always, 0.0, np.minimum(*ends)))
+    most = np.where(never, 0.0, np.where(always, np.inf, np.maximum(*ends)))
+    bounds = {"least": least, "most": most}
     return table[["gpus", "radix"]].assign(**bounds)
 
 

@@ -84,7 +84,7 @@ def positive_integer(name: str, value: ArrayLike, least: int = 1) -> Ints:
     """`value` as an integer array. Raises ValueError naming the argument for fractions and values below `least`."""
     array = np.asarray(value)
     whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
-    if not whole or np.any(array < least) or not np.all(np.isfinite(array)):
+    if not whole or not np.all((array >= least) & (array < 2.0**52)):
         raise ValueError(f"{name} is {value!r}: give whole numbers of at least {least}")
     return array.astype(np.int64)
 
@@ -97,12 +97,19 @@ def checked_radix(value: ArrayLike) -> Ints:
     return radix
 
 
-def checked_oversubscription(value: ArrayLike) -> NDArray[np.float64]:
+def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -> NDArray[np.float64]:
     """`value` as ratio of downward to upward bandwidth, 1 to infinity. Raises ValueError for anything else."""
     ratio = np.asarray(value, dtype=float)
     if not np.all(ratio >= 1):
-        raise ValueError(f"oversubscription is {value!r}: give 1 (full) or more, up to math.inf (no layer)")
+        raise ValueError(f"{name} is {value!r}: give 1 (full) or more, up to math.inf (no layer)")
     return ratio
+
+
+def check_bandwidths(**values: float) -> None:
+    """Raise ValueError for a bandwidth that is not positive and finite, naming it."""
+    for name, value in values.items():
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} is {value!r}: give a positive bandwidth in bytes/s")
 
 
 def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
@@ -163,7 +170,7 @@ def layout(
         positive_integer("rails_per_switch", rails_per_switch),
     )
     size, rails, k, s, share = (array.astype(float) for array in given)
-    below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0)))
+    below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0, "below")))
     layered = np.isfinite(s)
     if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
         raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")

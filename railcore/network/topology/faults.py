@@ -1,12 +1,14 @@
 """What one failed part cuts off, on the graph: NICs, GPUs, bandwidth, and the way round."""
 
 import math
+from collections.abc import Iterable, Mapping
 
 import networkx as nx
 import pandas as pd
 
-from railcore.network.topology.graph import bisection_bandwidth, route
-from railcore.network.topology.rails import RailFabric
+from railcore.facts.units import convert
+from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized, rails_that_share
 
 KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
@@ -28,13 +30,18 @@ def find(graph: nx.Graph, kind: str) -> tuple[list, list]:
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
-        "rail switch": (leaves[:1], []),
+        "rail switch": ([node for node in graph if leaves and _chassis(graph, node) == _chassis(graph, leaves[0])], []),
         "trunk link": ([], trunks[:1]),
         "spine": ([up for _, up in trunks[:1]], []),
         "HB switch": (hb[:1], []),
         "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
     }
     return found[kind]
+
+
+def _chassis(graph: nx.Graph, node: str) -> str | None:
+    """The box that a switch is in: with VLANs, one for several nodes."""
+    return graph.nodes[node].get("chassis")
 
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
@@ -93,8 +100,8 @@ def effect(graph: nx.Graph, kind: str) -> dict:
         "gpus_failed": len(gpus) - len(live),
         "nics_cut": len(cut_nics(graph, after)),
         "gpus_cut_off": len([g for g in live if g not in largest]),
-        "domain_nic_bandwidth": min(share(("host",), members) for members in domains.values()),
-        "hb_bandwidth": min(share(("hb",), [g]) for g in live),
+        "domain_nic_bandwidth": min((share(("host",), members) for members in domains.values()), default=math.nan),
+        "hb_bandwidth": min((share(("hb",), [g]) for g in live), default=math.nan),
         "rail_bisection": flows[1] / flows[0] if flows[0] else 1.0,
         "switches_before": _switches(graph, "D1.GPU1", last),
         "switches_after": _switches(after, "D1.GPU1", last),
@@ -126,6 +133,26 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     return int(fabric.plan.hosts_per_leaf)
 
 
+def survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
+    """Routes, rail bandwidth and failed rail switches of the rail-optimized and the rail-only network at several sizes.
+
+    cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
+    farthest GPU of its rail, rail-optimized; rail_bisection: of a rail over half its NICs' bandwidth, rail-only;
+    nics_cut_...: by one failed tier-1 switch (`nics_cut_by_rail_switch`) of rail-optimized, of rail-only with rails
+    that share switches as the documents count, of rail-only with a switch for each rail; nics_cut_difference: the
+    second less the first.
+    """
+    rows = []
+    for n, r in dict.fromkeys((case["n"], case["r"]) for case in cases):
+        optimized, apart = rail_optimized(n, hb_domain_size, r), rail_only(n, hb_domain_size, r)
+        shared = rail_only(n, hb_domain_size, r, rails_per_switch=int(rails_that_share(n, hb_domain_size, r)))
+        rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_Bps)
+        cut = [nics_cut_by_rail_switch(fabric) for fabric in (optimized, shared, apart)]
+        rows.append((n, r, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
+    columns = "n r same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
+    return pd.DataFrame(rows, columns=[*columns, "nics_cut_rail_only_own_switches", "nics_cut_difference"])
+
+
 def gpus_stopped(fabric: RailFabric) -> dict[str, float]:
     """GPUs that one failed part stops, mean over all parts of its kind, by the names of the catalog's failure rates.
 
@@ -145,7 +172,9 @@ def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
     Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
     """
-    if failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
+    if failed not in graph:
+        raise ValueError(f"failed is {failed!r}, which the graph lacks: name a GPU such as 'D1.GPU1'")
+    if spare not in graph or failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
         raise ValueError(f"spare is {spare!r}: name another GPU of the HB domain of {failed!r}")
     after = graph.copy()
     for a, b, at in list(graph.edges(spare, data=True)):
@@ -167,11 +196,26 @@ def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     the failed GPU's rail traffic through the domain. Source: railonly2025, Fault Tolerance Properties.
     """
     k, rails = fabric.hb_domain_size, fabric.rails
-    if not 0 <= idle_per_domain < k:
-        raise ValueError(f"idle_per_domain is {idle_per_domain!r}: give 0 to {k - 1}")
+    if not 0 <= idle_per_domain < k or idle_per_domain != int(idle_per_domain):
+        raise ValueError(f"idle_per_domain is {idle_per_domain!r}: give a whole number from 0 to {k - 1}")
     rows = [("domain evacuated to a healthy one, rails fixed", k - idle_per_domain, rails)]
     if idle_per_domain:
         rows.append(("spare of the domain, rails fixed, its rail reached through the domain", 0, rails - 1))
         rows.append(("spare of the domain, optical switch moves the rail", 0, rails))
     rows.append(("job goes on without the failed rank's replica, rails fixed", 1, rails - 1))
     return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])
+
+
+def reconfigured_rail(fabric: RailFabric) -> pd.DataFrame:
+    """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
+
+    Columns state, bisection_Gbps. The last GPU of domain 1 is the spare, see `reconfigure`.
+    """
+    graph, spare = fabric.graph(), f"D1.GPU{fabric.hb_domain_size}"
+    states = {
+        "whole": graph,
+        "GPU 1 of domain 1 failed": fail(graph, "GPU"),
+        "a spare moved to its rail": reconfigure(graph, "D1.GPU1", spare),
+    }
+    rows = [(state, convert(rail_bisection_bandwidth(left), "Gbps")) for state, left in states.items()]
+    return pd.DataFrame(rows, columns=["state", "bisection_Gbps"])

@@ -73,25 +73,47 @@ def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
 
 def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:
     """Largest flow from `left` to `right`, one direction [bytes/s]: max-flow over the graph, HB edges left out."""
+    if not left or not right or not {*left, *right} <= set(graph) or set(left) & set(right):
+        raise ValueError("left and right must name nodes of the graph, none of them on both sides")
     capacity = nx.DiGraph()
+    capacity.add_nodes_from([*left, *right])
     for a, b, at in graph.edges(data=True):
         if not (network_only and at["kind"] == "hb"):
             for ends in ((a, b), (b, a)):
                 capacity.add_edge(*ends, capacity=at["bandwidth_Bps"])
     capacity.add_edges_from((("source", node) for node in left), capacity=math.inf)
     capacity.add_edges_from(((node, "sink") for node in right), capacity=math.inf)
-    # A side without any edge would leave an infinite path only if both ends were the same node.
-    if not (set(left) & set(graph)) or not (set(right) & set(graph)):
-        raise ValueError("left and right must name nodes of the graph")
     return nx.maximum_flow_value(capacity, "source", "sink")
+
+
+def same_rail_switches(fabric) -> int:
+    """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `pod`)."""
+    graph = pod(fabric)
+    found = switches_from(graph, "D1.GPU1")
+    return max((n for gpu, n in found.items() if graph.nodes[gpu]["rail"] == 1), default=0)
+
+
+def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
+    """Largest flow between a rail's GPUs in the first half of the domains and in the second [bytes/s], network only."""
+    gpus = {node: at for node, at in graph.nodes(data=True) if at["kind"] == "gpu"}
+    middle = max(at["domain"] for at in gpus.values()) // 2
+    halves: tuple[list[str], list[str]] = ([], [])
+    for node, at in gpus.items():
+        if at["rail"] == rail:
+            halves[at["domain"] > middle].append(node)
+    return bisection_bandwidth(graph, *halves)
 
 
 def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> list[str]:
     """Shortest path between two GPUs.
 
     forward: HB domains may carry it to another rail first, the source's domain before the target's, as NCCL's PXN
-    does; else the scale-out network alone does. Raises ValueError where they are cut off from each other.
+    does; else the scale-out network alone does. Raises ValueError where the graph lacks one of them, or where they
+    are cut off from each other.
     """
+    for end in (source, target):
+        if end not in graph:
+            raise ValueError(f"no route from {source} to {target}: the graph has no {end}")
     home = graph.nodes[source]["domain"]
 
     def weight(a: str, b: str, at: dict) -> float | None:
@@ -106,7 +128,7 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> li
 
 
 def edge_list(graph: nx.Graph) -> list[dict]:
-    """Edges as rows (from, to, kind, tier, links, bandwidth_Gbps), sorted: what a diagram's CSV holds."""
+    """Edges as rows (from, to, kind, tier, links, bandwidth_Gbps), as wired: what a diagram's CSV holds."""
     from railcore.facts.units import convert
 
     rows = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from railcore.facts.units import Gbps
-from railcore.network.topology.clos import positive_integer
+from railcore.network.topology.clos import check_bandwidths, positive_integer
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,10 @@ class PhotonicRails:
 
     def __post_init__(self) -> None:
         for name in ("gpus", "hb_domain_size", "ocs_ports", "nic_ports"):
-            positive_integer(name, getattr(self, name))
+            object.__setattr__(self, name, int(positive_integer(name, getattr(self, name))))
+        positive_integer("hb_switches", self.hb_switches, least=0)
+        check_bandwidths(nic_Bps=self.nic_Bps, hb_Bps=self.hb_Bps)
+        object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
         if self.domains * self.nic_ports > self.ocs_ports:
             raise ValueError(
                 f"ocs_ports is {self.ocs_ports}, but a rail has {self.domains * self.nic_ports} ports: "

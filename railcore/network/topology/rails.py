@@ -8,7 +8,15 @@ import networkx as nx
 import numpy as np
 
 from railcore.facts.units import Gbps
-from railcore.network.topology.clos import Layout, Parts, layout, positive_integer, rail_parts, rail_size
+from railcore.network.topology.clos import (
+    Layout,
+    Parts,
+    check_bandwidths,
+    layout,
+    positive_integer,
+    rail_parts,
+    rail_size,
+)
 
 
 @dataclass(frozen=True)
@@ -42,12 +50,10 @@ class RailFabric:
     hb_switches: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "hb_domain_size", "rails_per_switch", "planes"):
-            positive_integer(name, getattr(self, name))
-        positive_integer("hb_switches", self.hb_switches, least=0)
-        for name in ("nic_Bps", "hb_Bps"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give a positive bandwidth in bytes/s")
+        for name in ("gpus", "hb_domain_size", "radix", "rails_per_switch", "planes"):
+            object.__setattr__(self, name, int(positive_integer(name, getattr(self, name))))
+        object.__setattr__(self, "hb_switches", int(positive_integer("hb_switches", self.hb_switches, least=0)))
+        check_bandwidths(nic_Bps=self.nic_Bps, hb_Bps=self.hb_Bps)
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
         rails = self.rails or self.hb_domain_size
         object.__setattr__(self, "rails", min(int(positive_integer("rails", rails)), self.hb_domain_size))
