@@ -20,7 +20,7 @@ MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
 ALONE = {  # what these may import of railcore, beside themselves
     "railcore.workbench.plotting": {"railcore.facts"},
-    "railcore.workbench.drawing": {"railcore.facts"},
+    "railcore.workbench.drawing": {"railcore.facts", "railcore.workbench.drawing"},
     "railcore.workbench.driver": {"railcore.facts", "railcore.workbench.outputs", "railcore.workbench.driver"},
 }
 

@@ -112,6 +112,7 @@ def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
     metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[extension]
     with mpl.rc_context({"svg.hashsalt": "railcore", "savefig.bbox": None}):
         figure.savefig(stream, format=extension, dpi=DPI, metadata=metadata)
+    figure.stale = False  # or IPython draws it once more before it shows it
     width = round(figure.get_size_inches()[0] * DPI)
     if extension == "png" and width < MIN_WIDTH_PX:
         raise ValueError(f"{item_id!r} is {width} pixels wide: draw it at least {MIN_WIDTH_PX / DPI:g} inches wide")

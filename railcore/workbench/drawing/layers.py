@@ -1,0 +1,195 @@
+"""What stands where in a drawing: GPUs by HB domain (scale-up or NVLink domain), switches by tier above them.
+
+Read from a graph are: of nodes kind (gpu, hb, switch, ocs), tier, domain, rank, rail, plane and chassis; of edges kind
+(hb, host, trunk), tier and links. x is in GPU widths, y in rows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+GAP, HB_LEVEL = 0.7, -1.15
+LEAST_FONT, MOST_FONT = 5.5, 8.0  # points
+EM, SMALL_EM = 0.64, 0.56  # mean width of a letter over its font size: of digits and capitals, of small letters
+
+
+@dataclass(frozen=True)
+class Row:
+    """Nodes of one kind, tier and plane from left to right, ways to label them (longest first), width of each one."""
+
+    kind: str
+    nodes: list[str]
+    texts: list[list[str]]
+    slot: float
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A graph with its places.
+
+    at: (x, y) of every node; domains: name and GPUs of every HB domain or rack; rows: all nodes; levels: names of
+    the rows by y; planes: names of the planes by x; width: x of the last GPU; floor, top: lowest and highest y.
+    """
+
+    graph: "nx.Graph"
+    at: dict[str, tuple[float, float]]
+    domains: dict[str, list[str]]
+    rows: list[Row]
+    levels: dict[float, str]
+    planes: dict[float, str]
+    width: float
+    floor: float
+    top: float
+
+    def path(self, a: str, b: str) -> list[tuple[float, float]]:
+        """Points of an edge: straight, or an arc below the GPUs where it joins two of them."""
+        (xa, ya), (xb, yb) = self.at[a], self.at[b]
+        if ya != yb:
+            return [(xa, ya), (xb, yb)]
+        depth = 0.25 + 0.65 * min(abs(xb - xa) / 8, 1)
+        return [(xa + (xb - xa) * i / 12, ya - depth * math.sin(math.pi * i / 12)) for i in range(13)]
+
+
+def scene(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) -> Scene:
+    """Places of all nodes. tiers: names of the rows of switches, tier 1 first; endpoint, group: of a GPU, of a domain.
+
+    Raises ValueError for a graph without GPUs.
+    """
+    if not (gpus := of_kind(graph, "gpu")):
+        raise ValueError(f"graph {graph.name!r} has no GPUs: draw a fabric's graph")
+    tiers, domains = tiers or tier_names(graph), _domains(graph, gpus, group)
+    at: dict[str, tuple[float, float]] = {}
+    for i, members in enumerate(domains.values()):
+        at |= {node: (len(at) + j + GAP * i, 0.0) for j, node in enumerate(members)}
+    width = max(x for x, _ in at.values())
+    one_rank = len({graph.nodes[node]["rank"] for node in gpus}) == 1
+    numbers = [
+        str(graph.nodes[node]["domain" if one_rank else "rank"]) for members in domains.values() for node in members
+    ]
+    rows = [Row("gpu", list(at), [[f"{endpoint} {number}" for number in numbers], numbers], 1.0)]
+    levels = {0.0: f"{endpoint}s"}
+    if hubs := of_kind(graph, "hb"):
+        rows.append(_hubs(graph, at, domains))
+        levels[HB_LEVEL] = level_name("HB")
+    planes = sorted({at["plane"] for _, at in graph.nodes(data=True) if at["plane"]})
+    for (tier, plane), nodes in _switches(graph).items():
+        share = (width + 1) / max(len(planes), 1)
+        left = -0.5 + share * (planes.index(plane) if plane else 0) + (0.03 * share if len(planes) > 1 else 0)
+        slot, y = share * (0.94 if len(planes) > 1 else 1) / len(nodes), 0.3 + 1.7 * tier
+        at |= {node: (left + (j + 0.5) * slot, y) for j, node in enumerate(nodes)}
+        name = tiers[min(tier, len(tiers)) - 1]
+        rows.append(Row(graph.nodes[nodes[0]]["kind"], nodes, _switch_texts(graph, nodes, name, tier), slot))
+        levels[y] = level_name(name)
+    mesh = any(edge["kind"] == "hb" for *_, edge in graph.edges(data=True))
+    floor = -1.6 if hubs else -1.1 if mesh else -0.5
+    top = max(y for _, y in at.values()) + (1.0 if len(planes) > 1 else 0.55)
+    middles = {-0.5 + (i + 0.5) * (width + 1) / len(planes): f"plane {plane}" for i, plane in enumerate(planes)}
+    return Scene(graph, at, domains, rows, levels, middles if len(planes) > 1 else {}, width, floor, top)
+
+
+def of_kind(graph: "nx.Graph", kind: str) -> list[str]:
+    """Nodes of a kind."""
+    return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
+
+
+def rails(graph: "nx.Graph") -> set[int]:
+    """Numbers of the rails."""
+    return {at["rail"] for _, at in graph.nodes(data=True) if at["rail"]}
+
+
+def tier_names(graph: "nx.Graph") -> list[str]:
+    """Names of the rows of switches, tier 1 first, from what they join."""
+    kinds = {(at["tier"], at["kind"]) for _, at in graph.nodes(data=True)}
+    within = {at["tier"] for _, at in graph.nodes(data=True) if at["rail"] and at["kind"] == "switch"}
+    several, top, names = len(rails(graph)) > 1, max(tier for tier, _ in kinds), []
+    for tier in range(1, top + 1):
+        if (tier, "ocs") in kinds:
+            names.append("optical circuit")
+        elif several and (tier in within or tier == 1):
+            names.append("rail" if max(within, default=1) == 1 else f"rail tier {tier}")
+        else:
+            names.append("leaf" if tier == 1 else "spine" if tier == top else "aggregation")
+    return names
+
+
+def level_name(name: str) -> str:
+    """A row's name in short lines: "rail tier 2" becomes rail / switches, / tier 2."""
+    kind, _, tier = name.partition(" tier ")
+    return "\n".join([*kind.split(), "switches"]) + (f",\ntier {tier}" if tier else "")
+
+
+def route_text(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: str) -> str:
+    """From where to where a route goes, over how many packet or circuit switches, and which GPUs forward it."""
+    kinds = [graph.nodes[node]["kind"] for node in path]
+    gpus = [graph.nodes[node] for node, kind in zip(path, kinds, strict=True) if kind == "gpu"]
+    first, *between, last = [f"{endpoint} {at['rank']}, {group} {at['domain']}" for at in gpus]
+    switches = sum(kind in ("switch", "ocs") for kind in kinds)
+    text = f"{first} to {last}: {switches} switch{'es' * (switches != 1)}"
+    return text + (f", forwarded by {' and '.join(between)}" if between else "")
+
+
+def _domains(graph: "nx.Graph", gpus: list[str], group: str) -> dict[str, list[str]]:
+    """GPUs by HB domain; where a domain is one endpoint, by the switch that they hang on."""
+    found: dict = {}
+    alone = len({graph.nodes[node]["domain"] for node in gpus}) == len(gpus)
+    for node in sorted(gpus, key=lambda node: (graph.nodes[node]["domain"], graph.nodes[node]["rank"])):
+        found.setdefault(tuple(graph[node]) if alone else graph.nodes[node]["domain"], []).append(node)
+    return {f"{group} {number}": members for number, members in enumerate(found.values(), start=1)}
+
+
+def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> Row:
+    """HB switches below the GPUs that they join; their places go into `at`."""
+    nodes, least = list[str](), math.inf
+    for members in domains.values():
+        below = [other for other in graph[members[0]] if graph.nodes[other]["kind"] == "hb"]
+        slot, left = len(members) / max(len(below), 1), at[members[0]][0] - 0.5
+        at |= {node: (left + (i + 0.5) * slot, HB_LEVEL) for i, node in enumerate(below)}
+        nodes, least = nodes + below, min(least, slot)
+    numbers = [node.rpartition("HB")[2] for node in nodes]
+    one = len(set(numbers)) == 1
+    long = ["HB switch" if one else f"HB switch {number}" for number in numbers]
+    return Row("hb", nodes, [long, ["HB" if one else f"HB {number}" for number in numbers], numbers], least)
+
+
+def _switches(graph: "nx.Graph") -> dict[tuple[int, int | None], list[str]]:
+    """Packet and circuit switches by tier and plane, in the order in which the graph names them."""
+    found: dict[tuple[int, int | None], list[str]] = {}
+    for node, at in graph.nodes(data=True):
+        if at["kind"] in ("switch", "ocs"):
+            found.setdefault((at["tier"], at["plane"]), []).append(node)
+    return found
+
+
+def _switch_texts(graph: "nx.Graph", nodes: list[str], name: str, tier: int) -> list[list[str]]:
+    """Three labels of every switch of a row: "Rail 3.2", "R3.2", "3.2" (switch 2 of rail 3), "Spine 4", "S4", "4"."""
+    own, several = [graph.nodes[node]["rail"] for node in nodes], len(rails(graph)) > 1
+    word, above, texts = name.split()[0], f".T{tier}" if tier > 1 else "", []
+    for i, (node, rail) in enumerate(zip(nodes, own, strict=True)):
+        hosted = sorted({graph.nodes[gpu]["rail"] for gpu in graph[node] if graph.nodes[gpu]["kind"] == "gpu"})
+        if several and rail:
+            number = f".{own[: i + 1].count(rail)}" if own.count(rail) > 1 else ""
+            texts.append((f"Rail {rail}{above}{number}", f"R{rail}{above}{number}", f"{rail}{number}"))
+        elif several and hosted:
+            span = f"{hosted[0]}–{hosted[-1]}"
+            texts.append((f"Rails {span}", span, span))
+        else:
+            texts.append((f"{word[0].upper()}{word[1:]} {i + 1}", f"{word[0].upper()}{i + 1}", f"{i + 1}"))
+    return [list(way) for way in zip(*texts, strict=True)]
+
+
+def fit(texts: Sequence[Sequence[str]], room: float, padding: float) -> tuple[list[str], float, bool]:
+    """Labels, font size [points], and whether all are there: the first way in which none overlaps its neighbour.
+
+    texts: labels, a list for each way to write them; room: of each label [points]; padding: of its box, in font
+    sizes. Where none fits, every so-manieth label of the last way is left and the others are blank.
+    """
+    for labels in texts:
+        size = 0.93 * room / (EM * max(map(len, labels)) + padding)
+        if size >= LEAST_FONT:
+            return list(labels), min(size, MOST_FONT), True
+    step = math.ceil((EM * max(map(len, texts[-1])) + 1) * LEAST_FONT / room)
+    return [label if i % step == 0 else "" for i, label in enumerate(texts[-1])], LEAST_FONT, False

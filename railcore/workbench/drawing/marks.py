@@ -1,0 +1,318 @@
+"""A scene on matplotlib Axes: boxes, lines, switches, labels, routes and faults."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from railcore.workbench.drawing import layers
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path
+
+# Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
+RAILS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+TOP, MIDDLE, FAINT, PLAIN, FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
+ROUTES = ("#F0E442", "#B9E0F5", "#F5C9DF")
+LINES = ("-", "--", ":", "-.")
+BOLD = 2.6  # points
+
+
+@dataclass(frozen=True)
+class Changes:
+    """From one graph to another: nodes gone, edges gone or thinner between live nodes, edges new."""
+
+    dead: frozenset
+    lost: frozenset
+    new: frozenset
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Points to a GPU width and to a row, and the colour of every node."""
+
+    x: float
+    y: float
+    colours: dict[str, str]
+
+    def width(self, links: int) -> float:
+        """Of a line for so many links [points], thinner where GPUs are crowded."""
+        return min((0.9 + 0.7 * (links - 1)) * min(1.0, max(0.45, self.x / 16)), 4.0)
+
+
+def network(
+    graph: "nx.Graph",
+    ax: "Axes",
+    routes: Sequence[Sequence[str]] = (),
+    after: "nx.Graph | None" = None,
+    title: str | None = None,
+    tiers: Sequence[str] = (),
+    endpoint: str = "GPU",
+    group: str = "Domain",
+    legend: bool = True,
+) -> "Axes":
+    """A fabric in layers: GPUs by HB domain (scale-up or NVLink domain) at the bottom, switches by tier above them.
+
+    A rail has a colour (they repeat after eight), a plane a line style and a part of the width; switches that join
+    rails are grey, optical circuit switches white ellipses; a trunk is as wide as it has links. Labels shrink, then
+    shorten, then thin out until none overlaps.
+    routes: paths to highlight, as node lists; the legend says from where to where, and over how many switches.
+    after: what is left of the graph; what is missing from it is dashed and crossed out, what is new is drawn bold.
+    tiers: names of the rows of switches, tier 1 first; endpoint, group: names of a GPU and of what holds it.
+    Raises ValueError for a graph without GPUs, and for a route over an edge that no graph has.
+    """
+    import networkx as nx
+
+    whole = graph if after is None else nx.compose(graph, after)
+    for a, b in chain(*map(pairwise, routes)):
+        if not whole.has_edge(a, b):
+            raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
+    scene, changes = layers.scene(whole, tiers, endpoint, group), _changes(graph, after)
+    scale = _frame(scene, ax)
+    _boxes(scene, ax, scale)
+    _edges(scene, ax, scale, changes)
+    labels = [layers.route_text(whole, path, endpoint, group) for path in routes]
+    handles = _routes(scene, ax, dict(zip(labels, routes, strict=True))) + _legend(scene, scale, changes)
+    for row in scene.rows:
+        _row(scene, ax, scale, row, changes.dead)
+    for artist in (*ax.texts, *ax.collections, *ax.patches, *ax.lines):
+        artist.set_in_layout(False)  # all inside the limits: the layout need not measure them
+    if title:
+        ax.set_title(title, fontsize=9, loc="left")
+    if legend and handles:
+        style: dict[str, Any] = {"fontsize": 7, "ncols": 3, "handlelength": 3, "borderaxespad": 0.2}
+        ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), **style)
+    return ax
+
+
+def figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> "Figure":
+    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `network`."""
+    import matplotlib.pyplot as plt
+
+    tiers = max(at["tier"] for _, at in graph.nodes(data=True))
+    page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
+    network(graph, ax, routes, **options)
+    return page
+
+
+def _changes(graph: "nx.Graph", after: "nx.Graph | None") -> Changes:
+    if after is None:
+        return Changes(frozenset(), frozenset(), frozenset())
+    dead = frozenset(graph) - frozenset(after)
+    lost = [
+        frozenset((a, b))
+        for a, b, at in graph.edges(data=True)
+        if not dead & {a, b} and (not after.has_edge(a, b) or after.edges[a, b]["links"] < at["links"])
+    ]
+    return Changes(dead, frozenset(lost), frozenset(frozenset(edge) for edge in after.edges - graph.edges))
+
+
+def _colours(graph: "nx.Graph") -> dict[str, str]:
+    """Of the rail; in a network of one rail, of the plane; grey above the rails and where there is one of both."""
+    nodes = dict(graph.nodes(data=True))
+    several = [key for key in ("rail", "plane") if len({at[key] for at in nodes.values()} - {None}) > 1]
+    top, found = max(at["tier"] for at in nodes.values()), {}
+    for node, at in nodes.items():
+        if several and at[several[0]] is not None:
+            found[node] = RAILS[(at[several[0]] - 1) % len(RAILS)]
+        else:
+            found[node] = PLAIN if at["kind"] == "gpu" else TOP if at["tier"] in (1, top) else MIDDLE
+    return found
+
+
+def _frame(scene: layers.Scene, ax: "Axes") -> Scale:
+    """Limits of the axes, names of rows and planes; the scale from the figure's size and how many axes share it."""
+    spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
+    rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
+    margin = max(len(line) for name in scene.levels.values() for line in name.split("\n")) * layers.SMALL_EM * 7 + 5
+    bottom, x = scene.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (scene.width + 1.6)
+    ax.set(xlim=(-0.8 - margin / x, scene.width + 0.8), ylim=(bottom, scene.top), xticks=[], yticks=[])
+    ax.axis("off")
+    for y, name in scene.levels.items():
+        ax.text(-0.8, y, name, fontsize=7, ha="right", va="center", color="#333333")
+    for middle, name in scene.planes.items():
+        ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
+    return Scale(x, 0.8 * page.height / dots / rows / (scene.top - bottom), _colours(scene.graph))
+
+
+def _box(ax: "Axes", scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    corners: dict[str, Any] = {"boxstyle": "round,pad=0.05,rounding_size=0.2", "mutation_aspect": scale.x / scale.y}
+    ax.add_patch(FancyBboxPatch((left, low), width, height, linewidth=0.8, zorder=0, **corners, **style))
+
+
+def _boxes(scene: layers.Scene, ax: "Axes", scale: Scale) -> None:
+    """Boxes of HB domains with their names below, and of switches that several rails share."""
+    for members in scene.domains.values():
+        left, height = scene.at[members[0]][0] - 0.5, 0.5 - scene.floor
+        _box(ax, scale, left, scene.floor, len(members), height, facecolor="#F6F6F6", edgecolor="#7A7A7A")
+    names = list(scene.domains)
+    room = scale.x * (min(map(len, scene.domains.values())) + 0.6)
+    labels, font, _ = layers.fit([names, [f"{name[0]}{name.split()[-1]}" for name in names]], room, 0.3)
+    for label, members in zip(labels, scene.domains.values(), strict=True):
+        middle = (scene.at[members[0]][0] + scene.at[members[-1]][0]) / 2
+        ax.text(middle, scene.floor - 0.15, label, fontsize=font, ha="center", va="top")
+    for row in scene.rows:
+        chassis: dict[str, list[str]] = {}
+        for node in row.nodes if row.kind == "switch" else []:
+            chassis.setdefault(scene.graph.nodes[node]["chassis"], []).append(node)
+        for members in (nodes for nodes in chassis.values() if len(nodes) > 1):
+            (left, y), width = scene.at[members[0]], row.slot * (len(members) - 0.16)
+            style = {"facecolor": "#EFEFEF", "edgecolor": TOP, "linestyle": "--"}
+            _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **style)
+
+
+def _edges(scene: layers.Scene, ax: "Axes", scale: Scale, changes: Changes) -> None:
+    from matplotlib.collections import LineCollection
+
+    graph, groups = scene.graph, dict[tuple, list]()
+    for a, b, at in graph.edges(data=True):
+        edge, lower, upper = frozenset((a, b)), *sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
+        if changes.dead & edge or (edge in changes.lost and at["links"] <= 1):
+            key: tuple = (FAINT, (0, (3, 2)), 0.7, 1)
+        elif at["kind"] == "hb":
+            key = (FAINT, "-", 0.8 * scale.width(1), 1)
+        else:
+            colour = MIDDLE
+            if graph.nodes[upper]["rail"] or at["kind"] == "host":
+                colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
+            line = LINES[((graph.nodes[upper]["plane"] or 1) - 1) % len(LINES)]
+            key = (colour, line, *((BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
+        groups.setdefault(key, []).append(scene.path(a, b))
+    for (colour, line, width, layer), paths in groups.items():
+        style = {"colors": colour, "linestyles": line, "linewidths": width, "zorder": layer}
+        # Dense meshes as pixels: an SVG of every arc would pass 1 MB.
+        dense = sum(map(len, paths)) > 1000
+        ax.add_collection(LineCollection(paths, rasterized=dense, **style), autolim=False)
+    moved = {node for edge in changes.new for node in edge if graph.nodes[node]["kind"] == "gpu"}
+    failed = sorted(sorted(edge) for edge in changes.lost if not edge & moved)
+    _crosses(ax, [[(scene.at[a][i] + scene.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
+
+
+def _crosses(ax: "Axes", points: Sequence) -> None:
+    for colour, width in (("white", 4.0), (FAILED, 2.0)) if points else ():
+        xs, ys = zip(*points, strict=True)
+        ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
+
+
+def _routes(scene: layers.Scene, ax: "Axes", routes: Mapping[str, Sequence[str]]) -> list:
+    """Routes as black lines with arrows on a bright band, and their handles for the legend."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import Normal, Stroke
+
+    handles = []
+    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
+    for i, (label, nodes) in enumerate(routes.items()):
+        band = [Stroke(linewidth=6 - 1.2 * i, foreground=ROUTES[i % len(ROUTES)]), Normal()]
+        style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": LINES[i % 3], "path_effects": band}
+        paths = [scene.path(a, b) for a, b in pairwise(nodes)]
+        ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
+        for path in paths:
+            a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
+            near = (0.45 * a[0] + 0.55 * b[0], 0.45 * a[1] + 0.55 * b[1])
+            ax.annotate("", near, a, arrowprops=arrow, zorder=5)
+        handles.append(Line2D([], [], label=label, **style))
+    return handles
+
+
+def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: frozenset) -> None:
+    """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
+    padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
+    labels, font, all_fit = layers.fit(row.texts, scale.x * row.slot, padding)
+    texts = {label: _text(label, font) for label in labels}
+    wide = max(width for _, width in texts.values()) + (padding - 0.1) * font
+    wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * scale.x * row.slot, 9.0),) * 2
+    places, gone = [scene.at[node] for node in row.nodes], [node in dead for node in row.nodes]
+    colours = [FAINT if node in dead else scale.colours[node] for node in row.nodes]
+    faces = ["#FFFFFF" if node in dead or row.kind in ("ocs", "hb") else scale.colours[node] for node in row.nodes]
+    inks = [
+        FAINT if off else "#FFFFFF" if all_fit and _dark(face) else "#000000"
+        for off, face in zip(gone, faces, strict=True)
+    ]
+    style: dict[str, Any] = {"linewidths": 2.0 if row.kind == "ocs" else 0.7, "zorder": 5}
+    style |= {"edgecolors": colours if row.kind in ("gpu", "ocs") else [FAINT if off else TOP for off in gone]}
+    _stamp(
+        ax,
+        [_outline(row.kind, wide, high)],
+        places,
+        facecolors=faces,
+        linestyles=["--" if off else "-" for off in gone],
+        **style,
+    )
+    if all_fit or row.kind != "gpu":
+        shift = 0.0 if all_fit else high / 2 + 0.7 * font
+        alike = [[i for i, other in enumerate(labels) if other == label] for label in texts if label]
+        # Labels that recur, as GPUs' numbers do, are an artist each: an SVG then stores their outline once.
+        for mine in alike if 2 * len(alike) <= len(labels) else [[i for i, label in enumerate(labels) if label]]:
+            outlines = [texts[labels[i]][0] for i in mine]
+            ours: dict[str, Any] = {"facecolors": [inks[i] for i in mine], "linewidths": 0, "zorder": 6}
+            _stamp(ax, outlines[:1] if mine in alike else outlines, [places[i] for i in mine], shift, **ours)
+    _crosses(ax, [place for place, off in zip(places, gone, strict=True) if off])
+
+
+def _stamp(ax: "Axes", paths: Sequence, places: Sequence, shift: float = 0.0, **style) -> None:
+    """Paths in points around places in data coordinates, `shift` points higher: one artist, far quicker than texts."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.transforms import Affine2D
+
+    marks = PathCollection(paths, offsets=places, offset_transform=ax.transData, **style)
+    marks.set_transform(Affine2D().translate(0, shift).scale(1 / 72) + ax.figure.dpi_scale_trans)
+    ax.add_collection(marks, autolim=False)
+
+
+@cache
+def _text(label: str, font: float) -> "tuple[Path, float]":
+    """Outline of a label centred on its middle, and its width [points]."""
+    from matplotlib.path import Path
+    from matplotlib.textpath import TextPath
+
+    if not label:
+        return Path([(0.0, 0.0)]), 0.0
+    path = TextPath((0, 0), label, size=font)
+    xs = path.vertices[path.codes != Path.CLOSEPOLY, 0]  # get_extents solves for every curve: 100 times as long
+    middle = [(xs.min() + xs.max()) / 2, 0.365 * font]  # half the height of digits and capitals
+    return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
+
+
+def _outline(kind: str, wide: float, high: float) -> "Path":
+    """Square for GPUs, ellipse for optical circuit switches, round box for other switches [points]."""
+    from matplotlib.patches import BoxStyle
+    from matplotlib.path import Path
+    from matplotlib.transforms import Affine2D
+
+    if kind == "ocs":
+        return Path.unit_circle().transformed(Affine2D().scale(0.55 * wide, 0.6 * high))
+    corner = 0.0 if kind == "gpu" else 0.15 * high
+    return BoxStyle.Round(pad=0, rounding_size=corner)(-wide / 2, -high / 2, wide, high, 1.0)
+
+
+def _dark(colour: str) -> bool:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+
+
+def _legend(scene: layers.Scene, scale: Scale, changes: Changes) -> list:
+    """Handles for widths of trunks, faults, moved links and shared switches, where there are any."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    counts = sorted({at["links"] for *_, at in scene.graph.edges(data=True) if at["kind"] != "hb"})
+    handles: list = []
+    for links in counts if counts[-1:] > [1] else []:
+        label = f"{links} link{'s' * (links > 1)}"
+        handles.append(Line2D([], [], color=TOP, linewidth=scale.width(links), label=label))
+    if changes.dead or changes.lost:
+        cross: dict[str, Any] = {"marker": "x", "markersize": 7, "markeredgewidth": 2, "linestyle": "none"}
+        handles.append(Line2D([], [], color=FAILED, label="failed", **cross))
+    if changes.new:
+        handles.append(Line2D([], [], color=TOP, linewidth=BOLD, label="moved by an optical switch"))
+    chassis = [at["chassis"] for _, at in scene.graph.nodes(data=True) if at["kind"] == "switch"]
+    if len(set(chassis)) < len(chassis):
+        style: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": TOP, "linestyle": "--"}
+        handles.append(Patch(label="one switch, its rails in VLANs", **style))
+    return handles
