@@ -10,7 +10,8 @@ from itertools import chain
 import pytest
 from matplotlib.testing.compare import compare_images
 
-from railcore.facts import claims, files
+from railcore.facts import files
+from railcore.facts.tables import read_csv
 
 MADE = files.BUILD / "nbval"
 pytestmark = pytest.mark.skipif(not MADE.exists(), reason="no build/nbval: run make test")
@@ -65,8 +66,8 @@ def test_pictures_are_the_published_ones(name):
 
 
 def test_the_ledger_is_what_the_notebooks_record():
-    known = {row["id"]: row for row in claims.recorded(files.FIGURES / "reproduction.csv")}
-    made = [row for path in sorted((MADE / "claims").glob("*.csv")) for row in claims.recorded(path)]
+    known = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}
+    made = [row for path in sorted((MADE / "claims").glob("*.csv")) for row in read_csv(path)]
     assert {row["id"] for row in made} == {key for key, row in known.items() if row["verdict"] != "missing"}
     for row in made:
         assert alike(row["value"], known[row["id"]]["value"]) and row["reason"] == known[row["id"]]["reason"]

@@ -49,6 +49,13 @@ _COUNTS = (
     "servers sites parameters layers tokens sequences elements heads experts"
 ).split()
 _UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS}
+_WORDS = {"gpus": "GPUs", "gpu": "GPU", "hb": "HB", "nic": "NIC", "nics": "NICs", "pue": "PUE"}
+_LABELS = {
+    "gpus": "GPUs",
+    "hb_domain_size": "HB domain size [GPUs]",
+    "radix": "switch radix [ports]",
+    "oversubscription": "oversubscription, down : up",
+}
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.,+-].*?|1/\S+)\s*")
 
 
@@ -128,6 +135,16 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
             best, scale = prefix, multiplier
     gap = " " if symbol == "USD" and best else ""
     return f"{number(scaled / scale, digits)} {best}{gap}{symbol}"
+
+
+def words(name: str) -> str:
+    """A name of the code as people write it: words("hb_domain_size") = "HB domain size"."""
+    return " ".join(_WORDS.get(word, word) for word in name.split("_"))
+
+
+def label(name: str) -> str:
+    """A name of the code for an axis or a slider, with its unit where the name is a common one."""
+    return _LABELS.get(name, words(name))
 
 
 def number(value: float, digits: int = 6) -> str:

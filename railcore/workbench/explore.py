@@ -3,14 +3,7 @@
 import io
 from collections.abc import Callable, Sequence
 
-from railcore.facts.units import number
-
-LABELS = {
-    "gpus": "GPUs",
-    "hb_domain_size": "HB domain size [GPUs]",
-    "radix": "switch radix [ports]",
-    "oversubscription": "oversubscription, down : up",
-}
+from railcore.facts.units import label, number
 
 
 def panel(draw: Callable, **controls: tuple):
@@ -42,19 +35,18 @@ def panel(draw: Callable, **controls: tuple):
 
 
 def _control(name: str, control: tuple, widgets):
-    words = LABELS.get(name, name.replace("_", " "))
-    label = {"description": words, "continuous_update": False, "style": {"description_width": "15em"}}
-    label["layout"] = widgets.Layout(width="40em")
+    look = {"description": label(name), "continuous_update": False, "style": {"description_width": "15em"}}
+    look["layout"] = widgets.Layout(width="40em")
     match control:
         case (value, list() as choices) if value in choices:
             if all(isinstance(choice, str) for choice in choices):
-                del label["continuous_update"]
-                return widgets.Dropdown(value=value, options=choices, **label)
+                del look["continuous_update"]
+                return widgets.Dropdown(value=value, options=choices, **look)
             options = [(choice if isinstance(choice, str) else number(choice), choice) for choice in choices]
-            return widgets.SelectionSlider(value=value, options=options, **label)
+            return widgets.SelectionSlider(value=value, options=options, **look)
         case (value, low, high, step) if low <= value <= high:
             kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider
-            return kind(value=value, min=low, max=high, step=step, **label)
+            return kind(value=value, min=low, max=high, step=step, **look)
     raise ValueError(f"control {name!r} is {control!r}: give (value, [choices]) or (value, low, high, step)")
 
 

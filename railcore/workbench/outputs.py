@@ -16,7 +16,6 @@ MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 200
 SUFFIXES = {"usd": "USD", "w": "W", "Bps": "B/s"}
-WORDS = {"gpus": "GPUs", "gpu": "GPU", "hb": "HB", "nic": "NIC", "nics": "NICs", "pue": "PUE"}
 
 
 @cache
@@ -75,9 +74,9 @@ def readable(table: "pd.DataFrame") -> "pd.DataFrame":
     for name, column in table.items():
         stem, _, suffix = str(name).rpartition("_")
         unit = SUFFIXES.get(suffix, "") if stem else ""
-        words = (stem if unit else str(name)).replace("_", " ").split(" ")
-        label = " ".join(WORDS.get(word, word) for word in words)
-        columns[label] = [cell if isinstance(cell, str) else _cell(cell, unit) for cell in column]
+        columns[units.words(stem if unit else str(name))] = [
+            cell if isinstance(cell, str) else _cell(cell, unit) for cell in column
+        ]
     return type(table)(columns)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from railcore.facts import units
 from railcore.facts.units import number
 
 if TYPE_CHECKING:
@@ -125,10 +126,8 @@ def heatmap(
     return ax
 
 
-def heatmaps(
-    data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str, names: tuple[str, str]
-) -> "Figure":
-    """A heat map for each value of `by`, side by side on one scale from 0; names: of x and y axis."""
+def heatmaps(data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str) -> "Figure":
+    """A heat map for each value of `by`, side by side on one scale from 0."""
     import matplotlib.pyplot as plt
 
     parts = list(data.groupby(by))
@@ -138,7 +137,7 @@ def heatmaps(
         table = part.pivot(index=rows, columns=columns, values=values)
         table.columns = [number(count) for count in table.columns]
         heatmap(table, ax, label, 0, high, bar=i == len(parts) - 1)
-        ax.set(title=f"{by} {value}", xlabel=names[0], ylabel="" if i else names[1])
+        ax.set(title=f"{by} {value}", xlabel=units.label(columns), ylabel="" if i else units.label(rows))
         ax.tick_params(axis="x", rotation=45)
     return figure
 

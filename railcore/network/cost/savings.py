@@ -1,5 +1,7 @@
 """What rail-only and oversubscribed networks save on the any-to-any Clos, and what printed savings say of prices."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -159,7 +161,7 @@ def network_curve(
     book_Bps: float,
     prices: PriceBook,
     powers: PriceBook,
-    exponents: tuple[float, float],
+    exponents: Sequence[float],
 ) -> pd.DataFrame:
     """Cost and power of rail-optimized networks, a row for each (rate, radix) of `links` and each number of GPUs.
 
