@@ -146,11 +146,10 @@ def edge_list(graph: nx.Graph) -> list[dict]:
 
 
 def _name(fabric) -> str:
+    s, planes = fabric.oversubscription, f", {fabric.planes} planes" if fabric.planes > 1 else ""
     if fabric.rails == 1:
-        return "fat tree"
-    if math.isinf(fabric.oversubscription):
-        return "rail-only"
-    return "rail-optimized" if fabric.oversubscription == 1 else f"rails under {fabric.oversubscription:g}:1"
+        return f"fat tree{planes}"
+    return {math.inf: "rail-only", 1.0: "rail-optimized"}.get(s, f"rails under {s:g}:1") + planes
 
 
 def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
