@@ -1,6 +1,7 @@
 import fcntl
 import json
 import re
+import time
 
 import project
 import pytest
@@ -123,6 +124,32 @@ def test_what_a_notebook_no_longer_writes_is_removed_and_so_is_a_notebook_that_i
     assert not list((suite / "figures" / "extra").glob("01_*"))
     assert ",reproduced," not in (suite / "figures" / "reproduction.csv").read_text()
     first.write_bytes(kept)
+    assert project.run(suite)[0] == 0
+
+
+def test_an_edit_during_the_run_is_neither_lost_nor_taken_as_done(suite):
+    notebook, module = suite / "notebooks" / f"{project.SECOND}.ipynb", suite / "railcore" / "facts" / "units.py"
+    kept, code = notebook.read_bytes(), module.read_text()
+    slow = "import time; time.sleep(2)\n" + project.OTHER
+    for edited in (notebook, module):
+        project.write_notebook(suite, project.SECOND, 'speed: str = "2 bps"', slow)
+        process = project.start(suite, project.SECOND)
+        assert "started" in process.stdout.readline()
+        time.sleep(0.5)
+        if edited == notebook:
+            project.write_notebook(suite, project.SECOND, 'speed: str = "3 bps"', slow)
+            edit = notebook.read_bytes()
+        else:
+            module.write_text(code + "\n")
+        printed, _ = process.communicate(timeout=60)
+        if edited == notebook:
+            assert process.returncode == 1 and "edited while it ran" in printed
+            assert notebook.read_bytes() == edit
+        else:
+            assert process.returncode == 0, printed
+        assert project.SECOND in ran(project.run(suite, project.SECOND)[1])
+    module.write_text(code)
+    notebook.write_bytes(kept)
     assert project.run(suite)[0] == 0
 
 

@@ -151,9 +151,11 @@ def _finish(name: str, future: Future, free: bool) -> int | None:
         notebook, folder, report, seconds = future.result()
         if free:
             published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
+        elif load(name) != notebook:
+            raise ValueError("it was edited while it ran: nothing is published, run it again")
         else:
             published = publish.publish(name, folder, notebook, report)
-            stamps.write(name, notebook, report, published)
+            stamps.write(name, notebook, report, published, time.time() - seconds)
     except (kernels.CellError, OSError, ValueError) as error:
         where = _folder(name, free) / f"{name}.ipynb"
         seen = f" (see {_relative(where)})" if where.exists() else ""

@@ -51,8 +51,15 @@ def stamp_path(name: str) -> Path:
     return files.BUILD / "stamps" / f"{name}.json"
 
 
-def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
-    """Stamp a notebook: what it used, and the hash of everything that it published."""
+def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str], started: float) -> None:
+    """Stamp a notebook: what it used, and the hash of everything that it published.
+
+    No stamp where a module or data file was changed after `started` [s since the epoch]: which version ran is unknown.
+    """
+    used = [files.ROOT / path for path in (*map(module_path, report["modules"]), *report["data"])]
+    if any(path.stat().st_mtime > started for path in used if path.is_file()):
+        stamp_path(name).unlink(missing_ok=True)
+        return
     stamp = {
         "used": used_hash(name, notebook, report["modules"], report["data"]),
         "modules": report["modules"],
