@@ -22,9 +22,11 @@ figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_
 	@$(RUN) -m railcore figures $(NB) $(PARAMS)
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
-	rm -rf "$(NBVAL_OUT)"
-	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks
-	$(RUN) -m pytest -n auto --dist loadfile tests
+	@rm -rf "$(NBVAL_OUT)"; failed=0; \
+	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks \
+	  || { failed=1; echo "A notebook gives other outputs than it is stored with (+ stored, - now)."; }; \
+	$(RUN) -m pytest -n auto --dist loadfile tests || failed=1; \
+	if [ $$failed = 1 ]; then echo "If the change is meant: make figures, then commit what it rewrites."; exit 1; fi
 
 check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m ruff check .

@@ -24,6 +24,12 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"railcore: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, ImportError) as error:
+        print(f"railcore: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
 
 
 def _figures(options) -> int:
@@ -50,20 +56,24 @@ def _claim(options) -> int:
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
+    print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
             name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
-            print(f"{'input':<9} {name} ({given['kind']}; {given['source']})")
+            print(f"{'':<9} {name} ({given['kind']}; {given['source']})")
     return 0
 
 
 def _assumptions(_options) -> int:
     from railcore.facts import catalog
+    from railcore.facts.units import convert
 
-    for row in catalog.values("assumed"):
-        factor = catalog.units.unit(row.unit)[1]
-        low, value, high = (f"{number / factor:g}" for number in (row.low, row.value, row.high))
-        print(f"{row.name}, {row.parameter}: {value} {row.unit} ({low} to {high}); {row.source}")
+    for family in catalog.families():
+        for row in (row for name in catalog.names(family) for row in catalog.item(family, name).rows):
+            if row.kind == "assumed":
+                low, value, high = (f"{convert(number, row.unit):g}" for number in (row.low, row.value, row.high))
+                unit = "" if row.unit == "1" else f" {row.unit}"
+                print(f"{family}: {row.name}, {row.parameter}: {value}{unit} ({low} to {high}); {row.source}")
     return 0
 
 

@@ -165,7 +165,7 @@ def test_bad_row_is_named_by_file_and_line(overlay, row, complaint):
     overlay({"name": "fine"}, row)
     with pytest.raises(ValueError, match=complaint) as error:
         catalog.item("gpus", "H100")
-    assert str(error.value).startswith("gpus.csv line 3")
+    assert "gpus.csv line 3" in str(error.value)
 
 
 def test_row_that_stands_twice(overlay):

@@ -126,19 +126,20 @@ def _value(row: dict[str, str], where: str) -> Value:
 
 
 def _rows(path: Path) -> list[Value]:
+    where = path.relative_to(files.ROOT) if path.is_relative_to(files.ROOT) else path
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{path.name}: columns are {reader.fieldnames}: write {','.join(COLUMNS)}")
+            raise ValueError(f"{where}: columns are {reader.fieldnames}: write {','.join(COLUMNS)}")
         rows = []
         for row in reader:
             if None in row:
-                raise ValueError(f"{path.name} line {reader.line_num}: a comma too many: quote texts that hold commas")
-            rows.append(_value(row, f"{path.name} line {reader.line_num}"))
+                raise ValueError(f"{where} line {reader.line_num}: a comma too many: quote texts that hold commas")
+            rows.append(_value(row, f"{where} line {reader.line_num}"))
     keys = [(row.name, row.parameter) for row in rows]
     if len(set(keys)) < len(keys):
         twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-        raise ValueError(f"{path.name}: {' '.join(twice)} stands twice: remove one")
+        raise ValueError(f"{where}: {' '.join(twice)} stands twice: remove one")
     return rows
 
 

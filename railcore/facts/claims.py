@@ -13,7 +13,8 @@ from typing import Any
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
 from railcore.facts.tables import Shown, as_csv, markdown, read_csv
-from railcore.facts.units import number
+from railcore.facts.units import number, show
+from railcore.facts.units import unit as unit_of
 
 RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
@@ -162,24 +163,31 @@ def _comparison(rows: list[dict[str, str]], free: bool) -> str:
     if free:
         return markdown([cells for _, cells in table])
     agree = [cells for judged, cells in table if judged == "reproduced"]
-    differ = [
-        cells | {"reason": row["reason"]}
-        for row, (judged, cells) in zip(rows, table, strict=True)
-        if judged != "reproduced"
-    ]
+    differ = [cells for judged, cells in table if judged != "reproduced"]
+    fitted = sum(row["v"] == "reproduced" and row["reason"].startswith("fitted:") for row in rows)
+    resting = f" ({fitted} of them rest on numbers solved from claims)" if fitted else ""
     folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown(agree)}\n</details>\n"
-    return f"**{len(agree)} of {len(rows)} claims are reproduced.** The others:\n\n{markdown(differ)}\n{folded}"
+    others = f" The others:\n\n{markdown(differ)}" if differ else "\n"
+    return f"**{len(agree)} of {len(rows)} claims are reproduced{resting}.**{others}\n{folded}"
 
 
 def _compared(row: Mapping[str, str], free: bool) -> dict[str, str]:
     entry, ours = claim(row["id"]), row["value"]
     cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
-    cells |= {"ours": number(float(ours)) if ours else "", "unit": entry.unit}
-    return cells if free else cells | {"deviation": _percent(ours, entry), "verdict": row["v"]}
+    cells["ours"] = amount(float(ours), entry.unit) if ours else ""
+    return cells if free else cells | {"deviation": _percent(ours, entry), "verdict": row["v"], "reason": row["reason"]}
+
+
+def amount(value: float, unit: str) -> str:
+    """A number in a claim's unit for a person: amount(3.6e12, "bit/s") = "3.6 Tbps", amount(2, "x") = "2"."""
+    symbol = {"bit/s": "bps"}.get(unit, unit)
+    if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
+        return show(value * unit_of(unit)[1], symbol)
+    return number(value) + ("" if unit in ("fraction", "x", "1", "relative error") else f" {unit}")
 
 
 def _paper(entry: Claim) -> str:
-    return f"{RELATIONS[entry.relation]}\u00a0{number(entry.paper_value)}"
+    return f"{RELATIONS[entry.relation]}\u00a0{amount(entry.paper_value, entry.unit)}"
 
 
 def _percent(value: str, entry: Claim) -> str:

@@ -9,13 +9,17 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.units import hour, year
 from railcore.network.topology.faults import gpus_stopped
-from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized, rails_that_share
 
 
-def parts_at_risk(fabric: RailFabric) -> dict[str, int]:
-    """Parts of a fabric that can fail, by the names of the catalog's failure rates."""
+def parts_at_risk(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, int]:
+    """Parts of a fabric that can fail, by the names of the catalog's failure rates.
+
+    hb_parts: HB switch chips or trays of a domain, where a plane is made of several; by default one for each plane.
+    """
     parts = fabric.parts
-    hb = fabric.domains * fabric.hb_switches if fabric.hb_domain_size > 1 else 0
+    each = fabric.hb_switches if hb_parts is None else hb_parts
+    hb = fabric.domains * each if fabric.hb_domain_size > 1 else 0
     return {
         "GPU": fabric.gpus,
         "NIC": fabric.gpus,
@@ -51,7 +55,7 @@ def expected_failures(
     return pd.DataFrame(rows, columns=columns)
 
 
-def failures_a_year(fabrics: Mapping[str, RailFabric]) -> pd.DataFrame:
+def failures_a_year(fabrics: Mapping[str, RailFabric], hb_parts: int | None = None) -> pd.DataFrame:
     """`expected_failures` of several fabrics at the catalog's low, middle and high rates, and their sums.
 
     Rows by fabric: its parts, then "network" (switches, transceivers and links) and "all". Columns fabric, part,
@@ -60,7 +64,7 @@ def failures_a_year(fabrics: Mapping[str, RailFabric]) -> pd.DataFrame:
     names = {"events_per_year": "events", "lost_gpu_hours_per_year": "lost_gpu_hours"}
     tables = []
     for fabric, network in fabrics.items():
-        counts, stopped = parts_at_risk(network), gpus_stopped(network)
+        counts, stopped = parts_at_risk(network, hb_parts), gpus_stopped(network, hb_parts)
         table = pd.DataFrame({"count": counts})
         for rates, suffix in (("low", "_low"), ("value", ""), ("high", "_high")):
             found = expected_failures(counts, stopped, rates).set_index("part")[list(names)]
@@ -70,6 +74,18 @@ def failures_a_year(fabrics: Mapping[str, RailFabric]) -> pd.DataFrame:
         tables.append(table.rename_axis("part").reset_index().assign(fabric=fabric))
     columns = [name + suffix for name in names.values() for suffix in ("_low", "", "_high")]
     return pd.concat(tables)[["fabric", "part", "count", *columns]]
+
+
+def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
+    """`failures_a_year` of the rail-only and the rail-optimized network of a cluster with HB domains of a platform.
+
+    Rails that are less than a switch share one in rail-only. platform: of the catalog, for its HB switches.
+    """
+    share = int(rails_that_share(gpus, hb_domain_size, radix))
+    hb = catalog.item("platforms", platform)
+    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"])
+    optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"])
+    return failures_a_year({"rail-only": only, "rail-optimized": optimized}, int(hb["hb_switch_parts"]))
 
 
 def mean_time_between_failures(events_per_year: float) -> float:

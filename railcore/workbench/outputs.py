@@ -2,6 +2,7 @@
 
 import io
 from functools import cache
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from railcore.facts import files, units
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 200
-SUFFIXES = {"usd": "USD", "w": "W", "Bps": "B/s"}
+SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps"}
 
 
 @cache
@@ -25,13 +26,17 @@ def items() -> dict[str, dict[str, str]]:
 
 
 def save(
-    item_id: str, data: "pd.DataFrame", figure: "Figure | None" = None, shown: "pd.DataFrame | None" = None
+    item_id: str,
+    data: "pd.DataFrame",
+    figure: "Figure | None" = None,
+    shown: "pd.DataFrame | None" = None,
+    digits: int = 6,
 ) -> Shown | None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
     item_id: "railonly2025.fig1", or "extra.01_saving_map" for what goes beyond the documents.
     data: the numbers, for the CSV; figure: for PNG and SVG; shown: the table as people read it, for Markdown and TeX
-    (by default `readable(data)`), returned where there is no figure.
+    (by default `readable(data)` with `digits` significant digits), returned where there is no figure.
     Raises ValueError for an unknown or foreign id, missing or empty input, a PNG narrower than 1,200 pixels and an SVG
     over 1 MB, before anything is written.
     """
@@ -44,7 +49,7 @@ def save(
         raise ValueError(f"{item_id!r} has no data: give the DataFrame under it, for the CSV")
     if figure is None and {"png", "svg"} & set(extensions):
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
-    table = readable(data if shown is None else shown)
+    table = readable(data if shown is None else shown, digits)
     content: dict[str, str | bytes] = {}
     for extension in extensions:
         if extension == "csv":
@@ -65,8 +70,8 @@ def show(table: "pd.DataFrame") -> Shown:
     return Shown(markdown(readable(table).to_dict("records")))
 
 
-def readable(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Every cell as text with six significant digits at most; columns that end in a unit show it with each number.
+def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
+    """Every cell as text, with so many significant digits at most; a column that ends in a unit shows it in each cell.
 
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size".
     """
@@ -75,14 +80,15 @@ def readable(table: "pd.DataFrame") -> "pd.DataFrame":
         stem, _, suffix = str(name).rpartition("_")
         unit = SUFFIXES.get(suffix, "") if stem else ""
         columns[units.words(stem if unit else str(name))] = [
-            cell if isinstance(cell, str) else _cell(cell, unit) for cell in column
+            cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
         ]
     return type(table)(columns)
 
 
-def _cell(value, unit: str) -> str:
+def _cell(value, unit: str, digits: int) -> str:
     special = {"nan": "–", "inf": "∞"}
-    return special.get(f"{value}") or units.show(value, unit, 4 if unit else 6)
+    digits = 4 if unit else 6 if isinstance(value, Integral) else digits
+    return special.get(f"{value}") or units.show(value, unit, digits)
 
 
 def gallery() -> "pd.DataFrame":

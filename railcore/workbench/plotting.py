@@ -143,17 +143,17 @@ def heatmaps(data: "pd.DataFrame", by: str, rows: str, columns: str, values: str
 
 
 def oversubscription(data: "pd.DataFrame", ax: "Axes") -> "Axes":
-    """Cost over the full Clos against oversubscription, a line for each `network`; an infinite one is a dashed level.
+    """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
 
     Columns network, oversubscription, relative_cost.
     """
     finite = data["oversubscription"] < float("inf")
     lines(data[finite], "oversubscription", "relative_cost", "network", ax)
     for level in data.loc[~finite, "relative_cost"]:
-        ax.axhline(level, color="black", linestyle="--", label="rail-only, no layer")
+        ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
     ratios = sorted(data.loc[finite, "oversubscription"].unique())
     ax.set(
-        xscale="log", xlabel="oversubscription, bandwidth down : up", ylabel="cost over the full Clos", ylim=(0, 1.05)
+        xscale="log", xlabel="oversubscription, bandwidth down : up", ylabel="cost over rail-optimized", ylim=(0, 1.05)
     )
     ax.set_xticks(ratios, [f"{ratio:g}:1" for ratio in ratios])
     ax.minorticks_off()

@@ -1,6 +1,16 @@
 """Parts times prices and powers: purchase, power, energy over years, and what redundancy adds."""
 
-from railcore.network.cost.books import PriceBook, book_rows, breakdown, by_part, network_total, power_book, price_book
+from railcore.network.cost.books import (
+    PriceBook,
+    book_rate,
+    book_rows,
+    breakdown,
+    by_part,
+    cluster,
+    network_total,
+    power_book,
+    price_book,
+)
 from railcore.network.cost.ownership import ownership, ownership_saving, sensitivity, total_cost
 from railcore.network.cost.redundancy import doubled, redundancy, with_spares
 from railcore.network.cost.savings import (
@@ -19,9 +29,11 @@ from railcore.network.cost.savings import (
 __all__ = [
     "NETWORKS",
     "PriceBook",
+    "book_rate",
     "book_rows",
     "breakdown",
     "by_part",
+    "cluster",
     "compare",
     "contenders",
     "doubled",

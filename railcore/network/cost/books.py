@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from railcore.facts import catalog
+from railcore.facts import catalog, units
 from railcore.network.topology.clos import Parts, positive_integer, rail_parts
 from railcore.network.topology.rails import rails_that_share
 
@@ -39,8 +39,23 @@ def power_book(name: str) -> PriceBook:
     return _book("powers", name, "power")
 
 
+def book_rate(name: str) -> float:
+    """Link rate that a price book's ports and transceivers are for, one direction [bytes/s]."""
+    if "bandwidth" not in catalog.item("prices", name):
+        raise ValueError(
+            f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, such as 400 Gbps"
+        )
+    return catalog.item("prices", name)["bandwidth"]
+
+
 def _book(family: str, name: str, what: str) -> PriceBook:
-    item = catalog.item(family, name)
+    books = [book for book in catalog.names(family) if f"port_{what}" in catalog.item(family, book)]
+    if name not in books:
+        raise catalog.UnknownName(f"book of {family}", name, books)
+    item, wanted = catalog.item(family, name), {"price": "USD", "power": "W"}[what]
+    for row in item.rows:
+        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != wanted:
+            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {wanted}")
     dac = item.get(f"dac_{what}", 0.0)
     return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], dac)
 
@@ -78,6 +93,25 @@ def breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: 
                 ("transceivers", tier, 2 * links, prices.transceiver * 2 * links, powers.transceiver * 2 * links)
             )
     return pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
+
+
+def cluster(
+    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
+) -> pd.DataFrame:
+    """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
+
+    Rows network; columns tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's).
+    """
+    rows = []
+    for s in sorted({1.0, float(oversubscription), np.inf}):
+        share = rails_that_share(gpus, hb_domain_size, radix) if s == np.inf else 1
+        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=share)
+        name = {1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1")
+        counts = (int(parts.tiers), int(parts.switches), int(parts.transceivers))
+        rows.append((name, *counts, float(network_total(parts, prices)), float(network_total(parts, powers))))
+    columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(cost_saved=1 - table["cost_usd"] / table["cost_usd"].iloc[0])
 
 
 def by_part(

@@ -89,13 +89,14 @@ def contenders(
 ) -> pd.DataFrame:
     """The any-to-any Clos with thinner leaves, and rails under a thinner layer, at each oversubscription.
 
-    Rows network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to the full Clos).
+    Rows network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
     """
     s = np.asarray(oversubscriptions, float)
-    layer = rail_parts(gpus, hb_domain_size, radix, s)
+    together = np.where(np.isinf(s), rails_that_share(gpus, hb_domain_size, radix), 1)
+    layer = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=together)
     thinned = [rail_parts(gpus, 1, radix, np.inf, rails=1, below=(r,)) for r in s if np.isfinite(r)]
     full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    rows = [("rails whole, layer over them oversubscribed", r, part) for r, part in zip(s, _each(layer), strict=True)]
+    rows = [("rails under an oversubscribed layer", r, part) for r, part in zip(s, _each(layer), strict=True)]
     finite = [r for r in s if np.isfinite(r)]
     rows += [("Clos with oversubscribed leaves", r, part) for r, part in zip(finite, thinned, strict=True)]
     table = [

@@ -6,7 +6,9 @@ from functools import cached_property
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
+from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network.topology.clos import (
     Layout,
@@ -96,6 +98,17 @@ class RailFabric:
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
 
+    @property
+    def hb_bisection_Bps(self) -> float:
+        """Bandwidth between the halves of an HB domain, one direction [bytes/s].
+
+        Behind HB switches half the GPUs' HB bandwidth; in a full mesh what of it crosses, half of K times the other
+        half of K links of hb_Bps / (K - 1).
+        """
+        half = self.hb_domain_size // 2
+        mesh = (self.hb_domain_size - half) / max(self.hb_domain_size - 1, 1)
+        return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
+
     def rail_of(self, rank: int) -> int:
         """Rail (from 1) of the GPUs with this rank (from 1) in their HB domains."""
         return (rank - 1) % self.rails + 1
@@ -130,6 +143,22 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
 def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine."""
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
+
+
+def platform_bandwidths(names: list[str]) -> pd.DataFrame:
+    """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
+
+    Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
+    (one direction, `RailFabric.hb_bisection_Bps`).
+    """
+    rows = []
+    for name in names:
+        item = catalog.item("platforms", name)
+        gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
+        domain = rail_only(gpus, gpus, 4, hb_Bps=links * link, hb_switches=item["hb_switches"])
+        rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
+    columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
 def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:

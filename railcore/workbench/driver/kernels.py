@@ -45,6 +45,8 @@ def kernel_environment() -> dict[str, str]:
         **dict.fromkeys(threads, "1"),
         **{key: str(files.BUILD / folder) for key, folder in caches.items()},
         "PYTHONHASHSEED": "0",
+        # This checkout's code, whatever another checkout has installed into the interpreter.
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(files.ROOT), os.environ.get("PYTHONPATH")])),
     }
 
 

@@ -68,4 +68,6 @@ def _alike(value, default) -> bool:
         return isinstance(default, PLAIN)
     kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default}
     given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
+    if (float, None) in kinds:
+        kinds.add((int, None))
     return bool(value) and given <= kinds

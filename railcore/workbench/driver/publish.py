@@ -147,9 +147,9 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
     paper, ours, deviation = float(row["paper_value"]), row["value"], row["deviation"]
     return {
         "where": row["where"],
-        "claim": f"{row['claim']} [{row['unit']}]",
-        "document": f"{claims.RELATIONS[row['relation']]} {number(paper)}",
-        "ours": number(float(ours)) if ours else "",
+        "claim": row["claim"],
+        "document": f"{claims.RELATIONS[row['relation']]} {claims.amount(paper, row['unit'])}",
+        "ours": claims.amount(float(ours), row["unit"]) if ours else "",
         "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
         "verdict": row["verdict"],
         "reason": row["reason"],

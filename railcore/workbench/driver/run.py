@@ -89,7 +89,8 @@ def _run(wanted: list[str], values: dict) -> int:
                     ran, written = ran + 1, written + (count or 0)
                     failed += [name] if count is None else []
     if free:
-        say(f"results of this run are in {_relative(_folder('', free))}; figures/ and notebooks/ are untouched")
+        where = ", ".join(_relative(_folder(name, free)) for name in wanted)
+        say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
         counts = publish.write_ledger(publish.published_rows())
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
