@@ -5,7 +5,7 @@ SHELL = /bin/sh
 unexport PYTHONDONTWRITEBYTECODE
 
 ifeq ($(origin PYTHON),command line)
-RUN = $(PYTHON)
+RUN = "$(PYTHON)"
 SETUP =
 else
 RUN = .venv/bin/python
@@ -25,7 +25,7 @@ test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tes
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
 	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks \
 	  || { failed=1; echo "A notebook gives other outputs than it is stored with (+ stored, - now)."; }; \
-	$(RUN) -m pytest -n auto --dist loadfile tests || failed=1; \
+	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -n auto --dist loadfile tests || failed=1; \
 	if [ $$failed = 1 ]; then echo "If the change is meant: make figures, then commit what it rewrites."; exit 1; fi
 
 check: $(SETUP) ## Lint, format, types, floors, catalog sources
@@ -74,7 +74,7 @@ clean: ## Remove build/ and .venv/, which can be made again
 	  uv pip install --quiet --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[dev]'; \
 	elif "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
 	  "$$found" -m venv .venv; \
-	  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	  PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
 	else \
 	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
 	fi; \

@@ -2,8 +2,8 @@
 
 import os
 
-from railcore.workbench.driver import kernel_environment
+from railcore.workbench.driver.kernels import DROPPED, kernel_environment
 
 os.environ.update(kernel_environment())
-for name in ("PYTHONDONTWRITEBYTECODE", "MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "RAILCORE_CATALOG"):
+for name in (*DROPPED, "RAILCORE_CATALOG", "RAILCORE_NOTEBOOK"):
     os.environ.pop(name, None)

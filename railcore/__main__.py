@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from io import TextIOWrapper
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     commands.add_parser("lab", help="open JupyterLab on the index notebook")
     options = parser.parse_args(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
+        sys.stdout.reconfigure(errors="replace")
     try:
         return _COMMANDS[options.command](options)
     except ValueError as error:

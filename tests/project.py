@@ -14,10 +14,11 @@ DRAW = """
 import pandas as pd, time
 from railcore.facts import claims
 from railcore.workbench import outputs
-claims.record({"railonly2025.text.r64_tiers_rail_only": tiers})
+claim = "railonly2025.text.r64_tiers_rail_only"
+claims.record({claim: tiers}, {claim: "a test"})
 for i in range(6):
     time.sleep(0.05)
-    outputs.save(f"extra.01_part{i}", pd.DataFrame({"x": range(2000), "part": i}))
+    outputs.save(f"extra.01_part{i}", pd.DataFrame({"x": range(2000), "part": i, "tiers": tiers}))
 print("made", tiers)
 """
 OTHER = """
@@ -65,13 +66,22 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def start(project: Path, *arguments: str) -> subprocess.Popen:
+def environment(project: Path) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAILCORE_", "PYTEST_", "COV_"))}
-    environment = kept | {"PYTHONPATH": str(project), "TMPDIR": "/tmp"}
+    return kept | {"PYTHONPATH": str(project)}
+
+
+def start(project: Path, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "railcore", "figures", *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=project, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=project,
+        env=environment(project),
+        stdout=pipe,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
 
 

@@ -153,6 +153,27 @@ def test_an_edit_during_the_run_is_neither_lost_nor_taken_as_done(suite):
     assert project.run(suite)[0] == 0
 
 
+def test_a_copy_of_a_notebook_is_left_alone_and_a_broken_one_stops_no_other(suite):
+    before = project.snapshot(suite)
+    copy = suite / "notebooks" / f"{project.FIRST}-Copy1.ipynb"
+    project.write_notebook(suite, copy.stem, "tiers: int = 7", project.DRAW)
+    broken, kept = suite / "notebooks" / f"{project.SECOND}.ipynb", before[f"notebooks/{project.SECOND}.ipynb"]
+    broken.write_text('{"cells": [')
+    status, printed = project.run(suite)
+    assert status == 1 and f"{project.SECOND}: FAILED" in printed and copy.stem not in printed
+    copy.unlink()
+    broken.write_bytes(kept)
+    assert project.run(suite)[0] == 0
+    assert project.snapshot(suite) == before
+
+
+def test_a_spoilt_ledger_is_restored(suite):
+    before, ledger = project.snapshot(suite), suite / "figures" / "reproduction.csv"
+    ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", ",abc,0,reproduced,"))
+    assert project.run(suite)[0] == 0
+    assert project.snapshot(suite) == before
+
+
 def test_parameters_of_the_user_stay_in_build(suite):
     before = project.snapshot(suite)
     status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")

@@ -13,6 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from railcore.facts import files
+from railcore.workbench import outputs
 from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "workbench")
@@ -35,6 +36,8 @@ def imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith("railcore"))
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{path} imports relatively")
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -139,8 +142,7 @@ def test_figures_holds_what_the_manifest_lists():
 
 def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():
     made = {path.stem for path in NOTEBOOKS}
-    with (files.DATA / "figures.csv").open(newline="") as stream:
-        listed = [row for row in csv.DictReader(stream) if row["notebook"] in made]
+    listed = [row for row in outputs.items().values() if row["notebook"] in made]
     assert listed
     for row in listed:
         for extension in row["files"].split():

@@ -16,7 +16,7 @@ DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], 
 @pytest.fixture
 def figure():
     plotting.house_style()
-    figure, ax = plt.subplots(figsize=(6.5, 3))
+    figure, ax = plt.subplots(figsize=(8, 3))
     ax.plot([0, 1], [0, 1])
     yield figure
     plt.close(figure)
@@ -73,7 +73,7 @@ def test_a_save_that_lacks_something_writes_nothing(figure, item, data, drawn, m
 
 def test_a_narrow_picture_is_refused_before_anything_is_written(figure):
     figure.set_size_inches(5, 3)
-    with pytest.raises(ValueError, match="1000 pixels wide: draw it at least 6 inches"):
+    with pytest.raises(ValueError, match=r"800 pixels wide: draw it at least 7\.5 inches"):
         outputs.save("railonly2025.fig1", DATA, figure)
     assert not written()
 

@@ -110,6 +110,8 @@ def _value(row: dict[str, str], where: str) -> Value:
     if text["kind"] not in KINDS:
         raise ValueError(f"{where}: kind {text['kind']!r} is none of {', '.join(KINDS)}")
     numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}
+    if text["unit"] == "name" and text["kind"] == "assumed":
+        raise ValueError(f"{where}: a name has no bounds, so its kind cannot be 'assumed'")
     if text["unit"] != "name":
         try:
             factor = units.unit(text["unit"])[1]

@@ -23,7 +23,7 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
     if rails is not None and math.isfinite(fabric.oversubscription):
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
     graph = nx.Graph(name=_name(fabric))
-    wanted = rails or range(1, fabric.rails + 1)
+    wanted = range(1, fabric.rails + 1) if rails is None else rails
     if rails is None:
         hb_domains(graph, fabric)
     else:
@@ -42,7 +42,10 @@ def pod(fabric, number: int = 1) -> nx.Graph:
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
     graph, plan = nx.Graph(name=f"{_name(fabric)}, pod {number}"), fabric.plan
-    members = _pods(plan, fabric.rails)[number - 1]
+    pods = _pods(plan, fabric.rails)
+    if not 1 <= number <= len(pods):
+        raise ValueError(f"number is {number!r}: give 1 to {len(pods)}")
+    members = pods[number - 1]
     for rail in members:
         for d, j in fabric.endpoints(rail):
             _add_gpu(graph, d, j, rail)

@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +23,23 @@ print(json.dumps({
 }))"""
 
 SHORT = Path("/tmp")  # a socket's path may have about 100 characters
+# Runs a kernel and ends it when the driver is gone, however that went: ipykernel's own watch begins late, and misses a
+# driver that was killed before it and whose orphans another process than the first takes in.
+WATCHED = """\
+import os, runpy, sys, threading, time
+driver = int(sys.argv.pop(1))
+def watch():
+    while os.getppid() == driver:
+        time.sleep(0.5)
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)"""
+DROPPED = (
+    "PYTHONDONTWRITEBYTECODE PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE MATPLOTLIBRC MPLBACKEND RAILCORE_PARAMETERIZED"
+).split()
+
 _live: set = set()
-_lock = threading.Lock()
-_sockets: Path | None = None
+_sockets = Path()
 
 
 def kernel_environment() -> dict[str, str]:
@@ -35,9 +48,11 @@ def kernel_environment() -> dict[str, str]:
     One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
     """
     caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    dropped = ("PYTHONDONTWRITEBYTECODE", "MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP")
-    kept = {key: value for key, value in os.environ.items() if key not in dropped}
+    libraries = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM")
+    threads = [f"{library}_NUM_THREADS".replace("MAXIMUM_NUM", "MAXIMUM") for library in libraries]
+    kept = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    if kept.get("RAILCORE_CATALOG"):  # kernels run in another folder
+        kept["RAILCORE_CATALOG"] = os.path.abspath(kept["RAILCORE_CATALOG"])
     for folder in caches.values():
         (files.BUILD / folder).mkdir(parents=True, exist_ok=True)
     return {
@@ -74,7 +89,7 @@ def kill_all() -> None:
     """End every kernel at once and remove their sockets; safe to call twice and from a signal handler."""
     for manager in list(_live):
         _kill(manager)
-    if _sockets:
+    if _sockets.name:
         shutil.rmtree(_sockets, ignore_errors=True)
 
 
@@ -94,14 +109,14 @@ def _manager(name: str, extra: Mapping[str, str]):
 
     class Manager(AsyncKernelManager):  # type: ignore[misc]
         def format_kernel_cmd(self, extra_arguments=None):
-            return [sys.executable, "-m", "ipykernel_launcher", "-f", self.connection_file, *(extra_arguments or [])]
+            history = "--HistoryManager.enabled=False"
+            watched = [sys.executable, "-c", WATCHED, str(os.getpid()), "-f", self.connection_file, history]
+            return watched + list(extra_arguments or [])
 
         async def start_kernel(self, **options):  # type: ignore[override]
             await super().start_kernel(**options | {"env": environment, "cwd": str(files.NOTEBOOKS)})
 
-    if _sockets is None:
-        open_sockets()
-    place = Path(str(_sockets)) / name[:2]
+    place = _sockets / name[:2]
     return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")
 
 
@@ -125,8 +140,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
 
     copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(REPORT)]})
     manager = _manager(name, environment)
-    with _lock:
-        _live.add(manager)
+    _live.add(manager)
     try:
         done = papermill.execute_notebook(
             copy,
@@ -151,4 +165,6 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
         raise CellError(f"kernel: {type(error).__name__}: {error}") from None
     finally:
         _kill(manager)
-    return json.loads("".join(done.cells.pop().outputs[0]["text"])) | {"notebook": done}
+    report = json.loads("".join(done.cells.pop().outputs[0]["text"]))
+    nbformat.write(done, folder / f"{name}.ipynb")
+    return report | {"notebook": done}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +22,15 @@ SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every n
 
 def published_rows() -> list[dict[str, str]]:
     """Rows of figures/reproduction.csv that a notebook has computed; none where there is no ledger."""
-    return [row for row in read_csv(LEDGER) if row.get("verdict") not in (None, "missing")]
+    return [row for row in read_csv(LEDGER) if row.get("verdict") not in (None, "missing") and _sound(row)]
+
+
+def _sound(row: Mapping[str, str]) -> bool:
+    """False for a row that somebody has spoilt: its notebook then runs again."""
+    try:
+        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0)) and row["reason"] is not None
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def rows_hash(name: str) -> str:
@@ -30,9 +39,9 @@ def rows_hash(name: str) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def manifest() -> dict[str, str]:
-    """Notebook of every published file, by path relative to figures/."""
-    return {row["file"]: row["notebook"] for row in read_csv(MANIFEST)}
+def manifest() -> dict[str, tuple[str, str]]:
+    """Notebook and hash of every published file, by path relative to figures/."""
+    return {row["file"]: (row["notebook"], row["sha256"]) for row in read_csv(MANIFEST) if row["file"] not in SHARED}
 
 
 def cleaned(notebook: Mapping, executed: Mapping) -> str:
@@ -66,17 +75,19 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     rows = read_csv(folder / "claims" / f"{name}.csv")
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
-    owners = manifest()
+    listed = manifest()
+    ours = {path: (name, sha256(source)) for path, source in figures.items()}
+    # Listed before they are there: a file that a killed run has added is then known to be this notebook's.
+    write_manifest(listed | ours)
     for path, source in figures.items():
         files.write_whole(files.FIGURES / path, source.read_bytes())
     write_ledger([row for row in published_rows() if row["notebook"] != name] + rows)
     others = [row for row in read_csv(INPUTS) if row["notebook"] != name]
     _write_inputs(others + [{"notebook": name, **row} for row in report["inputs"]])
-    for path, owner in owners.items():
-        if owner == name and path not in figures:
-            (files.FIGURES / path).unlink(missing_ok=True)
-    kept = {path: owner for path, owner in owners.items() if owner != name}
-    write_manifest(kept | dict.fromkeys(figures, name))
+    stale = [path for path, (owner, _) in listed.items() if owner == name and path not in ours]
+    for path in stale:
+        (files.FIGURES / path).unlink(missing_ok=True)
+    write_manifest({path: entry for path, entry in listed.items() if path not in stale} | ours)
     target = files.NOTEBOOKS / f"{name}.ipynb"
     files.write_whole(target, cleaned(notebook, report["notebook"]))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
@@ -85,13 +96,12 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict
 
 def forget(suite: list[str]) -> None:
     """Remove the files, ledger rows and inputs of notebooks that are no longer in the suite."""
-    owners = manifest()
-    for path, owner in owners.items():
-        if owner not in (*suite, "all"):
-            (files.FIGURES / path).unlink(missing_ok=True)
+    gone = {path for path, (owner, _) in manifest().items() if owner not in suite}
+    for path in gone:
+        (files.FIGURES / path).unlink(missing_ok=True)
     write_ledger([row for row in published_rows() if row["notebook"] in suite])
     _write_inputs([row for row in read_csv(INPUTS) if row["notebook"] in suite])
-    write_manifest({path: owner for path, owner in owners.items() if owner in suite})
+    write_manifest({path: entry for path, entry in manifest().items() if path not in gone})
 
 
 def _write_inputs(rows: list[dict[str, str]]) -> None:
@@ -110,13 +120,12 @@ def write_ledger(rows: list[dict[str, str]]) -> Counter:
     return Counter(row["verdict"] for row in ledger)
 
 
-def write_manifest(owners: Mapping[str, str]) -> None:
+def write_manifest(listed: Mapping[str, tuple[str, str]]) -> None:
     """Write figures/MANIFEST.csv: file, notebook, sha256; the ledger and the inputs belong to every notebook."""
-    owners = {**owners, **dict.fromkeys(SHARED, "all")}
+    shared = {path: ("all", sha256(files.FIGURES / path)) for path in SHARED if (files.FIGURES / path).exists()}
     rows = [
-        {"file": path, "notebook": owner, "sha256": sha256(files.FIGURES / path)}
-        for path, owner in sorted(owners.items())
-        if (files.FIGURES / path).is_file()
+        {"file": path, "notebook": owner, "sha256": known}
+        for path, (owner, known) in sorted({**listed, **shared}.items())
     ]
     _write_changed(MANIFEST, as_csv(("file", "notebook", "sha256"), rows))
 

@@ -10,10 +10,12 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from railcore.facts import claims, files
+from railcore.facts import catalog, claims, files
+from railcore.workbench import outputs
 from railcore.workbench.driver import kernels, parameters, publish, stamps
 
 CPU_LIMIT_S = 8.0
+_publishing, _pending = False, 0
 
 
 def say(text: str) -> None:
@@ -27,14 +29,21 @@ def load(name: str) -> dict:
     notebook = json.loads((files.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
+        for key in ("execution", "papermill"):
+            cell["metadata"].pop(key, None)
         if cell["cell_type"] == "code":
             cell.update(outputs=[], execution_count=None)
     return notebook
 
 
 def names() -> list[str]:
-    """Notebooks of the suite, by number."""
-    return sorted(path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+    """Notebooks of the suite, by number; a second one of the same number, such as a copy, is left alone."""
+    listed = {entry.notebook for entry in claims.claims().values()} | {i["notebook"] for i in outputs.items().values()}
+    suite: dict[str, str] = {}
+    for stem in sorted((path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")), key=lambda n: (len(n), n)):
+        if stem in listed or stem[:2] not in suite:
+            suite[stem[:2]] = stem
+    return sorted(suite.values())
 
 
 def figures(only: str | None = None, given: list[list[str]] | None = None) -> int:
@@ -49,16 +58,17 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
     values = parameters.read(given or [], load(only), only) if only and given else {}
-    if os.environ.get("RAILCORE_CATALOG"):  # kernels run in another folder
-        os.environ["RAILCORE_CATALOG"] = os.path.abspath(os.environ["RAILCORE_CATALOG"])
+    catalog.families()  # refuses a folder in RAILCORE_CATALOG that is none
     files.BUILD.mkdir(exist_ok=True)
     with (files.BUILD / "driver.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise ValueError("another `make figures` is running in this folder: wait for it or stop it") from None
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ending, _stop)
+            if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
+                signal.signal(ending, _stop)
+        kernels.open_sockets()
         try:
             return _run([only] if only else suite, values)
         finally:
@@ -66,10 +76,19 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
 
 
 def _stop(number: int, _frame) -> None:
-    kernels.kill_all()
-    say(f"stopped by {signal.Signals(number).name}: figures/ is as it was, what had finished is published")
-    # The workers wait on kernels that are gone: leave without them.
-    os._exit(128 + number)
+    """End at once, or when the notebook that is being published is whole; the workers wait on kernels: not for them."""
+    global _pending
+    if _publishing:
+        _pending = number
+        return
+    try:
+        kernels.kill_all()
+        text = f"stopped by {signal.Signals(number).name}: what had finished is published, the rest is as it was\n"
+        os.write(1, text.encode())
+    except OSError:
+        pass  # nobody reads our output any more
+    finally:
+        os._exit(128 + number)
 
 
 def _run(wanted: list[str], values: dict) -> int:
@@ -93,6 +112,7 @@ def _run(wanted: list[str], values: dict) -> int:
         say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
         counts = publish.write_ledger(publish.published_rows())
+        publish.write_manifest(publish.manifest())
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
         what = f"{ran} notebooks run, {written} files written" if ran else "nothing to do: every notebook is up to date"
         say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
@@ -103,9 +123,9 @@ def _run(wanted: list[str], values: dict) -> int:
 
 def _tidy() -> None:
     """Remove what a killed driver left half written and what belongs to notebooks that are gone."""
-    for folder in (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps"):
-        for leftover in folder.rglob(".*.tmp"):
-            leftover.unlink()
+    folders = (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps")
+    for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
+        leftover.unlink()
     publish.forget(names())
 
 
@@ -120,7 +140,10 @@ def _cores() -> int:
 
 
 def _up_to_date(name: str) -> bool:
-    return stamps.up_to_date(name, load(name), publish.rows_hash(name))
+    try:
+        return stamps.up_to_date(name, load(name), publish.rows_hash(name))
+    except (ValueError, KeyError):  # no notebook: its run will say so
+        return False
 
 
 def _folder(name: str, free: bool) -> Path:
@@ -137,13 +160,27 @@ def _execute(name: str, values: dict, free: bool) -> tuple:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     say(f"{name}: started")
-    started = time.monotonic()
+    started, before = time.monotonic(), stamps.snapshot()
     notebook = load(name)
     environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
     if free:
         environment["RAILCORE_PARAMETERIZED"] = "1"
     report = kernels.execute(name, notebook, folder, values, environment)
-    return notebook, folder, report, time.monotonic() - started
+    return notebook, folder, report | {"before": before}, time.monotonic() - started
+
+
+def _publish(name: str, folder: Path, notebook: dict, report: dict) -> dict[str, str]:
+    """Publish and stamp; a signal meanwhile waits, so that figures/ is of one run."""
+    global _publishing
+    _publishing = True
+    try:
+        published = publish.publish(name, folder, notebook, report)
+        stamps.write(name, notebook, report, published)
+        return published
+    finally:
+        _publishing = False
+        if _pending:
+            _stop(_pending, None)
 
 
 def _finish(name: str, future: Future, free: bool) -> int | None:
@@ -155,12 +192,12 @@ def _finish(name: str, future: Future, free: bool) -> int | None:
         elif load(name) != notebook:
             raise ValueError("it was edited while it ran: nothing is published, run it again")
         else:
-            published = publish.publish(name, folder, notebook, report)
-            stamps.write(name, notebook, report, published, time.time() - seconds)
-    except (kernels.CellError, OSError, ValueError) as error:
+            published = _publish(name, folder, notebook, report)
+    except Exception as error:
         where = _folder(name, free) / f"{name}.ipynb"
         seen = f" (see {_relative(where)})" if where.exists() else ""
-        print(f"{name}: FAILED, {error}{seen}", file=sys.stderr, flush=True)
+        kind = "" if isinstance(error, kernels.CellError | ValueError) else f"{type(error).__name__}: "
+        print(f"{name}: FAILED, {kind}{error}{seen}", file=sys.stderr, flush=True)
         return None
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     say(f"{name}: done in {seconds:.1f} s, {count} files")

@@ -18,7 +18,7 @@ def sha256(path: Path) -> str:
 
 def sources(notebook: Mapping) -> list:
     """What of a notebook is its source: cells without outputs and counts."""
-    return [[cell["cell_type"], cell["source"], cell["metadata"], cell["id"]] for cell in notebook["cells"]]
+    return [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
 
 
 def module_path(name: str) -> str:
@@ -30,12 +30,22 @@ def module_path(name: str) -> str:
     return ""
 
 
-def used_hash(name: str, notebook: Mapping, modules: list[str], data: list[str]) -> str:
-    """Hash of all that the results of a notebook hang on."""
+def snapshot() -> dict[str, str]:
+    """Hash of every file that a run may use, by path: what it ran with, whatever is edited meanwhile."""
+    folders = ((files.ROOT / "railcore", "*.py"), (files.DATA, "*"))
+    paths = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
+    return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
+
+
+def used_hash(
+    name: str, notebook: Mapping, modules: list[str], data: list[str], known: Mapping[str, str] | None = None
+) -> str:
+    """Hash of all that the results of a notebook hang on; known: hashes to take in place of the files as they are."""
     used = ["constraints.txt", *map(module_path, modules), *data]
     if name[:2] in LAST:
         used += [path for path in figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
-    parts = [sources(notebook), sys.version_info[:2], [(path, sha256(files.ROOT / path)) for path in used]]
+    hashes = [(path, (known or {}).get(path) or sha256(files.ROOT / path)) for path in used]
+    parts = [sources(notebook), sys.version_info[:2], hashes]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -51,17 +61,10 @@ def stamp_path(name: str) -> Path:
     return files.BUILD / "stamps" / f"{name}.json"
 
 
-def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str], started: float) -> None:
-    """Stamp a notebook: what it used, and the hash of everything that it published.
-
-    No stamp where a module or data file was changed after `started` [s since the epoch]: which version ran is unknown.
-    """
-    used = [files.ROOT / path for path in (*map(module_path, report["modules"]), *report["data"])]
-    if any(path.stat().st_mtime > started for path in used if path.is_file()):
-        stamp_path(name).unlink(missing_ok=True)
-        return
+def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+    """Stamp a notebook: what it used, as it was when the run began, and the hash of everything that it published."""
     stamp = {
-        "used": used_hash(name, notebook, report["modules"], report["data"]),
+        "used": used_hash(name, notebook, report["modules"], report["data"], report["before"]),
         "modules": report["modules"],
         "data": report["data"],
         "published": dict(published),
