@@ -50,6 +50,9 @@ def save(
     if figure is None and {"png", "svg"} & set(extensions):
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
     table = readable(data if shown is None else shown, digits)
+    if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
     content: dict[str, str | bytes] = {}
     for extension in extensions:
         if extension == "csv":

@@ -95,6 +95,6 @@ def sensitivity(ranges: Mapping[str, catalog.Value], fixed: Mapping[str, float])
             raise ValueError(f"ranges[{name!r}] has no low and high: give them in the catalog")
         texts = [units.number(units.convert(value, row.unit), 4) for value in (row.low, row.high)]
         ends = [ownership_saving(**fixed, **{**centre, name: value}) for value in (row.low, row.high)]
-        label = name.replace("_", " ") + (f" [{row.unit}]" if row.unit != "1" else "")
+        label = units.words(name) + (f" [{row.unit}]" if row.unit != "1" else "")
         rows.append((label, *texts, *ends, at))
     return pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high", "centre"])
