@@ -1,6 +1,8 @@
 import fcntl
 import json
 import re
+import subprocess
+import sys
 import time
 
 import project
@@ -172,6 +174,21 @@ def test_a_spoilt_ledger_is_restored(suite):
     ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", ",abc,0,reproduced,"))
     assert project.run(suite)[0] == 0
     assert project.snapshot(suite) == before
+
+
+def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
+    module, name = suite / "railcore" / "facts" / "units.py", f"notebooks/{project.SECOND}.ipynb"
+    code, made = module.read_text(), suite / "build" / "nbval"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", name]
+    surroundings = project.environment(suite) | {"RAILCORE_OUT": str(made)}
+    results = []
+    for text in (code, code.replace('"bps": ("B/s", 1 / 8', '"bps": ("B/s", 1 / 9')):
+        module.write_text(text)
+        done = subprocess.run(command, cwd=suite, env=surroundings, capture_output=True, text=True)
+        table = (made / "extra" / "02_table.csv").read_text()
+        results.append((done.returncode, table == (suite / "figures" / "extra" / "02_table.csv").read_text()))
+    module.write_text(code)
+    assert results == [(0, True), (1, False)], done.stdout
 
 
 def test_parameters_of_the_user_stay_in_build(suite):
