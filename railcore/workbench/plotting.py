@@ -188,7 +188,7 @@ def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
     return ax
 
 
-def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: str) -> "Axes":
+def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: str, title: str = "") -> "Axes":
     """Bars at each `x`, stacked from the rows of each `by`; on top the total and its change from the first bar."""
     places = list(data[x].unique())
     bottom: dict = {}
@@ -206,5 +206,6 @@ def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: st
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)
     ax.set_ylabel(label)
+    ax.set_title(title, fontsize=9)
     ax.legend()
     return ax
