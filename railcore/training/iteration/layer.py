@@ -1,0 +1,250 @@
+"""What one layer costs for one micro-batch on one rank: compute by kind, communication as link time and exposed time.
+
+Symbols as in `railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from railcore.training.iteration.machine import Machine
+from railcore.training.transformer import Transformer
+
+KEY = ("micro_batch", "tensor", "context", "expert", "sequence_parallel", "recompute")
+TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
+STEP = 64  # a side shorter than the tile's takes the next multiple of this
+ELEMENT = 2  # bytes of bf16
+LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What the training software overlaps and fuses.
+
+    overlap_tensor: the backward pass hides what it sends between tensor ranks behind the products of the weights'
+    gradients. overlap_pipeline: with interleaved chunks, what goes to the next stage travels behind others.
+    overlap_data: gradients and sharded weights travel behind backward and forward passes. fused_attention: scores are
+    never stored, and what the causal mask hides is not computed. dropout: after attention and feed-forward.
+    """
+
+    overlap_tensor: bool = True
+    overlap_pipeline: bool = True
+    overlap_data: bool = True
+    fused_attention: bool = True
+    dropout: bool = False
+
+
+MODERN = Runtime()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Seconds and bytes of a layer for one micro-batch on one rank, forward and backward together, arrays of one shape.
+
+    linear, attention, elementwise: compute. tensor, context, expert: exposed communication; *_link: all of it.
+    recompute: what the backward pass does again. stage: sum of these; forward, backward: by pass. logits: the last
+    stage's logits and loss, with their link time in logits_link. boundary_bytes: of a rank to
+    the next stage, whose tensor ranks gather the whole in boundary_gather.
+    kept_bytes: activations kept; working_bytes: of the layer being recomputed; logits_bytes: of the last stage.
+    """
+
+    linear: np.ndarray
+    attention: np.ndarray
+    elementwise: np.ndarray
+    tensor: np.ndarray
+    context: np.ndarray
+    expert: np.ndarray
+    recompute: np.ndarray
+    stage: np.ndarray
+    forward: np.ndarray
+    backward: np.ndarray
+    tensor_link: np.ndarray
+    context_link: np.ndarray
+    expert_link: np.ndarray
+    logits: np.ndarray
+    logits_link: np.ndarray
+    boundary_bytes: np.ndarray
+    boundary_gather: np.ndarray
+    kept_bytes: np.ndarray
+    working_bytes: np.ndarray
+    logits_bytes: np.ndarray
+
+
+def product_time(
+    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, weights: bool = True
+) -> np.ndarray:
+    """Time of `batch` matrix products of m x k by k x n [s].
+
+    2 M N k / (R q) + bytes / B_HBM + kernel start: M N are m n rounded up to whole tiles, q the share of the last wave
+    of tiles over the processors that is full, R the machine's rate; operands and result each pass HBM once.
+    fp8: operands of one byte, and 2 bytes more for each element cast from bf16; the k x n operand is cast too unless
+    it is `weights`, whose cast serves all micro-batches.
+    """
+    tiles, area = _tiles(m, n)
+    waves = np.ceil(tiles * batch / machine.processors)
+    rate = machine.linear_flops if fp8 else machine.half_flops
+    size = 1 if fp8 else ELEMENT
+    # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
+    cast = ELEMENT * (m * k + (0 if weights else k * n)) if fp8 else 0
+    moved = batch * ((m * k + k * n) * size + m * n * ELEMENT + cast)
+    return waves * machine.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.kernel_s
+
+
+def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles of an m x n result and elements of a tile, laid whichever way needs less."""
+    best: tuple[np.ndarray, np.ndarray] | None = None
+    for rows, columns in (TILE, TILE[::-1]):
+        a = np.minimum(rows, np.ceil(np.asarray(m) / STEP) * STEP)
+        b = np.minimum(columns, np.ceil(np.asarray(n) / STEP) * STEP)
+        count = np.ceil(m / a) * np.ceil(n / b)
+        if best is None:
+            best = count, a * b
+        else:
+            less = count * a * b < best[0] * best[1]
+            best = np.where(less, count, best[0]), np.where(less, a * b, best[1])
+    assert best
+    return best
+
+
+def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dict[str, np.ndarray]) -> Layer:
+    """A layer's times for every row of `key`, arrays named as in KEY; a mixture's layers count on average.
+
+    Backward products: of the input's and of the weights' gradient. Elementwise kernels move their operands through
+    HBM once: norms 4 u h and 8 u h bytes forward and backward, residual and dropout 7 u h and 5 u h (6 and 0 without
+    dropout), activation 2 m u f / t and (4 m - 2) u f / t, rotary 4 u (a + k) d / t each way, unfused softmax and
+    dropout 9 and 11 bytes a score.
+    """
+    b, t, c, e = (key[name].astype(float) for name in KEY[:4])
+    u = model.sequence_length * b / c
+    products = _products(model, machine, u, t, e)
+    linear = products[0], products[1] + products[2]
+    attention = _attention(model, machine, runtime, b, t, c)
+    elementwise = _elementwise(model, machine, runtime, key, u, t)
+    sent = _communication(model, machine, runtime, key, u, products[2], attention)
+    passes = [sum(kind[i] for kind in (linear, attention, elementwise, *sent)) for i in (0, 1)]
+    selective = 0.0 if runtime.fused_attention else attention[0]
+    again = np.where(key["recompute"] == 2, passes[0], np.where(key["recompute"] == 1, selective, 0.0))
+    tensor, context, expert = sent
+    logits, logits_link = _logits(model, machine, u, t)
+    options = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
+    kept, whole = (
+        sum(model.layer_activation_bytes(b, t, c, key["sequence_parallel"], level, **options).values())
+        for level in (key["recompute"], 0)
+    )
+    twice = 1 + 0.5 * (key["recompute"] == 2)  # forward once more
+    found = (
+        linear[0] + linear[1],
+        attention[0] + attention[1],
+        elementwise[0] + elementwise[1],
+        tensor[0] + tensor[1],
+        context[0] + context[1],
+        expert[0] + expert[1],
+        again,
+        passes[0] + passes[1] + again,
+        passes[0],
+        passes[1] + again,
+        tensor[2] + (key["recompute"] == 2) * tensor[0],
+        context[2],
+        (expert[0] + expert[1]) * twice,
+        logits,
+        logits_link,
+        ELEMENT * u * model.hidden / t,
+        np.where(key["sequence_parallel"], 0.0, machine.link_time(ELEMENT * u * model.hidden, key["tensor"])),
+        kept,
+        whole * (key["recompute"] == 2),
+        (ELEMENT + 4) * u * model.vocabulary / t,
+    )
+    return Layer(*np.broadcast_arrays(*found))
+
+
+def _products(model, machine, u, t, e):
+    """Products of a layer: forward, of the inputs' gradients, of the weights' gradients; layers averaged."""
+    mixed = model.mixture_layers / model.layers
+    d, wide = model.head_dim, model.ffn_hidden / t
+    columns = d * (model.heads / t + 2 * np.maximum(model.kv_heads / t, 1))
+    each = u * model.top_k * model.imbalance * e / max(model.experts, 1)  # tokens of an expert
+    ffn = ((model.ffn_matrices - 1) * wide, model.hidden), (model.hidden, wide)
+    shapes = [(1.0, u, columns, model.hidden, 1), (1.0, u, model.hidden, model.heads * d / t, 1)]
+    shapes += [(1 - mixed, u, n, k, 1) for n, k in ffn if mixed < 1]
+    shapes += [(mixed, each, n, k, model.experts / e) for n, k in ffn if mixed]
+    fp8 = machine.precision == "fp8"
+    turns = (_forward, True), (_input_gradient, True), (_weight_gradient, False)
+    return [
+        sum(w * product_time(machine, *turn(m, n, k), batch, fp8, weights) for w, m, n, k, batch in shapes)
+        for turn, weights in turns
+    ]
+
+
+def _forward(m, n, k):
+    return m, n, k
+
+
+def _input_gradient(m, n, k):
+    return m, k, n
+
+
+def _weight_gradient(m, n, k):
+    return k, n, m
+
+
+def _attention(model, machine, runtime, b, t, c):
+    """Scores and their use of the values, forward and backward; a context rank has s / c queries and all keys."""
+    heads, s, d = b * model.heads / t, float(model.sequence_length), model.head_dim
+    if runtime.fused_attention:
+        rate = machine.half_rate * machine.attention_fraction
+        forward = 4 * heads * s * s / c * d / 2 / rate + machine.kernel_s
+        return forward, 2.5 * forward
+    rows = s / c
+    pairs = [(rows, s, d), (rows, d, s)]
+    forward = sum(product_time(machine, m, n, k, heads) for m, n, k in pairs)
+    backward = sum(
+        product_time(machine, *turn(*p), heads) for turn in (_input_gradient, _weight_gradient) for p in pairs
+    )
+    scores = heads * rows * s / machine.hbm_Bps
+    masks = (5, 5) if runtime.dropout else (0, 0)
+    return forward + (4 + masks[0]) * scores + machine.kernel_s, backward + (6 + masks[1]) * scores + machine.kernel_s
+
+
+def _elementwise(model, machine, runtime, key, u, t):
+    norms = 1 if model.parallel_block else 2
+    mixed = model.mixture_layers / model.layers
+    narrow = model.hidden * np.where(key["sequence_parallel"], 1 / t, 1.0) * norms
+    wide = model.ffn_hidden / t * (1 + (model.top_k * model.imbalance - 1) * mixed)
+    rotary = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
+    residual = (7, 5) if runtime.dropout else (6, 0)
+    m = model.ffn_matrices
+    start = machine.kernel_s * (2 * norms + (1 if model.positions else 2))
+    forward = u * (narrow * (4 + residual[0]) + 2 * m * wide + rotary) / machine.hbm_Bps + start
+    backward = u * (narrow * (8 + residual[1]) + (4 * m - 2) * wide + rotary) / machine.hbm_Bps + start
+    return forward, backward
+
+
+def _communication(model, machine, runtime, key, u, weight, attention):
+    """Of tensor, context and expert ranks: exposed forward, exposed backward, link time of both.
+
+    A block's AllReduce, or AllGather and ReduceScatter, each way; sequence parallelism gathers the input once more for
+    the weights' gradient. The backward pass hides all but the first gather, as far as the weights' gradients reach.
+    Context ranks gather keys and values behind the scores, twice in the backward pass. Tokens go to their experts and
+    back, each way.
+    """
+    t, c, e = (key[name] for name in ("tensor", "context", "expert"))
+    mixed = model.mixture_layers / model.layers
+    blocks = 1 if model.parallel_block else 2 + mixed * (model.top_k * model.imbalance - 1)
+    gather = blocks * machine.link_time(ELEMENT * u * model.hidden, t)
+    hidden = np.minimum(2 * gather * runtime.overlap_tensor, weight)
+    behind = np.where(key["sequence_parallel"], 3, 2) * gather
+    heads = model.head_dim * np.maximum(model.kv_heads / t, 1)
+    ring = machine.link_time(ELEMENT * 2 * model.sequence_length * key["micro_batch"] * heads, c, t)
+    context = [np.maximum(n * ring - core, 0.0) for n, core in zip((1, 2), attention, strict=True)]
+    sent = ELEMENT * u * model.hidden * model.top_k * model.imbalance / t
+    exchange = 2 * mixed * machine.exchange_time(sent, e, t)
+    return (2 * gather, behind - hidden, 2 * gather + behind), (*context, 3 * ring), (exchange, exchange, 2 * exchange)
+
+
+def _logits(model, machine, u, t):
+    shape = (u, model.vocabulary / t, model.hidden)
+    compute = sum(product_time(machine, *turn(*shape)) for turn in (_forward, _input_gradient, _weight_gradient))
+    loss = LOSS_BYTES * u * model.vocabulary / t / machine.hbm_Bps
+    link = machine.link_time(ELEMENT * u * model.hidden, t)
+    return compute + loss + 2 * link, 2 * link

@@ -1,0 +1,257 @@
+"""Iteration time under hybrid two-stage data and model parallelism, in closed form.
+
+Symbols, of railonly2023 Table 1: N GPUs, K GPUs of an HB domain (scale-up or NVLink domain), N_M of a model-parallel
+group (inside an HB domain), N_Ds of a second-level data-parallel group (inside too), N_Df of a first-level one (across
+domains, over the rails), l blocks, d width, S_T bytes of a block, b batch [tokens], M_flop = b f FLOPs of an
+iteration, M_cc collectives of a block, e bytes of an activation's element, C, B_S, B_F. N = N_M N_Ds N_Df and
+K = N_M N_Ds; the document's table has K = N_M N_Df, which contradicts its Eq. (1): see `two_stage_count`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.facts import catalog
+from railcore.training import transformer
+
+Floats = NDArray[np.float64]
+GROUP_RULES = ("printed", "printed, in bytes", "minimiser")
+ROUNDINGS = ("real", "integer", "power of two")
+BLOCKS = ("published", "12 d^2", "parameters / layers")
+FLOPS = ("6 P", "6 P + scores", "8 P", "72 d^2 l")
+CHOICES: dict[str, tuple] = {  # what `from_catalog` leaves open
+    "weight_bytes": (2, 4),
+    "element_bytes": (1, 2, 4),
+    "block": BLOCKS,
+    "flops": FLOPS,
+    "group_rule": GROUP_RULES,
+    "group_rounding": ROUNDINGS,
+}
+TERMS = ("compute_s", "first_dp_s", "second_dp_s", "model_parallel_s")
+
+
+@dataclass(frozen=True)
+class TwoStageTime:
+    """The terms of an iteration [s], arrays of one shape; none overlaps another.
+
+    compute_s: T_c. first_dp_s: data parallelism across HB domains, l T_Df. second_dp_s: inside them, l T_Ds.
+    model_parallel_s: l T_M.
+    """
+
+    compute_s: Any
+    first_dp_s: Any
+    second_dp_s: Any
+    model_parallel_s: Any
+
+    @property
+    def iteration_s(self) -> Any:
+        """T_iter, their sum [s]."""
+        return self.compute_s + self.first_dp_s + self.second_dp_s + self.model_parallel_s
+
+
+@dataclass(frozen=True)
+class TwoStage:
+    """A model on GPUs. Every field may be an array: all methods broadcast.
+
+    layers l; hidden d [elements]; block_bytes S_T; token_flops f [FLOP/token], forward and backward;
+    collective_rounds M_cc; element_bytes e; gpu_flops C [FLOP/s]; nic_Bps B_S and hb_Bps B_F of a GPU [bytes/s, one
+    direction]. group_rule, group_rounding: how N_M is chosen, of GROUP_RULES and ROUNDINGS; see `group_size`.
+
+    Raises ValueError naming the field that is not positive or not known.
+    """
+
+    layers: Any
+    hidden: Any
+    block_bytes: Any
+    token_flops: Any
+    collective_rounds: Any
+    element_bytes: Any
+    gpu_flops: Any
+    nic_Bps: Any
+    hb_Bps: Any
+    group_rule: Any = "minimiser"
+    group_rounding: Any = "real"
+
+    def __post_init__(self) -> None:
+        for name in list(self.__dataclass_fields__)[:9]:
+            _positive(name, getattr(self, name))
+        _pick("group_rule", self.group_rule, dict.fromkeys(GROUP_RULES, 0.0))
+        _pick("group_rounding", self.group_rounding, dict.fromkeys(ROUNDINGS, 0.0))
+
+    def printed_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, bytes_of_b_d: ArrayLike = 1) -> Floats:
+        """N_M of Eq. (2) as printed: sqrt(N S_T) / (2 sqrt(b M_cc d)), no minimum of Eq. (1).
+
+        bytes_of_b_d: 1 where b d counts elements beside S_T in bytes; `element_bytes` puts both in bytes.
+        Source: railonly2023, section 3.2.
+        """
+        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens) * np.asarray(bytes_of_b_d)
+        return np.sqrt(n * self.block_bytes) / (2 * np.sqrt(b * self.collective_rounds * self.hidden))
+
+    def best_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+        """N_M that minimises Eq. (1): sqrt(2 N S_T / (b M_cc d e)), where its derivative by N_M vanishes."""
+        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens)
+        return np.sqrt(2 * n * self.block_bytes / (b * self.collective_rounds * self.hidden * self.element_bytes))
+
+    def group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, most: ArrayLike) -> Floats:
+        """N_M by `group_rule`, then `group_rounding`, at least 1 and at most `most` (K: it fits in an HB domain).
+
+        Rules: "printed" Eq. (2), S_T in bytes and b d in elements; "printed, in bytes" both in bytes; "minimiser" of
+        Eq. (1). Rounding to an integer or a power of two takes the neighbour with the nearer logarithm, which is the
+        better one: T_iter is u / N_M + v N_M + const.
+        """
+        rules = (
+            self.printed_group_size(gpus, batch_tokens),
+            self.printed_group_size(gpus, batch_tokens, self.element_bytes),
+            self.best_group_size(gpus, batch_tokens),
+        )
+        x = _pick("group_rule", self.group_rule, dict(zip(GROUP_RULES, rules, strict=True)))
+        low = np.floor(x)
+        rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), 2.0 ** np.round(np.log2(x)))
+        x = _pick("group_rounding", self.group_rounding, dict(zip(ROUNDINGS, rounded, strict=True)))
+        return np.clip(x, 1.0, _positive("most", most))
+
+    def iteration(
+        self,
+        gpus: ArrayLike,
+        hb_domain_size: ArrayLike,
+        batch_tokens: ArrayLike,
+        group_size: ArrayLike | None = None,
+        rails: ArrayLike | None = None,
+    ) -> TwoStageTime:
+        """Eq. (1) with K = N_M N_Ds and N_Df = N / K.
+
+        gpus N, hb_domain_size K [GPUs], batch_tokens b; group_size N_M, by default `self.group_size`.
+        rails: NICs of an HB domain, on a rail each; fewer than K are shared: B_S rails / K for a GPU. By default K.
+        Raises ValueError unless 1 <= N_M <= K <= N.
+        """
+        n, k = _positive("gpus", gpus), _positive("hb_domain_size", hb_domain_size)
+        b = _positive("batch_tokens", batch_tokens)
+        if np.any(k > n):
+            raise ValueError(f"hb_domain_size is {hb_domain_size!r}: give at most the {gpus!r} GPUs of the cluster")
+        n_m = self.group_size(n, b, k) if group_size is None else np.asarray(group_size, float)
+        if np.any((n_m < 1) | (n_m > k)):
+            raise ValueError(f"group_size is {group_size!r}: give 1 to hb_domain_size {hb_domain_size!r}")
+        share = 1.0 if rails is None else np.minimum(_positive("rails", rails) / k, 1.0)
+        return equation_1(self, n, k, b, n_m, k / n_m, n / k, share)
+
+    def ideal(self, gpus: ArrayLike, batch_tokens: ArrayLike, group_size: ArrayLike | None = None) -> TwoStageTime:
+        """Eq. (3): every GPU in one HB domain, one AllReduce that is not hierarchical.
+
+        M_flop / (N C) + l / (B_F N) (2 S_T (N / N_M - 1) + M_cc b d e (N_M - 1)).
+        Arguments as for `iteration`. Source: railonly2023, section 3.3.
+        """
+        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens)
+        n_m = self.group_size(n, b, n) if group_size is None else np.asarray(group_size, float)
+        each = self.layers / (self.hb_Bps * n)
+        sync = each * 2 * self.block_bytes * (n / n_m - 1)
+        exchange = each * self.collective_rounds * b * self.hidden * self.element_bytes * (n_m - 1)
+        return TwoStageTime(b * self.token_flops / (n * self.gpu_flops), 0.0 * sync, sync, exchange)
+
+    def relative(self, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+        """Performance relative to the ideal, T_ideal / T_iter. Source: railonly2023, section 3.4."""
+        ideal, real = self.ideal(gpus, batch_tokens), self.iteration(gpus, hb_domain_size, batch_tokens)
+        return ideal.iteration_s / real.iteration_s
+
+    def reduction(self, gpus: ArrayLike, before: ArrayLike, after: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+        """Share of T_iter that a larger HB domain saves: 1 - T(after) / T(before), both in GPUs."""
+        old, new = (self.iteration(gpus, size, batch_tokens).iteration_s for size in (before, after))
+        return 1 - new / old
+
+
+def equation_1(model: TwoStage, n, k, b, n_m, n_ds, n_df, share=1.0) -> TwoStageTime:
+    """Eq. (1) term by term, for any K and group sizes, related or not; N_M may be complex.
+
+    T_iter = M_flop / (N C) + l (2 S_T (N_Df - 1) / (N B_S)
+    + (2 S_T (N_Ds - 1) / K + M_cc b d e (N_M - 1) / N) / B_F).
+    `share` of B_S that a GPU has. With N = K N_Df the first-level term is 2 (S_T / K) (N_Df - 1) / N_Df bytes a GPU.
+    Source: railonly2023, section 3.2.
+    """
+    exchange = model.collective_rounds * b * model.hidden * model.element_bytes * (n_m - 1) / n
+    return TwoStageTime(
+        compute_s=b * model.token_flops / (n * model.gpu_flops),
+        first_dp_s=model.layers * 2 * model.block_bytes * (n_df - 1) / (n * model.nic_Bps * share),
+        second_dp_s=model.layers * 2 * model.block_bytes * (n_ds - 1) / (k * model.hb_Bps),
+        model_parallel_s=model.layers * exchange / model.hb_Bps,
+    )
+
+
+def minimiser(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+    """N_M at which Eq. (1) is least, found numerically: the slope by a complex step, its root by bisection.
+
+    Any positive real number, beyond K too. No closed form of the optimum goes in.
+    """
+    given = np.broadcast_arrays(np.asarray(gpus, float), hb_domain_size, np.asarray(batch_tokens, float))
+    n, k, b = (array.astype(float) for array in given)
+    low, high = np.full(n.shape, np.log(1e-6)), np.full(n.shape, np.log(1e12))
+    for _ in range(80):
+        middle = (low + high) / 2
+        n_m = np.exp(middle) * (1 + 1e-30j)
+        falls = np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) < 0
+        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+    return np.exp((low + high) / 2)
+
+
+def collective_rounds(layers: int, parallel: bool = False) -> int:
+    """M_cc of a block with so many attention and feed-forward layers.
+
+    AllGather and ReduceScatter, each forward and backward, around every layer; layers that run in `parallel` on one
+    input and add their outputs share them. Source: railonly2023, Table 1; Korthikanti et al. 2022, section 4.
+    """
+    passes = [(way, kind) for way in ("forward", "backward") for kind in ("AllGather", "ReduceScatter")]
+    return len(passes) * (1 if parallel else layers)
+
+
+def from_catalog(
+    name: str,
+    gpu_flops: ArrayLike,
+    nic_Bps: ArrayLike,
+    hb_Bps: ArrayLike,
+    rounds: ArrayLike | None = None,
+    weight_bytes: ArrayLike = 2,
+    element_bytes: ArrayLike = 2,
+    block: ArrayLike = "published",
+    flops: ArrayLike = "6 P",
+    **group: ArrayLike,
+) -> TwoStage:
+    """A model of the catalog; every argument but the name may be an array, texts too.
+
+    rounds M_cc: by default 4 for each attention and feed-forward layer. weight_bytes, element_bytes: of a gradient's
+    and an activation's element. block: weights of a block, of BLOCKS. flops: FLOPs of a token, of FLOPS (P published
+    parameters, scores of attention in full, 8 P recomputes everything). group: group_rule, group_rounding.
+    Raises UnknownName for the model, ValueError for the rest.
+    """
+    network, parameters = transformer.from_catalog(name), catalog.item("models", name)["parameters"]
+    layers, d = network.layers, network.hidden
+    scores = 3 * network.forward_flops()["scores"] / network.sequence_length
+    blocks = (network.attention_weights + network.ffn_weights, 12 * d * d, parameters / layers)
+    tokens = (6 * parameters, 6 * parameters + scores, 8 * parameters, 72 * d * d * layers)
+    weights = _pick("block", block, dict(zip(BLOCKS, blocks, strict=True)))
+    return TwoStage(
+        layers=layers,
+        hidden=d,
+        block_bytes=weights * np.asarray(weight_bytes),
+        token_flops=_pick("flops", flops, dict(zip(FLOPS, tokens, strict=True))),
+        collective_rounds=collective_rounds(2, network.parallel_block) if rounds is None else rounds,
+        element_bytes=element_bytes,
+        gpu_flops=gpu_flops,
+        nic_Bps=nic_Bps,
+        hb_Bps=hb_Bps,
+        **group,
+    )
+
+
+def _pick(name: str, option: ArrayLike, values: Mapping[str, Any]) -> Floats:
+    options = np.asarray(option)
+    if unknown := sorted(set(map(str, options.ravel())) - set(values)):
+        raise ValueError(f"{name} is {unknown[0]!r}: give one of {', '.join(map(repr, values))}")
+    return np.select([options == key for key in values], [np.asarray(value, float) for value in values.values()])
+
+
+def _positive(name: str, value: ArrayLike) -> Floats:
+    array = np.asarray(value, float)
+    if not np.all((array > 0) & np.isfinite(array)):
+        raise ValueError(f"{name} is {value!r}: give positive numbers")
+    return array

@@ -1,0 +1,107 @@
+"""Tables of the two-stage model: sweeps, its variables with their values, and its optimum."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import units
+from railcore.training.iteration.two_stage import TERMS, TwoStage, minimiser
+
+_VARIABLES = (
+    ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs"),
+    ("N_M", "GPUs of a model-parallel group", "GPUs"),
+    ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs"),
+    ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs"),
+    ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs"),
+    ("d_model", "embedding dimension", "elements"),
+    ("M_flop", "FLOPs of an iteration", "FLOP"),
+    ("M_cc", "model-parallel collectives of a block", "1"),
+    ("l", "transformer blocks", "1"),
+    ("B_F", "bandwidth of a GPU in its HB domain", "B/s"),
+    ("B_S", "bandwidth of a GPU on its rail", "B/s"),
+    ("C", "compute rate of a GPU", "FLOP/s"),
+    ("S_T", "size of a block", "B"),
+    ("b", "batch", "tokens"),
+    ("T_c", "compute, all blocks", "s"),
+    ("T_Df", "first-level data parallelism, all blocks", "s"),
+    ("T_Ds", "second-level data parallelism, all blocks", "s"),
+    ("T_M", "model parallelism, all blocks", "s"),
+)
+
+
+def sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[str, Any]) -> pd.DataFrame:
+    """Every model at every combination of `grid` (arguments of `TwoStage.iteration`), one row each.
+
+    An argument is a list of values, or by model's name the one value that is its own.
+    Columns model, those of the grid, group_size, compute_s, first_dp_s, second_dp_s, model_parallel_s, iteration_s,
+    ideal_s and relative (ideal_s / iteration_s).
+    """
+    frames = []
+    for name, model in models.items():
+        axes = [[values[name]] if isinstance(values, Mapping) else values for values in grid.values()]
+        cases = pd.DataFrame(list(product(*axes)), columns=list(grid))
+        at = {key: column.to_numpy() for key, column in cases.items()}
+        chosen = at.pop("group_size", None)
+        if chosen is None:
+            chosen = model.group_size(at["gpus"], at["batch_tokens"], at["hb_domain_size"])
+        time = model.iteration(**at, group_size=chosen)
+        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TERMS, "iteration_s")})
+        rows["ideal_s"] = model.ideal(at["gpus"], at["batch_tokens"]).iteration_s
+        frames.append(rows.assign(relative=rows.ideal_s / rows.iteration_s, model=name))
+    table = pd.concat(frames, ignore_index=True)
+    return table[["model", *(column for column in table if column != "model")]]
+
+
+def variables(
+    models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
+) -> pd.DataFrame:
+    """The variables of railonly2023 Table 1 with their values for each model; times are of a whole iteration.
+
+    batch_tokens: of each model. Columns symbol, description, unit, and one for each model.
+    """
+    columns: dict[str, list] = {}
+    for name, model in models.items():
+        b = batch_tokens[name]
+        n_m, time = float(model.group_size(gpus, b, hb_domain_size)), model.iteration(gpus, hb_domain_size, b)
+        sizes = [gpus, n_m, gpus / hb_domain_size, hb_domain_size / n_m, hb_domain_size, model.hidden]
+        work = [b * model.token_flops, model.collective_rounds, model.layers, model.hb_Bps, model.nic_Bps]
+        rest = [model.gpu_flops, model.block_bytes, b, *(getattr(time, term) for term in TERMS)]
+        columns[name] = [float(value) for value in sizes + work + rest]
+    return pd.DataFrame(_VARIABLES, columns=["symbol", "description", "unit"]).assign(**columns)
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """`variables` as people read it: every value with its unit, four digits."""
+    symbols = ["" if unit in ("1", "GPUs", "elements", "tokens") else unit for unit in table["unit"]]
+    text = table.drop(columns="unit")
+    for name in list(text)[2:]:
+        text[name] = [units.show(value, symbol, 4) for value, symbol in zip(table[name], symbols, strict=True)]
+    return text
+
+
+def optima(
+    models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
+) -> pd.DataFrame:
+    """N_M by Eq. (2) as printed (S_T and b d in bytes), at the numerical minimum of Eq. (1), and as the model takes it.
+
+    Columns model, rule, group_size (1 to K), over_minimum (of the unclipped size), iteration_s, slowdown over the
+    minimum.
+    """
+    rows = []
+    for name, model in models.items():
+        b = batch_tokens[name]
+        found = {
+            "Eq. (2), all in bytes": model.printed_group_size(gpus, b, model.element_bytes),
+            "minimum of Eq. (1)": minimiser(model, gpus, hb_domain_size, b),
+            "our reading": model.group_size(gpus, b, hb_domain_size),
+        }
+        sizes = {rule: float(np.clip(size, 1.0, hb_domain_size)) for rule, size in found.items()}
+        times = {rule: float(model.iteration(gpus, hb_domain_size, b, n).iteration_s) for rule, n in sizes.items()}
+        least = "minimum of Eq. (1)"
+        for rule, size in found.items():
+            row = {"model": name, "rule": rule, "group_size": sizes[rule], "over_minimum": float(size / found[least])}
+            rows.append(row | {"iteration_s": times[rule], "slowdown": times[rule] / times[least]})
+    return pd.DataFrame(rows)

@@ -1,0 +1,244 @@
+"""Transformers for language: parameters, FLOPs, activation and state bytes, itemised; dense and mixture of experts.
+
+Symbols: L layers, h hidden, a heads, k heads of keys and values, d elements of a head, f hidden of a feed-forward
+layer, m its weight matrices (2, or 3 when gated), V vocabulary, s sequence length, E experts, b sequences of a
+micro-batch; t tensor, c context and e expert parallel ranks. Every function takes arrays for b, t, c and e.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+
+RECOMPUTE = ("none", "selective", "full")
+SHARDING = ("none", "optimizer", "gradients", "weights")
+WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A decoder-only transformer.
+
+    layers, hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length: L, h, a, k, f, V, s.
+    head_dim: d, by default h / a. ffn_matrices: 2, or 3 when gated (SwiGLU). positions: learned position embeddings,
+    0 for none. tied_embeddings: input and output share their matrix. biases: of the linear and norm layers.
+    parallel_block: attention and feed-forward read one normed input and add their outputs (PaLM).
+    experts: E of each mixture layer, 0 for a dense model; top_k: experts of a token; expert_layer_interval: every so
+    many layers one is a mixture; imbalance: load of the busiest expert over the mean.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn_hidden: int
+    vocabulary: int
+    sequence_length: int
+    head_dim: int = 0
+    ffn_matrices: int = 2
+    positions: int = 0
+    tied_embeddings: bool = True
+    biases: bool = True
+    parallel_block: bool = False
+    experts: int = 0
+    top_k: int = 1
+    expert_layer_interval: int = 1
+    imbalance: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
+            if not (isinstance(value := getattr(self, name), int) and value >= 1):
+                raise ValueError(f"{name} is {value!r}: give a positive whole number")
+        if not self.head_dim:
+            if self.hidden % self.heads:
+                raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
+            object.__setattr__(self, "head_dim", self.hidden // self.heads)
+        if self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
+        if self.ffn_matrices not in (2, 3):
+            raise ValueError(f"ffn_matrices is {self.ffn_matrices!r}: give 2, or 3 for a gated layer")
+        if self.experts and self.top_k > self.experts:
+            raise ValueError(f"top_k is {self.top_k}: give at most experts {self.experts}")
+        if self.experts and self.layers % self.expert_layer_interval:
+            raise ValueError(f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {self.layers}")
+        if not 1 <= self.imbalance <= max(1, self.experts):
+            raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
+
+    @property
+    def mixture_layers(self) -> int:
+        """Layers whose feed-forward is a mixture of experts."""
+        return self.layers // self.expert_layer_interval if self.experts else 0
+
+    @property
+    def attention_weights(self) -> int:
+        """Weights of the four projections of a layer: h (2 a + 2 k) d."""
+        return self.hidden * (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+
+    @property
+    def ffn_weights(self) -> int:
+        """Weights of one feed-forward, or of one expert: m h f."""
+        return self.ffn_matrices * self.hidden * self.ffn_hidden
+
+    def parameters(self) -> dict[str, int]:
+        """Parameters by kind; their sum is `total_parameters`.
+
+        embedding V h, positions P h, output V h unless tied; of all layers attention, feed-forward (dense layers),
+        experts E m h f and router E h of the mixture layers, biases, norms (the last one included).
+        """
+        dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
+        d, h = self.head_dim, self.hidden
+        each = (self.ffn_matrices - 1) * self.ffn_hidden + h  # biases of one feed-forward
+        attention = (self.heads + 2 * self.kv_heads) * d + h
+        biases = self.layers * attention + (dense + mixed * self.experts) * each
+        norms = (self.layers * (1 if self.parallel_block else 2) + 1) * h * (2 if self.biases else 1)
+        return {
+            "embedding": self.vocabulary * h,
+            "positions": self.positions * h,
+            "output": 0 if self.tied_embeddings else self.vocabulary * h,
+            "attention": self.layers * self.attention_weights,
+            "feed-forward": dense * self.ffn_weights,
+            "experts": mixed * self.experts * self.ffn_weights,
+            "router": mixed * self.experts * h,
+            "biases": biases if self.biases else 0,
+            "norms": norms,
+        }
+
+    @property
+    def total_parameters(self) -> int:
+        """All parameters, every expert included."""
+        return sum(self.parameters().values())
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token meets: top_k of E experts."""
+        kinds = self.parameters()
+        unused = kinds["experts"] * (1 - self.top_k / self.experts) if self.experts else 0
+        return round(sum(kinds.values()) - unused)
+
+    def forward_flops(self, batch: ArrayLike = 1, causal: bool = False) -> dict[str, np.ndarray]:
+        """FLOPs of the forward pass of `batch` sequences, by kind.
+
+        projections 2 s h (2 a + 2 k) d and scores 4 s^2 a d a layer (half of it where causal skips what the mask
+        hides), feed-forward 2 s m h f (top_k times in a mixture), router 2 s h E, logits 2 s h V.
+        The documents and Megatron-LM count the scores in full: 24 s h^2 + 4 s^2 h a layer of a GPT.
+        """
+        b, s = np.asarray(batch, float), float(self.sequence_length)
+        dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
+        return {
+            "projections": b * 2 * s * self.attention_weights * self.layers,
+            "scores": b * 4 * s * s * self.heads * self.head_dim * self.layers * (0.5 if causal else 1.0),
+            "feed-forward": b * 2 * s * self.ffn_weights * (dense + mixed * self.top_k),
+            "router": b * 2 * s * self.hidden * self.experts * mixed,
+            "logits": b * 2 * s * self.hidden * self.vocabulary,
+        }
+
+    def training_flops(self, batch: ArrayLike = 1, recompute: str = "none", causal: bool = False) -> np.ndarray:
+        """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
+
+        recompute: "none", "selective" (the scores once more), "full" (all layers once more, not the logits).
+        Source: Narayanan et al. 2021, Eq. (3): 96 b s L h^2 (1 + s / 6h + V / 16 L h) for full recompute.
+        """
+        forward = self.forward_flops(batch, causal)
+        whole = sum(forward.values())
+        again = {"none": 0.0, "selective": forward["scores"], "full": whole - forward["logits"]}
+        if recompute not in again:
+            raise ValueError(f"recompute is {recompute!r}: give one of {', '.join(RECOMPUTE)}")
+        return np.asarray(3 * whole + again[recompute])
+
+    def layer_activation_bytes(
+        self,
+        micro_batch: ArrayLike = 1,
+        tensor: ArrayLike = 1,
+        context: ArrayLike = 1,
+        sequence_parallel: ArrayLike = False,
+        recompute: ArrayLike = 0,
+        fused_attention: bool = False,
+        dropout: bool = True,
+    ) -> dict[str, np.ndarray]:
+        """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
+
+        With u = s b h / c, and r = 1 / t where sequence_parallel else 1:
+        inputs 8 u r (of the norms, the attention and the feed-forward), dropout 2 u r (masks), attention
+        2 (2 a + 2 k) d s b / (c t), feed-forward 2 m s b f / (c t) (2 + 1 buffers when gated), scores 5 a s^2 b / (c t)
+        unless selective or fused. Full recompute keeps the layer's input alone, 2 u r.
+        A mixture layer's feed-forward counts top_k imbalance times, and what was sent to it, 2 u top_k imbalance r.
+        micro_batch, tensor, context, sequence_parallel, recompute (index in RECOMPUTE): of one shape.
+        Source: Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
+        """
+        b, t, c = (np.asarray(value, float) for value in (micro_batch, tensor, context))
+        level = np.asarray(recompute)
+        share = np.where(sequence_parallel, 1 / t, 1.0)
+        tokens = self.sequence_length * b / c
+        kept, mixed = level < 2, self.mixture_layers / self.layers
+        copies = 1 - mixed + mixed * self.top_k * self.imbalance
+        kv = np.maximum(self.kv_heads / t, 1)
+        norms = 1 if self.parallel_block else 2
+        scores = 5 * self.heads / t * self.sequence_length * tokens * (level < 1) * (not fused_attention)
+        return {
+            "inputs": 2 * tokens * self.hidden * share * np.where(kept, 2 * norms, 1),
+            "dropout": 2 * tokens * self.hidden * share * kept * dropout,
+            "attention": 2 * tokens * self.head_dim * (2 * self.heads / t + 2 * kv) * kept,
+            "scores": scores,
+            "feed-forward": 2 * tokens * self.ffn_matrices * self.ffn_hidden / t * kept * copies,
+            "dispatched": 2 * tokens * self.hidden * share * kept * mixed * self.top_k * self.imbalance,
+        }
+
+    def state_bytes(
+        self,
+        tensor: ArrayLike = 1,
+        pipeline: ArrayLike = 1,
+        data: ArrayLike = 1,
+        sharding: ArrayLike = 0,
+        expert: ArrayLike = 1,
+    ) -> dict[str, np.ndarray]:
+        """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
+
+        Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
+        P / (t p) parameters without the embeddings, and the larger of input and output on top; experts over e ranks of
+        the data-parallel group. sharding (index in SHARDING): over the data-parallel ranks, for experts data / e.
+        Source: Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3.
+        """
+        t, p, n, e = (np.asarray(value, float) for value in (tensor, pipeline, data, expert))
+        level = np.asarray(sharding)
+        shared, experts = self.rank_parameters(t, p, e)
+        found = {}
+        kinds = (("weights", WEIGHT_BYTES, 3), ("gradients", GRADIENT_BYTES, 2), ("optimizer", OPTIMIZER_BYTES, 1))
+        for kind, size, least in kinds:
+            over = level >= least
+            found[kind] = size * (shared / np.where(over, n, 1) + experts / np.where(over, np.maximum(n / e, 1), 1))
+        return found
+
+    def rank_parameters(self, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
+        """Parameters on one rank of the fullest stage: (shared by all tokens, of its experts)."""
+        kinds = self.parameters()
+        edge = kinds["embedding"] + kinds["positions"]
+        last = kinds["output"] if kinds["output"] else kinds["embedding"]
+        ends = np.where(np.asarray(pipeline) == 1, edge + kinds["output"], max(edge, last))
+        inner = self.total_parameters - kinds["experts"] - edge - kinds["output"]
+        return (inner / pipeline + ends) / tensor, kinds["experts"] / (pipeline * tensor * expert)
+
+
+def from_catalog(name: str, **changes: Any) -> Transformer:
+    """A model of the catalog, such as from_catalog("GPT-3", sequence_length=4096). Raises UnknownName."""
+    item = catalog.item("models", name)
+    known = {row.parameter for row in item.rows}
+    fields = [key for key in Transformer.__dataclass_fields__ if key in known]
+    read: dict[str, Any] = {key: int(item[key]) for key in fields if key not in ("name", "imbalance")}
+    for flag in ("tied_embeddings", "biases", "parallel_block"):
+        read |= {flag: bool(read[flag])} if flag in read else {}
+    return Transformer(**{"name": name, **read, **changes})
+
+
+def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: ArrayLike, peak: ArrayLike) -> np.ndarray:
+    """Share of the GPUs' peak rate that the model's own FLOPs use: F / (T N R), recompute not counted.
+
+    F `training_flops` without recompute, T iteration time [s], N GPUs, R peak rate of a GPU [FLOP/s].
+    Source: Chowdhery et al. 2022, arXiv:2204.02311, Appendix B.
+    """
+    return np.asarray(model_flops, float) / (np.asarray(time_s, float) * gpus * peak)
