@@ -3,12 +3,17 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
+from railcore.training import traffic
+from railcore.training.iteration import two_stage
+from railcore.training.parallelism import Strategy
+from railcore.training.transformer import from_catalog
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
 
@@ -39,3 +44,25 @@ def test_graph_of_65536_gpus(benchmark, fabric):
     benchmark.extra_info["peak_MB"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     graph = benchmark.pedantic(lambda: fabric(65536, 256, 64).graph(), rounds=5, warmup_rounds=1)
     assert sum(kind == "gpu" for _, kind in graph.nodes(data="kind")) == 65536
+
+
+def two_stages(gpus):
+    """railonly2023's plan: an entry for every two GPUs of a group."""
+    return traffic.two_stage_matrix(two_stage.from_catalog("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4).summary(256)
+
+
+def rings(gpus):
+    strategy = Strategy(tensor=8, pipeline=8, data=gpus // 64, sequence_parallel=True, interleave=2)
+    return traffic.matrix(from_catalog("GPT-3"), strategy, 8 * strategy.data).summary(8)
+
+
+@pytest.mark.parametrize("gpus", [32768, 65536])
+@pytest.mark.parametrize("plan", [two_stages, rings])
+def test_traffic_of_a_whole_iteration(benchmark, plan, gpus):
+    peak = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024"
+    command = f"import resource, test_speed; test_speed.{plan.__name__}({gpus}); print({peak})"
+    run = {"cwd": Path(__file__).parent, "check": True, "capture_output": True}
+    benchmark.extra_info["peak_MB"] = int(subprocess.run([sys.executable, "-c", command], **run).stdout)
+    table = benchmark.pedantic(plan, (gpus,), rounds=5, warmup_rounds=1)
+    assert table["pairs"].iloc[-1] >= gpus
+    assert benchmark.extra_info["peak_MB"] < 1024

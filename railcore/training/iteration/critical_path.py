@@ -176,14 +176,15 @@ def _data_links(model, machine, place, shared, experts) -> dict[str, np.ndarray]
     Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
     AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
     "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
-    context and data ranks, experts among those that hold the same ones.
+    context and data ranks, experts among those that hold the same ones, a layer at a time.
     """
-    t, c, e, _, d, _, sharding = (place[name] for name in PLACE)
+    t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
+    layers = np.ceil(model.layers / (p * v)) * v
     times = []
     for size in (GRADIENT_BYTES, WEIGHT_BYTES):
-        time = machine.link_time(size * shared, d * c, t)
+        time = machine.link_time(size * shared, d * c, t, layers)
         if model.experts:
-            time = time + machine.link_time(size * experts, np.maximum(d * c // e, 1), t * e)
+            time = time + machine.link_time(size * experts, np.maximum(d * c // e, 1), t * e, layers)
         times.append(time)
     gradients, weights = times
     inner = np.where(sharding == 3, weights, 0.0)

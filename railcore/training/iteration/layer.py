@@ -36,6 +36,11 @@ class Runtime:
 
 
 MODERN = Runtime()
+RUNTIMES = {
+    "megatron2021": Runtime(False, False, False, False, True),
+    "megatron2022": Runtime(True, False, False, False, True),
+    "modern": MODERN,
+}
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,8 @@ def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dic
 
     Backward products: of the input's and of the weights' gradient. Elementwise kernels move their operands through
     HBM once: norms 4 u h and 8 u h bytes forward and backward, residual and dropout 7 u h and 5 u h (6 and 0 without
-    dropout), activation 2 m u f / t and (4 m - 2) u f / t, rotary 4 u (a + k) d / t each way, unfused softmax and
-    dropout 9 and 11 bytes a score.
+    dropout), activation 2 m u f / t and (4 m - 2) u f / t, rotary 4 u (a + k) d / t each way, tokens put in their
+    experts' order and back 8 u h q / t each way (q their copies), unfused softmax and dropout 9 and 11 bytes a score.
     """
     b, t, c, e = (key[name].astype(float) for name in KEY[:4])
     u = model.sequence_length * b / c
@@ -211,12 +216,14 @@ def _elementwise(model, machine, runtime, key, u, t):
     mixed = model.mixture_layers / model.layers
     narrow = model.hidden * np.where(key["sequence_parallel"], 1 / t, 1.0) * norms
     wide = model.ffn_hidden / t * (1 + (model.top_k * model.imbalance - 1) * mixed)
-    rotary = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
+    copied = 8 * model.hidden * model.top_k * model.imbalance * mixed / t
+    if not model.positions:
+        copied = copied + 4 * model.head_dim * (model.heads + model.kv_heads) / t
     residual = (7, 5) if runtime.dropout else (6, 0)
     m = model.ffn_matrices
     start = machine.kernel_s * (2 * norms + (1 if model.positions else 2))
-    forward = u * (narrow * (4 + residual[0]) + 2 * m * wide + rotary) / machine.hbm_Bps + start
-    backward = u * (narrow * (8 + residual[1]) + (4 * m - 2) * wide + rotary) / machine.hbm_Bps + start
+    forward = u * (narrow * (4 + residual[0]) + 2 * m * wide + copied) / machine.hbm_Bps + start
+    backward = u * (narrow * (8 + residual[1]) + (4 * m - 2) * wide + copied) / machine.hbm_Bps + start
     return forward, backward
 
 

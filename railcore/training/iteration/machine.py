@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric
+from railcore.network.topology.clos import checked_oversubscription
+from railcore.training.expert_routing import ROUTINGS, expert_all_to_all_time
 
 PRECISIONS = ("bf16", "fp8")
 
@@ -26,7 +28,9 @@ class Machine:
     reserved_bytes: memory that the runtime and its communication buffers take.
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
-    step. host_Bps: to the CPU's memory.
+    step. host_Bps: to the CPU's memory. phases: collectives beyond an HB domain run as two phases in sequence.
+    routing, pipelined: of tokens to their experts, see `expert_routing`; oversubscription: of the any-to-any layer over
+    the rails, which "direct" needs and the others do not use; math.inf is rail-only.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -53,13 +57,20 @@ class Machine:
     nic_fraction: float
     nic_latency_s: float
     host_Bps: float
+    phases: bool = False
+    routing: str = "two-hop"
+    pipelined: bool = True
+    oversubscription: float = math.inf
 
     def __post_init__(self) -> None:
+        checked_oversubscription(self.oversubscription)
+        if self.routing not in ROUTINGS:
+            raise ValueError(f"routing is {self.routing!r}: give one of {', '.join(ROUTINGS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision is {self.precision!r}: give one of {', '.join(PRECISIONS)}")
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name in ("gpu", "precision"):
+            if name in ("gpu", "precision", "phases", "routing", "pipelined", "oversubscription"):
                 continue
             least = 0 if name.endswith(("latency_s", "kernel_s", "reserved_bytes")) else math.ulp(0.0)
             most = 1 if name.endswith("_fraction") else math.inf
@@ -82,23 +93,30 @@ class Machine:
         return self.memory_Bps * self.memory_fraction
 
     def on(self, fabric: RailFabric) -> "Machine":
-        """The same GPU on a fabric: its HB domain and bandwidths."""
-        return replace(self, hb_domain_size=fabric.hb_domain_size, hb_Bps=fabric.hb_Bps, nic_Bps=fabric.nic_Bps)
+        """The same GPU on a fabric: its HB domain, its bandwidths and the layer over its rails."""
+        links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
+        return replace(self, **links)
 
-    def link_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
-        """Time of an AllGather or ReduceScatter of a group [s]; an AllReduce takes twice as long.
+    def link_time(
+        self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1, calls: ArrayLike = 1
+    ) -> np.ndarray:
+        """Time of AllGathers or ReduceScatters of a group, D bytes together [s]; an AllReduce takes twice as long.
 
-        n ranks, neighbours `stride` apart, x = gcd(n, K // stride) of them in an HB domain: rings through all ranks, one
-        for each of the x, so that every NIC works: (n - 1) / n D / B, B = B_HB within a domain, else min(B_HB, x B_NIC);
-        and the latency of a tree's steps, log2 x in the domain and log2 n / x between domains.
-        message_bytes D: full buffer of a rank [bytes].
+        n ranks, neighbours `stride` apart, x = gcd(n, K // stride) of them in an HB domain, y = n / x domains. Rings
+        through all ranks, one for each of the x, so that every NIC works: (n - 1) / n D / B, B = B_HB within a domain,
+        else min(B_HB, x B_NIC). With `phases` the ranks on a rail go first, then those in a domain:
+        (y - 1) / (x y) D / B_NIC + (x - 1) / x D / B_HB. Each of the calls has the latency of a tree's steps, log2 x in
+        the domain and log2 y between domains.
+        message_bytes D: full buffers of a rank [bytes].
+        Source: railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (a ring for each NIC).
         """
         x, y = self._spread(ranks, stride)
-        n = x * y
+        n, D = x * y, np.asarray(message_bytes, float)
         hb, nic = self.hb_Bps * self.hb_fraction, self.nic_Bps * self.nic_fraction
-        rate = np.where(y > 1, np.minimum(hb, x * nic), hb)
         latency = np.log2(x) * self.hb_latency_s + np.log2(y) * self.nic_latency_s
-        return (n - 1) / n * np.asarray(message_bytes, float) / rate + latency
+        if self.phases:
+            return (y - 1) / n * D / nic + (x - 1) / x * D / hb + calls * latency
+        return (n - 1) / n * D / np.where(y > 1, np.minimum(hb, x * nic), hb) + calls * latency
 
     def _spread(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Ranks of a group in one HB domain at worst, and domains that the group is spread over."""
@@ -107,16 +125,18 @@ class Machine:
         return x, n // x
 
     def exchange_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
-        """Time of an all-to-all of a group [s], D bytes a rank: same ranks over the rails, then inside the domains.
+        """Time of an all-to-all of a group [s], D bytes a rank, by `routing`; and one step of latency on each network.
 
-        max((x - 1) / x D / B_HB, (y - 1) / y D / B_NIC), the two hops pipelined, one step of latency each.
+        With x ranks in each of y HB domains, two-hop and hierarchical pipelined: max((x - 1) / x D / B_HB,
+        (y - 1) / y D / B_NIC); else and direct: `expert_routing.expert_all_to_all_time`.
         Source: railonly2025, Routing in Rail-Only Networks.
         """
-        D = np.asarray(message_bytes, float)
         x, y = self._spread(ranks, stride)
-        hb = (x - 1) / x * D / (self.hb_Bps * self.hb_fraction)
-        nic = (y - 1) / y * D / (self.nic_Bps * self.nic_fraction)
-        return np.maximum(hb, nic) + (x > 1) * self.hb_latency_s + (y > 1) * self.nic_latency_s
+        hb, nic = self.hb_Bps * self.hb_fraction, self.nic_Bps * self.nic_fraction
+        time = expert_all_to_all_time(
+            message_bytes, x * y, x, hb, nic, self.routing, self.oversubscription, pipelined=self.pipelined
+        )
+        return time + (x > 1) * self.hb_latency_s + (y > 1) * self.nic_latency_s
 
     def send_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """Time to pass D bytes to the next of n ranks `stride` apart [s], over the NIC unless all are in one domain."""

@@ -1,50 +1,80 @@
-"""Which reading of a document serves most of its numbers: every combination of what it leaves open, held against them.
+"""Which reading of railonly2023 serves most of its numbers: all combinations of what it leaves open, against them.
 
-A reading is a row of choices; the quantities are computed for all rows at once by whoever asks.
+A reading is a row of choices; the numbers are computed for all rows at once.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
-from railcore.facts import units
-
-if TYPE_CHECKING:
-    import pandas as pd
+from railcore.facts import claims, units
+from railcore.training.iteration.two_stage import CHOICES, TwoStage, from_catalog
 
 
-def combinations(ours: Mapping, choices: Mapping[str, Sequence]) -> "pd.DataFrame":
+def combinations(ours: Mapping, choices: Mapping[str, Sequence]) -> pd.DataFrame:
     """Every combination of `choices`, one row each, with the reading `ours` as row 0.
 
     Raises ValueError where `ours` and `choices` name different things.
     """
-    import pandas as pd
-
     if set(ours) != set(choices):
         raise ValueError(f"ours names {sorted(ours)}: give one choice for each of {sorted(choices)}")
     rows = pd.DataFrame(list(product(*choices.values())), columns=list(choices))
     return pd.concat([pd.DataFrame([ours])[list(choices)], rows]).drop_duplicates(ignore_index=True)
 
 
-def compared(
-    readings: "pd.DataFrame",
-    values: "pd.DataFrame",
-    paper: Sequence[float],
-    tolerance: Sequence[float],
-    best: int = 8,
-    **only,
-) -> "pd.DataFrame":
+def models(readings: pd.DataFrame, nic_Bps: ArrayLike, rounds: Mapping[str, ArrayLike]) -> dict[str, TwoStage]:
+    """The models named in `rounds` (with their M_cc) under every reading.
+
+    Columns of readings: gpu_flops, hb_Bps and those of `two_stage.CHOICES`.
+    """
+    at = {key: np.array(readings[key].tolist()) for key in ("gpu_flops", "hb_Bps", *CHOICES)}
+    bandwidths = {"gpu_flops": at.pop("gpu_flops"), "nic_Bps": nic_Bps, "hb_Bps": at.pop("hb_Bps")}
+    return {name: from_catalog(name, **bandwidths, rounds=many, **at) for name, many in rounds.items()}
+
+
+def quoted(
+    fits: Mapping[str, TwoStage],
+    fig7_gpus: ArrayLike,
+    fig5_gpus: ArrayLike,
+    gpus: float,
+    hb_domain_size: float,
+    batch_tokens: Mapping[str, ArrayLike],
+    training_tokens: float,
+) -> pd.DataFrame:
+    """What the document quotes of its Fig. 5, 7 and 8 and of training time, by claim, one row for each reading.
+
+    fits: GPT-3, OPT3-175B and PaLM-540B in this order; batch_tokens of each, for PaLM all of Fig. 8 of which Fig. 5
+    has the first. fig7_gpus, fig5_gpus: cluster of each reading; gpus: that of Fig. 8. hb_domain_size: of Fig. 5 and 8.
+    training_tokens: of PaLM, for the days that one HB domain takes at perfect utilization.
+    """
+    found = {}
+    for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), fits, strict=False)):
+        saved = fits[name].reduction(fig7_gpus, k, 2 * k, batch_tokens[name])
+        found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
+    first = {name: np.ravel(tokens)[0] for name, tokens in batch_tokens.items()}
+    speedups = np.stack([1 / fit.relative(fig5_gpus, hb_domain_size, first[name]) for name, fit in fits.items()])
+    found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
+    palm = list(fits)[-1]
+    for sequences, tokens in zip((512, 2048), np.ravel(batch_tokens[palm])[[0, -1]], strict=True):
+        found[f"fig8.palm_rel_b{sequences}"] = fits[palm].relative(gpus, hb_domain_size, tokens)
+    flops = fits[palm].token_flops * training_tokens
+    found["intro.palm_days_one_gh200"] = flops / (hb_domain_size * np.asarray(fits[palm].gpu_flops) * units.day)
+    return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
+
+
+def compared(readings: pd.DataFrame, values: pd.DataFrame, document: str, best: int = 8, **only) -> pd.DataFrame:
     """Readings worth a look, with claims met, mean deviation and values; the first row is the document's own.
 
     Then ours (row 0 of `readings`), the `best` of all (most claims met, then least mean deviation, those with the
     same values once), the two best with the choices of `only`, and every reading that differs from ours in one choice.
-    paper, tolerance: of each column of `values`, relative. Columns reading (what differs from ours), claims_met,
-    mean_deviation, and those of `values`.
+    values: a column for each claim of the document, named without it. Columns reading (what differs from ours),
+    claims_met, mean_deviation, and those of `values`.
     """
-    import pandas as pd
-
+    entries = [claims.claim(f"{document}.{name}") for name in values]
+    paper, tolerance = [entry.paper_value for entry in entries], [entry.tolerance for entry in entries]
     off = (values / np.asarray(paper) - 1).abs()
     table = values.assign(
         claims_met=(off <= np.asarray(tolerance) + 1e-12).sum(axis=1), mean_deviation=off.mean(axis=1)
@@ -64,7 +94,7 @@ def compared(
     return found[["reading", "claims_met", "mean_deviation", *values]]
 
 
-def _said(changes: "pd.Series") -> str:
+def _said(changes: pd.Series) -> str:
     texts = []
     for key, value in changes.items():
         stem, _, suffix = str(key).rpartition("_")

@@ -244,10 +244,11 @@ def from_catalog(
 
 
 def _pick(name: str, option: ArrayLike, values: Mapping[str, Any]) -> Floats:
-    options = np.asarray(option)
-    if unknown := sorted(set(map(str, options.ravel())) - set(values)):
-        raise ValueError(f"{name} is {unknown[0]!r}: give one of {', '.join(map(repr, values))}")
-    return np.select([options == key for key in values], [np.asarray(value, float) for value in values.values()])
+    options = np.asarray(option, dtype=str)
+    chosen = [options == key for key in values]
+    if not np.all(known := np.logical_or.reduce(chosen)):
+        raise ValueError(f"{name} is {str(options[~known][0])!r}: give one of {', '.join(map(repr, values))}")
+    return np.select(chosen, [np.asarray(value, float) for value in values.values()])
 
 
 def _positive(name: str, value: ArrayLike) -> Floats:

@@ -7,17 +7,14 @@ directly to the rank that needs it, which is optimal in bytes and in steps.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from railcore.network.topology.clos import positive_integer
+from railcore.network.topology.clos import positive_integer, rail_parts
 from railcore.network.topology.graph import route
-from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime, equation_1, minimiser
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Held = dict[int, np.ndarray]
 
@@ -74,10 +71,9 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     sync = sync * model.block_bytes / (n_m * n_ds * n_df)
     exchange = np.zeros((ranks, ranks))
     for group in np.arange(ranks).reshape(-1, n_m).tolist():
-        for _ in range(int(model.collective_rounds)):
-            _gather({rank: np.ones(1) for rank in group}, exchange)
+        _gather({rank: np.ones(1) for rank in group}, exchange)
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
-    exchange *= replica / n_m
+    exchange *= model.collective_rounds * replica / n_m
 
     def busiest(sent: np.ndarray, where: np.ndarray, bandwidth: float) -> float:
         return model.layers * float((sent * where).sum(axis=1).max()) / bandwidth
@@ -91,15 +87,13 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     )
 
 
-def against_count(model: TwoStage, batch_tokens: float, groups: Sequence[Sequence[int]]) -> "pd.DataFrame":
+def against_count(model: TwoStage, batch_tokens: float, groups: Sequence[Sequence[int]]) -> pd.DataFrame:
     """Eq. (1) and (3) beside the count, for each (N_M, N_Ds, N_Df) of `groups`.
 
     Columns n_m, n_ds, n_df; counted_s; eq1_error with K = N_M N_Ds and table1_error with K = N_M N_Df; domain, the K
     that gives the counted bytes inside a domain, and table1_domain_error of N_M N_Df against it (nan where N_Ds = 1);
     eq3_error of Eq. (3) against a count with all ranks in one domain. Errors of a time are relative, of its worst term.
     """
-    import pandas as pd
-
     rows = []
     for n_m, n_ds, n_df in groups:
         n, counted = n_m * n_ds * n_df, counted_iteration(model, batch_tokens, n_m, n_ds, n_df)
@@ -176,22 +170,34 @@ def on_networks(
     gpus: float,
     hb_domain_size: float,
     batch_tokens: Mapping[str, float],
-    fabrics: Mapping[str, Sequence[RailFabric]],
-) -> "pd.DataFrame":
-    """Iteration time on networks whose busiest link sets the first-level AllReduce, and the ideal of Eq. (3).
+    wired: Sequence[tuple[int, int]],
+) -> pd.DataFrame:
+    """Iteration time where the busiest link of a wired network sets the first-level AllReduce, and the ideal.
 
-    fabrics: of each network's name small ones with the models' NIC bandwidth, the slowest of them counts; bytes of a
-    GPU are those of the cluster of `gpus`. Columns model, network ("ideal" last), the terms and iteration_s [s].
+    Networks are "any-to-any" (rail-optimized), "trimmed" (rail-only) and "ideal", Eq. (3); wired: (GPUs, radix and HB
+    domain size) of small fabrics, the slowest of which counts. What a GPU sends is that of the cluster of `gpus`.
+    Columns model, network, the terms and iteration_s [s].
     """
-    import pandas as pd
-
-    per_byte = {name: max(ring_time(fabric, 1.0) for fabric in several) for name, several in fabrics.items()}
-    rows = []
+    rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
+    crowding = {  # time of the busiest link over that of a NIC
+        network: max(ring_time(build(n, k, k, nic_Bps=1.0), 1.0) for n, k in wired)
+        for network, build in networks.items()
+    }
     for name, model in models.items():
         time = model.iteration(gpus, hb_domain_size, batch_tokens[name])
         sent = model.layers * 2 * model.block_bytes * (1 / hb_domain_size - 1 / gpus)
-        times = {network: replace(time, first_dp_s=sent * seconds) for network, seconds in per_byte.items()}
-        times["ideal"] = model.ideal(gpus, batch_tokens[name])
-        rows += [{"model": name, "network": network, **vars(at)} for network, at in times.items()]
+        for network, factor in crowding.items():
+            first = replace(time, first_dp_s=sent / model.nic_Bps * factor)
+            rows.append({"model": name, "network": network, **vars(first)})
+        rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
     table = pd.DataFrame(rows)
     return table.assign(iteration_s=table[list(TERMS)].sum(axis=1))
+
+
+def links_removable(gpus: int, hb_domain_size: int, radix: int) -> float:
+    """Share of the links of the any-to-any Clos over all GPUs that rail-only does without.
+
+    (t - t') / t for t and t' tiers of N links each. Source: railonly2023, section 2.2.
+    """
+    rails, full = (rail_parts(gpus, hb_domain_size, radix, s).links for s in (np.inf, 1.0))
+    return float(1 - rails / full)

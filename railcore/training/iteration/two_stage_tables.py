@@ -74,11 +74,14 @@ def variables(
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """`variables` as people read it: every value with its unit, four digits."""
+    """`variables` as people read it: every value with its unit, whole numbers in full, others with four digits."""
     symbols = ["" if unit in ("1", "GPUs", "elements", "tokens") else unit for unit in table["unit"]]
     text = table.drop(columns="unit")
     for name in list(text)[2:]:
-        text[name] = [units.show(value, symbol, 4) for value, symbol in zip(table[name], symbols, strict=True)]
+        text[name] = [
+            units.show(value, symbol, 15 if not symbol and value == round(value) else 4)
+            for value, symbol in zip(table[name], symbols, strict=True)
+        ]
     return text
 
 

@@ -1,0 +1,59 @@
+"""Collectives: steps, bytes and time of each form, and each form again as a schedule that runs and is counted."""
+
+from railcore.training.collectives.forms import (
+    OPERATIONS,
+    algorithm_bandwidth,
+    algorithms,
+    all_gather_time,
+    all_reduce_time,
+    all_to_all_time,
+    best_algorithm,
+    broadcast_time,
+    bus_bandwidth,
+    collective_time,
+    point_to_point_time,
+    reduce_scatter_time,
+    steps_and_bytes,
+)
+from railcore.training.collectives.hierarchical import (
+    GridBytes,
+    direct_all_to_all_time,
+    grid_bytes,
+    hierarchical_all_gather_bytes,
+    hierarchical_phase_times,
+    hierarchical_schedule,
+    hierarchical_time,
+)
+from railcore.training.collectives.running import Count, Schedule, Send, count, pipelined, result, run
+from railcore.training.collectives.schedules import schedule
+
+__all__ = [
+    "OPERATIONS",
+    "Count",
+    "GridBytes",
+    "Schedule",
+    "Send",
+    "algorithm_bandwidth",
+    "algorithms",
+    "all_gather_time",
+    "all_reduce_time",
+    "all_to_all_time",
+    "best_algorithm",
+    "broadcast_time",
+    "bus_bandwidth",
+    "collective_time",
+    "count",
+    "direct_all_to_all_time",
+    "grid_bytes",
+    "hierarchical_all_gather_bytes",
+    "hierarchical_phase_times",
+    "hierarchical_schedule",
+    "hierarchical_time",
+    "pipelined",
+    "point_to_point_time",
+    "reduce_scatter_time",
+    "result",
+    "run",
+    "schedule",
+    "steps_and_bytes",
+]

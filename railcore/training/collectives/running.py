@@ -1,0 +1,183 @@
+"""Schedules of sends: what they are, their run on real arrays, and the count of what they send."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railcore.training.collectives import forms
+
+# A rank, or a switch that reduces and multicasts: its kind and number.
+Node = int | tuple[str, int]
+
+
+class Send(NamedTuple):
+    """Blocks that go from a node to another in one step; reduce: the receiver adds them to what it holds."""
+
+    source: Node
+    target: Node
+    blocks: tuple[int, ...]
+    reduce: bool = False
+
+
+Step = list[Send]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps of sends that perform an operation among `ranks`; iterating gives the steps.
+
+    The message D is ranks x parts equal blocks: part h of the slot of rank r is block r parts + h. In an all-to-all,
+    where D is what one rank sends, part h of what rank s has for rank t is block (s ranks + t) parts + h. Broadcast,
+    scatter and point-to-point start at rank 0; point-to-point ends at the last rank.
+    """
+
+    operation: str
+    ranks: int
+    parts: int
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        forms.algorithms(self.operation)
+        forms.whole("ranks", self.ranks)
+        forms.whole("parts", self.parts)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, step: int) -> Step:
+        return self.steps[step]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that message_bytes is made of: a block is message_bytes / blocks."""
+        return self.ranks * self.parts
+
+    def start(self, rank: int) -> list[int]:
+        """Blocks that a rank holds before the first step."""
+        if self.operation == "all_gather":
+            return self._slots([rank])
+        if self.operation == "all_to_all":
+            return self._slots([rank * self.ranks + t for t in range(self.ranks)])
+        one = self.operation in ("broadcast", "scatter", "point_to_point")
+        return self._slots(range(self.ranks)) if rank == 0 or not one else []
+
+    def end(self, rank: int) -> list[int]:
+        """Blocks that are a rank's result after the last step."""
+        if self.operation in ("reduce_scatter", "scatter"):
+            return self._slots([rank])
+        if self.operation == "all_to_all":
+            return self._slots([s * self.ranks + rank for s in range(self.ranks)])
+        if self.operation == "point_to_point" and rank != self.ranks - 1:
+            return []
+        return self._slots(range(self.ranks))
+
+    def _slots(self, slots: Sequence[int]) -> list[int]:
+        return [slot * self.parts + h for slot in slots for h in range(self.parts)]
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a schedule sends [bytes].
+
+    sent, received [rank]; pairs: by (source, target), switches that reduce included; step_bytes [step]: through the
+    busiest rank's port in each step, whose sum over bandwidth is the time of a run that waits after every step.
+    """
+
+    steps: int
+    sent: NDArray[np.float64]
+    received: NDArray[np.float64]
+    pairs: dict[tuple[Node, Node], float]
+    step_bytes: NDArray[np.float64]
+
+    @property
+    def bytes(self) -> float:
+        """Through the port of the busiest rank: the larger of sent and received."""
+        return float(max(self.sent.max(), self.received.max()))
+
+
+def count(schedule: Schedule, block_bytes: float = 1.0) -> Count:
+    """Steps and bytes of a schedule whose blocks have `block_bytes` each [bytes]."""
+    ports = np.zeros((len(schedule), 2, schedule.ranks))
+    pairs: Counter[tuple[Node, Node]] = Counter()
+    for number, step in enumerate(schedule):
+        for send in step:
+            pairs[send.source, send.target] += len(send.blocks)
+            for direction, node in enumerate((send.source, send.target)):
+                if isinstance(node, int):
+                    ports[number, direction, node] += len(send.blocks)
+    ports *= block_bytes
+    sent, received = ports.sum(axis=0)
+    busiest = ports.max(axis=(1, 2))
+    return Count(len(schedule), sent, received, {pair: n * block_bytes for pair, n in pairs.items()}, busiest)
+
+
+def run(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Perform a schedule: arrays[r] is what rank r starts with, the list returned what each rank ends with.
+
+    A step's sends all read what their sources held when the step began. For all_gather arrays[r] is a shard, else a
+    full buffer, cut along its first axis. Raises ValueError where arrays do not fit, or where a rank sends or
+    should end with a block that it does not hold.
+    """
+    if len(arrays) != schedule.ranks:
+        raise ValueError(f"arrays has {len(arrays)} entries: give one for each of {schedule.ranks} ranks")
+    held: dict[Node, dict[int, np.ndarray]] = {r: _pieces(schedule, r, array) for r, array in enumerate(arrays)}
+    for step in schedule:
+        moved = [(send, [_block(held, send.source, block) for block in send.blocks]) for send in step]
+        for send, pieces in moved:
+            target = held.setdefault(send.target, {})
+            for block, piece in zip(send.blocks, pieces, strict=True):
+                target[block] = target[block] + piece if send.reduce and block in target else piece
+    ends = [[_block(held, r, block) for block in schedule.end(r)] for r in range(schedule.ranks)]
+    return [np.concatenate(pieces) if pieces else arrays[0][:0] for pieces in ends]
+
+
+def result(operation: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What an operation gives to each rank, straight from NumPy: the definition that `run` is held against.
+
+    Raises ValueError for an unknown operation.
+    """
+    forms.algorithms(operation)
+    n, empty = len(arrays), arrays[0][:0]
+    if operation in ("all_gather", "all_reduce"):
+        return [np.concatenate(arrays) if operation == "all_gather" else sum(arrays[1:], arrays[0])] * n
+    if operation == "all_to_all":
+        return [np.concatenate([np.split(array, n)[t] for array in arrays]) for t in range(n)]
+    if operation == "reduce_scatter":
+        return np.split(sum(arrays[1:], arrays[0]), n)
+    ends = {"broadcast": [arrays[0]] * n, "point_to_point": [empty] * (n - 1) + [arrays[0]]}
+    return ends[operation] if operation in ends else np.split(arrays[0], n)
+
+
+def pipelined(schedule: Schedule, chunks: int) -> Schedule:
+    """The same schedule with every block cut into chunks, each of which starts a step after the one before.
+
+    steps: those of the schedule + chunks - 1. Bytes stay; where ranks forward what they receive, the sum of
+    `Count.step_bytes` falls to `Count.bytes` as chunks grow: the bandwidth term of the closed forms.
+    """
+    forms.whole("chunks", chunks)
+    steps: list[Step] = [[] for _ in range(len(schedule) + chunks - 1 if len(schedule) else 0)]
+    for chunk in range(chunks):
+        for number, step in enumerate(schedule):
+            cut = [send._replace(blocks=tuple(block * chunks + chunk for block in send.blocks)) for send in step]
+            steps[number + chunk].extend(cut)
+    return replace(schedule, parts=schedule.parts * chunks, steps=tuple(steps))
+
+
+def _pieces(schedule: Schedule, rank: int, array: np.ndarray) -> dict[int, np.ndarray]:
+    blocks = schedule.start(rank)
+    if blocks and len(array) % len(blocks):
+        raise ValueError(f"arrays[{rank}] has {len(array)} rows: give a multiple of its {len(blocks)} blocks")
+    return dict(zip(blocks, np.split(array, len(blocks)), strict=True)) if blocks else {}
+
+
+def _block(held: dict[Node, dict[int, np.ndarray]], node: Node, block: int) -> np.ndarray:
+    if block not in held.get(node, {}):
+        raise ValueError(f"schedule: {node} does not hold block {block} when it is asked for; add the send before")
+    return held[node][block]

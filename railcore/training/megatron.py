@@ -1,0 +1,227 @@
+"""Reading a Megatron-LM launch line: its parallel sizes, batch and model. Argument names are Megatron-LM's."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from railcore.training.transformer import Transformer
+
+_NUMBERS = (
+    "tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size "
+    "expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank "
+    "micro-batch-size global-batch-size world-size nnodes nproc-per-node num-layers hidden-size num-attention-heads "
+    "ffn-hidden-size seq-length num-query-groups kv-channels max-position-embeddings num-experts moe-router-topk "
+    "moe-layer-freq moe-ffn-hidden-size vocab-size padded-vocab-size"
+).split()
+_WITHIN_A_REPLICA = ("tensor-model-parallel", "context-parallel", "pipeline-model-parallel")
+_SWITCHES = (
+    "sequence-parallel recompute-activations use-distributed-optimizer use-torch-fsdp2 use-megatron-fsdp "
+    "use-custom-fsdp use-tp-pp-dp-mapping group-query-attention swiglu untie-embeddings-and-output-weights "
+    "disable-bias-linear use-rotary-position-embeddings"
+).split()
+_WORDS = {
+    "recompute-granularity": ("selective", "full"),
+    "data-parallel-sharding-strategy": ("no_shard", "optim", "optim_grads", "optim_grads_params"),
+    "position-embedding-type": ("learned_absolute", "rope", "mrope", "relative", "none"),
+}
+_SHARDING = dict(
+    zip(_WORDS["data-parallel-sharding-strategy"], ("none", "optimizer", "gradients", "weights"), strict=True)
+)
+_DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch line that has been read. strategy: fields of Strategy; global_batch: 0 where the line has none."""
+
+    strategy: dict[str, Any]
+    model: Transformer | None
+    global_batch: int
+    gpus: int
+    warnings: tuple[str, ...]
+
+
+def launch(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> Launch:
+    """What a launch line says. Arguments, errors and source: see `parallelism.megatron_run`."""
+    given, warnings = _read(args)
+    if vocabulary:
+        given["vocab-size"] = vocabulary
+    tensor, context, pipeline = (given.get(f"{name}-size", 1) for name in _WITHIN_A_REPLICA)
+    world, each = _world(given, gpus), tensor * context * pipeline
+    if world % each:
+        raise ValueError(
+            f"world size is {world}: give a multiple of tensor x context x pipeline, "
+            f"{tensor} x {context} x {pipeline} = {each}"
+        )
+    if not world:
+        warnings.append("no world size in the line: data-parallel size 1 is assumed")
+    if "micro-batch-size" not in given:
+        warnings.append("no --micro-batch-size in the line: 1 is assumed")
+    strategy: dict[str, Any] = {
+        "tensor": tensor,
+        "context": context,
+        "pipeline": pipeline,
+        "data": max(world // each, 1),
+        "expert": _expert(given, tensor),
+        "interleave": _interleave(given, pipeline),
+        "micro_batch": given.get("micro-batch-size", 1),
+        "recompute": _recompute(given),
+        "sequence_parallel": "sequence-parallel" in given,
+        "sharding": _sharding(given),
+    }
+    if "use-tp-pp-dp-mapping" in given:
+        strategy["order"] = ("tensor", "context", "pipeline", "data")
+    model = _model(given, warnings)
+    return Launch(strategy, model, given.get("global-batch-size", 0), world or each, tuple(warnings))
+
+
+def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Known arguments by name, and a text for each one that is not used."""
+    words = shlex.split(args.replace("\\\n", " "), comments=True) if isinstance(args, str) else list(map(str, args))
+    given: dict[str, Any] = {}
+    unused: list[str] = []
+    i = 0
+    while i < len(words):
+        word, i = words[i], i + 1
+        if not word.startswith("--"):
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        values = [value] if equals else []
+        while name not in _SWITCHES and not equals and i < len(words) and not words[i].startswith("--"):
+            values, i = [*values, words[i]], i + 1
+            if name in _NUMBERS or name in _WORDS:
+                break
+        if name not in _NUMBERS and name not in _SWITCHES and name not in _WORDS:
+            unused.append(f"--{name} is not used")
+            continue
+        read = _value(name, values)
+        if given.setdefault(name, read) != read:
+            raise ValueError(f"--{name} is given twice, as {given[name]} and {read}: keep one")
+    return given, unused
+
+
+def _value(name: str, values: list[str]) -> Any:
+    if name in _SWITCHES:
+        return True
+    text = values[0] if values else ""
+    if name in _WORDS:
+        if text not in _WORDS[name]:
+            raise ValueError(f"--{name} is {text!r}: give one of {', '.join(_WORDS[name])}")
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--{name} is {text!r}: give a positive whole number (a variable's value, not its name)")
+    return int(text)
+
+
+def _world(given: dict[str, Any], gpus: int | None) -> int:
+    """GPUs by every way the line says it, which must agree; 0 where it does not."""
+    ways = {"gpus": gpus or 0, "--world-size": given.get("world-size", 0)}
+    if "nproc-per-node" in given:
+        ways["--nnodes x --nproc-per-node"] = given.get("nnodes", 1) * given["nproc-per-node"]
+    said = {way: size for way, size in ways.items() if size}
+    if len(set(said.values())) > 1:
+        raise ValueError(f"{', '.join(f'{way} is {size}' for way, size in said.items())}: give one number of GPUs")
+    return max(said.values(), default=0)
+
+
+def _expert(given: dict[str, Any], tensor: int) -> int:
+    expert, wide = given.get("expert-model-parallel-size", 1), given.get("expert-tensor-parallel-size", tensor)
+    if wide != tensor:
+        raise ValueError(
+            f"--expert-tensor-parallel-size is {wide}: experts are cut like the other layers here, give {tensor}"
+        )
+    if expert > 1 and "num-experts" not in given and "num-layers" in given:
+        raise ValueError(f"--expert-model-parallel-size is {expert} without --num-experts: give it, or drop the first")
+    return expert
+
+
+def _interleave(given: dict[str, Any], pipeline: int) -> int:
+    layers_each, chunks = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
+    if layers_each in given and chunks in given:
+        raise ValueError(f"--{layers_each} and --{chunks} are both given: keep one")
+    if (layers_each in given or chunks in given) and pipeline == 1:
+        raise ValueError("virtual pipeline stages are given with --pipeline-model-parallel-size 1: give 2 or more")
+    if layers_each not in given:
+        return given.get(chunks, 1)
+    layers, each = given.get("num-layers", 0), given[layers_each]
+    if not layers or layers % (pipeline * each):
+        raise ValueError(
+            f"--{layers_each} is {each} and --num-layers is {layers or 'missing'}: give layers that "
+            f"{pipeline} pipeline ranks x {each} divide"
+        )
+    return layers // (pipeline * each)
+
+
+def _recompute(given: dict[str, Any]) -> str:
+    level = given.get("recompute-granularity", "none")
+    if "recompute-activations" not in given:
+        return level
+    if level == "full":
+        raise ValueError("--recompute-activations (selective) and --recompute-granularity full contradict: keep one")
+    return "selective"
+
+
+def _sharding(given: dict[str, Any]) -> str:
+    if "use-torch-fsdp2" in given:
+        for other in ("use-distributed-optimizer", "data-parallel-sharding-strategy"):
+            if other in given:
+                raise ValueError(f"--use-torch-fsdp2 shards weights by itself: drop --{other}")
+        for size in ("pipeline-model-parallel-size", "expert-model-parallel-size"):
+            if given.get(size, 1) > 1:
+                raise ValueError(f"--use-torch-fsdp2 with --{size} {given[size]}: it does not go with that, give 1")
+        return "weights"
+    plain = "optimizer" if "use-distributed-optimizer" in given else "none"
+    if "data-parallel-sharding-strategy" not in given:
+        return plain
+    if not {"use-megatron-fsdp", "use-custom-fsdp"} & set(given):
+        raise ValueError("--data-parallel-sharding-strategy needs --use-megatron-fsdp: give it, or drop the strategy")
+    return _SHARDING[given["data-parallel-sharding-strategy"]]
+
+
+def _model(given: dict[str, Any], warnings: list[str]) -> Transformer | None:
+    """The model of the line, or None where layers, hidden size, heads or sequence length are missing."""
+    needed = ("num-layers", "hidden-size", "num-attention-heads", "seq-length")
+    if missing := [name for name in needed if name not in given]:
+        warnings.append(f"no model: --{', --'.join(missing)} missing")
+        return None
+    if "num-query-groups" in given and "group-query-attention" not in given:
+        raise ValueError("--num-query-groups needs --group-query-attention: give both, or neither")
+    gated, experts, heads = "swiglu" in given, given.get("num-experts", 0), given["num-attention-heads"]
+    learned = given.get("position-embedding-type", "learned_absolute") == "learned_absolute"
+    learned = learned and "use-rotary-position-embeddings" not in given
+    return Transformer(
+        name="the launch line's model",
+        layers=given["num-layers"],
+        hidden=given["hidden-size"],
+        heads=heads,
+        kv_heads=given.get("num-query-groups", 1) if "group-query-attention" in given else heads,
+        ffn_hidden=_ffn_hidden(given, warnings),
+        vocabulary=_vocabulary(given, warnings),
+        sequence_length=given["seq-length"],
+        head_dim=given.get("kv-channels", 0),
+        ffn_matrices=3 if gated else 2,
+        positions=given.get("max-position-embeddings", given["seq-length"]) if learned else 0,
+        tied_embeddings="untie-embeddings-and-output-weights" not in given,
+        biases="disable-bias-linear" not in given,
+        experts=experts,
+        top_k=given.get("moe-router-topk", 2) if experts else 1,
+        expert_layer_interval=given.get("moe-layer-freq", 1) if experts else 1,
+    )
+
+
+def _ffn_hidden(given: dict[str, Any], warnings: list[str]) -> int:
+    """4 h, or where gated two thirds of it as a multiple of 64, unless the line says another."""
+    hidden = given["hidden-size"]
+    plain = given.get("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in given else 4 * hidden)
+    wide = given.get("moe-ffn-hidden-size", plain) if "num-experts" in given else plain
+    if wide != plain and given.get("moe-layer-freq", 1) > 1:
+        warnings.append(f"dense and expert feed-forward layers of two widths: the experts' {wide} is used for both")
+    return wide
+
+
+def _vocabulary(given: dict[str, Any], warnings: list[str]) -> int:
+    if (found := given.get("padded-vocab-size", given.get("vocab-size"))) is None:
+        warnings.append(f"no --vocab-size in the line: {_DEFAULT_VOCABULARY} tokens are assumed")
+    return found or _DEFAULT_VOCABULARY

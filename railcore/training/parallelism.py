@@ -1,0 +1,306 @@
+"""How a training job is split over GPUs: a strategy, its ranks and groups, and where the groups lie in a cluster.
+
+Symbols: t tensor, c context, p pipeline, d data, e expert parallel ranks; v interleave, the model chunks of a device.
+N = t c p d GPUs. A rank's number is its place in the grid of these four, the first of `order` varying fastest.
+Expert parallel ranks are no dimension of their own: the c d ranks that hold the same layers and tensor slice (the group
+"replica") are cut into runs of e, each of which holds every expert once. So e must divide c d.
+"""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.training import megatron
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DIMENSIONS = ("tensor", "context", "data", "pipeline")
+KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
+VOCABULARY_MULTIPLE = 128
+_COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How one model is split over N = t c p d GPUs.
+
+    tensor, context, pipeline, data, expert: t, c, p, d, e [ranks]; interleave: v [model chunks of a device];
+    micro_batch [sequences]; recompute: one of RECOMPUTE; sequence_parallel: activations between the tensor-parallel
+    parts are split over the tensor ranks; sharding: one of SHARDING, over the replica group (ZeRO 1 to 3, FSDP);
+    order: dimensions, the fastest-varying first (Megatron-LM's tp-cp-ep-dp-pp).
+    warnings: what a launch line said that is not used here; it does not count in comparisons.
+
+    Raises ValueError naming the argument that is out of range or contradicts another.
+    """
+
+    tensor: int = 1
+    context: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1
+    interleave: int = 1
+    micro_batch: int = 1
+    recompute: str = "none"
+    sequence_parallel: bool = False
+    sharding: str = "none"
+    order: tuple[str, ...] = DIMENSIONS
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            try:
+                value = operator.index(getattr(self, name))
+            except TypeError:
+                value = 0
+            if value < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give a positive whole number")
+            object.__setattr__(self, name, value)
+        for name, known in (("recompute", RECOMPUTE), ("sharding", SHARDING)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give one of {', '.join(known)}")
+        object.__setattr__(self, "sequence_parallel", bool(self.sequence_parallel))
+        object.__setattr__(self, "order", tuple(self.order))
+        if sorted(self.order) != sorted(DIMENSIONS):
+            raise ValueError(f"order is {self.order!r}: give {', '.join(DIMENSIONS)}, each once")
+        if self.sequence_parallel and self.tensor == 1:
+            raise ValueError("sequence_parallel is True with tensor 1: it splits over the tensor ranks, give 2 or more")
+        if self.interleave > 1 and self.pipeline == 1:
+            raise ValueError(
+                f"interleave is {self.interleave} with pipeline 1: give pipeline 2 or more, or interleave 1"
+            )
+        if self.context * self.data % self.expert:
+            raise ValueError(
+                f"expert is {self.expert}: give a divisor of context x data, {self.context} x {self.data} "
+                "(experts are spread over the ranks of one replica group)"
+            )
+
+    @classmethod
+    def from_megatron_args(
+        cls, args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
+    ) -> "Strategy":
+        """The strategy of a Megatron-LM launch line; `megatron_run` gives its model and batch too.
+
+        args: the line, or its words; gpus: N where the line has neither --world-size nor torchrun's sizes.
+        `warnings` lists the arguments that are not used. Raises ValueError for what contradicts or does not divide.
+        """
+        return megatron_run(args, gpus, vocabulary).strategy
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the job, N = t c p d."""
+        return self.tensor * self.context * self.pipeline * self.data
+
+    def microbatches(self, global_batch: int) -> int:
+        """Micro-batches that a pipeline runs in one step: m = B / (d b). Raises ValueError unless whole.
+
+        global_batch: B [sequences].
+        """
+        each = self.data * self.micro_batch
+        if global_batch < 1 or global_batch % each:
+            raise ValueError(
+                f"global_batch is {global_batch}: give a multiple of data x micro_batch, "
+                f"{self.data} x {self.micro_batch} = {each}"
+            )
+        return global_batch // each
+
+    def columns(self, global_batch: int) -> dict[str, int]:
+        """The strategy and its batch as `iteration_times` takes them: recompute and sharding by their place."""
+        places = {"recompute": RECOMPUTE.index(self.recompute), "sharding": SHARDING.index(self.sharding)}
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return {**counts, **places, "sequence_parallel": int(self.sequence_parallel), "global_batch": global_batch}
+
+    @classmethod
+    def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
+        """The strategy of a row of `search`'s tables, its batch left out."""
+        counts = {name: int(row[name]) for name in _COUNTS}
+        names = {"recompute": RECOMPUTE[int(row["recompute"])], "sharding": SHARDING[int(row["sharding"])]}
+        return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))
+
+    def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
+        """What is odd but allowed, as texts. Raises ValueError for what does not divide, naming it.
+
+        Cluster by N, layers by p v, heads and ffn_hidden by t, sequence by c (and by c t where sequence_parallel),
+        batch by d b, micro-batches by p where interleaved, experts by e.
+        global_batch [sequences], gpus [GPUs].
+        """
+        if gpus is not None and gpus != self.gpus:
+            factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
+            raise ValueError(f"gpus is {gpus}, but the strategy takes {factors} = {self.gpus}: change one of them")
+        split = ("context x tensor", self.tensor) if self.sequence_parallel else ("context", 1)
+        rules = [
+            ("layers", model.layers, "pipeline x interleave", self.pipeline * self.interleave),
+            ("heads", model.heads, "tensor", self.tensor),
+            ("ffn_hidden", model.ffn_hidden, "tensor", self.tensor),
+            ("sequence_length", model.sequence_length, split[0], self.context * split[1]),
+            ("experts", model.experts, "expert", self.expert),
+        ]
+        for name, whole, by, parts in rules:
+            if whole % parts:
+                raise ValueError(f"{by} is {parts}, which does not divide {name} {whole} of {model.name}: change one")
+        if self.expert > 1 and not model.experts:
+            raise ValueError(f"expert is {self.expert}, but {model.name} has no experts: give 1")
+        microbatches = self.microbatches(global_batch)
+        if self.interleave > 1 and microbatches % self.pipeline:
+            raise ValueError(
+                f"micro-batches are {microbatches}, which pipeline {self.pipeline} does not divide: interleaving needs "
+                "that, change global_batch, data, micro_batch, or give interleave 1"
+            )
+        return self._oddities(model, microbatches)
+
+    def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:
+        found, multiple = [], VOCABULARY_MULTIPLE * self.tensor
+        if model.kv_heads % self.tensor:
+            found.append(f"kv_heads {model.kv_heads} over tensor {self.tensor}: heads of keys and values are copied")
+        if model.vocabulary % self.tensor:
+            padded = -(-model.vocabulary // multiple) * multiple
+            found.append(f"vocabulary {model.vocabulary} is padded to {padded}, a multiple of {multiple}")
+        if microbatches < self.pipeline:
+            found.append(
+                f"{microbatches} micro-batches leave some of {self.pipeline} pipeline stages idle at all times"
+            )
+        return tuple(found)
+
+    def _shape(self) -> tuple[int, ...]:
+        """Sizes of the rank grid, the slowest dimension first."""
+        return tuple(getattr(self, name) for name in reversed(self.order))
+
+    def coordinates(self, rank: ArrayLike) -> dict[str, NDArray[np.int64]]:
+        """Place of ranks in every dimension, and among the expert ranks: {"tensor": ..., ..., "expert": ...}.
+
+        rank: of any shape, each array of the answer has it. Raises ValueError for a rank that does not exist.
+        """
+        ranks = np.asarray(rank)
+        if ranks.dtype.kind not in "iu" or np.any((ranks < 0) | (ranks >= self.gpus)):
+            raise ValueError(f"rank is {rank!r}: give whole numbers from 0 to {self.gpus - 1}")
+        found = dict(zip(reversed(self.order), np.unravel_index(ranks, self._shape()), strict=True))
+        replica, size = np.zeros_like(ranks), 1
+        for name in self._dimensions("replica"):
+            replica, size = replica + found[name] * size, size * getattr(self, name)
+        return {name: np.asarray(found[name]) for name in DIMENSIONS} | {"expert": replica % self.expert}
+
+    def rank_of(
+        self, tensor: ArrayLike = 0, context: ArrayLike = 0, data: ArrayLike = 0, pipeline: ArrayLike = 0
+    ) -> NDArray[np.int64]:
+        """Ranks at coordinates, broadcast against each other. Raises ValueError for one that does not exist."""
+        given = {"tensor": tensor, "context": context, "data": data, "pipeline": pipeline}
+        for name, value in given.items():
+            if np.any((np.asarray(value) < 0) | (np.asarray(value) >= getattr(self, name))):
+                raise ValueError(f"{name} is {value!r}: give whole numbers from 0 to {getattr(self, name) - 1}")
+        places = np.broadcast_arrays(*(np.asarray(given[name]) for name in reversed(self.order)))
+        return np.asarray(np.ravel_multi_index(tuple(places), self._shape()))
+
+    def _dimensions(self, kind: str) -> list[str]:
+        """Dimensions that a kind of group spans, the fastest first."""
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}: give one of {', '.join(KINDS)}")
+        return [kind] if kind in DIMENSIONS else [name for name in self.order if name in ("context", "data")]
+
+    def groups(self, kind: str) -> NDArray[np.int64]:
+        """Ranks of every group of a kind [groups, members], members in their order within the group.
+
+        tensor, context, pipeline, data: the ranks that differ in that alone. replica: the c d ranks that hold the same
+        weights (their gradients are summed). expert: its runs of e ranks that hold each expert once; expert_replica:
+        the c d / e ranks that hold the same experts. Every rank is in one group of each kind.
+        """
+        grid, names = np.arange(self.gpus).reshape(self._shape()), list(reversed(self.order))
+        spanned = self._dimensions(kind)[::-1]
+        axes = [names.index(name) for name in spanned]
+        members = int(np.prod([getattr(self, name) for name in spanned]))
+        found = np.moveaxis(grid, axes, range(-len(axes), 0)).reshape(-1, members)
+        if not kind.startswith("expert"):
+            return found
+        runs = found.reshape(-1, members // self.expert, self.expert)
+        runs = runs if kind == "expert" else runs.swapaxes(1, 2)
+        return runs.reshape(-1, runs.shape[2])
+
+    def group_places(self, kind: str, hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
+        """Where each group of a kind lies; ranks fill HB domains (scale-up or NVLink domains) in their order.
+
+        GPU j of a domain is on rail j mod rails. Columns group, members, domains (that it touches), largest_share (its
+        members in one domain at most), rail (of all members, -1 where they are on several), neighbours_on_rail (all
+        neighbours of its ring that are in two domains are on one rail; 1 where there are none).
+        hb_domain_size [GPUs]; rails: by default one for each GPU of a domain.
+        Raises ValueError for an HB domain larger than the cluster, or more rails than its GPUs.
+        """
+        import pandas as pd
+
+        rails = self._checked_rails(hb_domain_size, rails)
+        ranks = self.groups(kind)
+        domain, rail = ranks // hb_domain_size, ranks % hb_domain_size % rails
+        ordered = np.sort(domain, axis=1)
+        starts = np.diff(ordered, axis=1, prepend=-1) > 0
+        place = np.arange(ranks.shape[1])
+        run = place - np.maximum.accumulate(np.where(starts, place, 0), axis=1) + 1
+        across = domain != np.roll(domain, -1, axis=1)
+        strays = across & (rail != np.roll(rail, -1, axis=1))
+        columns = {
+            "group": np.arange(len(ranks)),
+            "members": ranks.shape[1],
+            "domains": starts.sum(axis=1),
+            "largest_share": run.max(axis=1),
+            "rail": np.where((rail == rail[:, :1]).all(axis=1), rail[:, 0], -1),
+            "neighbours_on_rail": ~strays.any(axis=1),
+        }
+        return pd.DataFrame(columns)
+
+    def placement(self, hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
+        """Which groups stay within an HB domain and which leave it, and on which rail; a row for each kind.
+
+        Columns kind, groups, members, within (groups that stay in one domain), leaving, largest_share (members of a
+        group in one domain at most), on_one_rail (leaving groups with all members on one rail), neighbours_on_rail
+        (leaving groups whose ring needs no other rail), rails (that leaving groups of one rail use).
+        Arguments and errors are those of `group_places`.
+        """
+        import pandas as pd
+
+        rows = []
+        for kind in KINDS:
+            found = self.group_places(kind, hb_domain_size, rails)
+            leaving = found[found["domains"] > 1]
+            on_one = leaving["rail"] >= 0
+            row = {"kind": kind, "groups": len(found), "members": int(found["members"].iloc[0])}
+            row |= {"within": len(found) - len(leaving), "leaving": len(leaving)}
+            row |= {"largest_share": int(found["largest_share"].max()), "on_one_rail": int(on_one.sum())}
+            row["neighbours_on_rail"] = int(leaving["neighbours_on_rail"].sum())
+            rows.append(row | {"rails": leaving.loc[on_one, "rail"].nunique()})
+        return pd.DataFrame(rows)
+
+    def _checked_rails(self, hb_domain_size: int, rails: int) -> int:
+        if not 1 <= hb_domain_size <= self.gpus:
+            raise ValueError(f"hb_domain_size is {hb_domain_size}: give 1 to the cluster's {self.gpus} GPUs")
+        if not 0 <= rails <= hb_domain_size:
+            raise ValueError(f"rails is {rails}: give 1 to hb_domain_size {hb_domain_size}, or 0 for that many")
+        return rails or hb_domain_size
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a launch line starts. model: None where the line does not describe one; global_batch [sequences]."""
+
+    strategy: Strategy
+    model: Transformer | None
+    global_batch: int
+    warnings: tuple[str, ...]
+
+
+def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> Run:
+    """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
+
+    args: the line (torchrun's words included) or its words; gpus: N where the line does not say it; vocabulary: V
+    before padding, where the line has a tokenizer and no --vocab-size.
+    `warnings` lists the arguments that are not used and what had to be assumed. Raises ValueError for what contradicts
+    or does not divide. Source: Megatron-LM, megatron/training/arguments.py.
+    """
+    line = megatron.launch(args, gpus, vocabulary)
+    fields: dict[str, Any] = line.strategy
+    strategy = Strategy(**fields, warnings=line.warnings)
+    batch = line.global_batch or strategy.data * strategy.micro_batch
+    strategy.microbatches(batch)
+    odd = strategy.check(line.model, batch, line.gpus) if line.model else ()
+    return Run(strategy, line.model, batch, line.warnings + odd)

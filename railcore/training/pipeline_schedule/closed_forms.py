@@ -1,0 +1,138 @@
+"""Closed forms of pipeline schedules with stages of equal time; symbols as in the folder's docstring."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.network.topology.clos import Ints, positive_integer
+
+Floats = NDArray[np.float64]
+KINDS = ("gpipe", "1f1b", "interleaved")
+TRANSFERS = ("overlapped", "duplex", "blocking")
+
+
+def critical_sends(
+    stages: ArrayLike,
+    microbatches: ArrayLike,
+    chunks: ArrayLike = 1,
+    kind: str = "1f1b",
+    transfers: str = "overlapped",
+) -> Ints:
+    """Transfers that lengthen the iteration, in closed form, for stages of equal time.
+
+    stages p, microbatches m, chunks v; kind gpipe, or 1f1b, which is interleaved where v > 1. 0 for p = 1, else
+
+    - overlapped: gpipe 2 (p - 1), 1f1b 2 (p - 1) + 2 floor((m - 1) (p - 1) / p), interleaved 2 (p v - 1);
+    - duplex: gpipe 2 (p + m - 2), 1f1b 2 (p + m - 2) less 1 for m > 1; with p = 2 m + 1;
+    - blocking: gpipe 2 (p - 1) + 4 (m - 1), 1f1b 2 (p + m - 2) + 2 max(0, m - 3); with p = 2 both 2 m.
+
+    Exact for overlapped up to c = min(t_f, t_b) / v, for duplex always, for blocking up to half of min(t_f, t_b) in
+    1f1b and always in gpipe; beyond that a lower bound. Raises ValueError for interleaved with duplex or blocking,
+    which have no short form: take `schedule`. Source: read off timetables, and tested against them.
+    """
+    p, m, v = checked(kind, stages, microbatches, chunks, transfers)
+    if transfers != "overlapped" and np.any(v > 1):
+        raise ValueError(f"transfers is {transfers!r} with chunks {chunks!r}: give 'overlapped', or take `schedule`")
+    first, later = 2 * (p - 1), m - 1
+    if transfers == "overlapped":
+        more = 0 * m if kind == "gpipe" else np.where(v > 1, 2 * p * (v - 1), 2 * (later * (p - 1) // p))
+    elif transfers == "duplex":
+        more = 2 * later if kind == "gpipe" else np.where(p == 2, later, 2 * later - (m > 1))
+    else:
+        middle = 2 * later if kind == "gpipe" else 2 * np.maximum(0, m - 3)
+        more = 2 * later + np.where(p > 2, middle, 0)
+    return np.where(p > 1, first + more, 0)
+
+
+def pipeline_bubble_time(
+    stages: ArrayLike,
+    microbatches: ArrayLike,
+    forward_s: ArrayLike,
+    backward_s: ArrayLike,
+    chunks: ArrayLike = 1,
+    send_s: ArrayLike = 0.0,
+    kind: str = "1f1b",
+    transfers: str = "overlapped",
+) -> Floats:
+    """Time of an iteration in which a stage does not compute, in closed form: (p - 1) (t_f + t_b) / v + n c.
+
+    n: `critical_sends`, with what holds for it. forward_s t_f, backward_s t_b [s]: of a micro-batch in a whole stage,
+    all stages alike; send_s c [s]; the other arguments as there. Arguments broadcast.
+    Source: railonly2025, "Pipeline Bubble Time"; Narayanan et al. 2021, section 2.2.
+    """
+    n = critical_sends(stages, microbatches, chunks, kind, transfers)
+    times = compute_time("forward_s", forward_s) + compute_time("backward_s", backward_s)
+    return (np.asarray(stages) - 1) * times / np.asarray(chunks) + n * send_time(send_s)
+
+
+def pipeline_time(
+    stages: ArrayLike,
+    microbatches: ArrayLike,
+    forward_s: ArrayLike,
+    backward_s: ArrayLike,
+    chunks: ArrayLike = 1,
+    send_s: ArrayLike = 0.0,
+    kind: str = "1f1b",
+    transfers: str = "overlapped",
+) -> Floats:
+    """Time of an iteration's passes [s], in closed form: m (t_f + t_b) + `pipeline_bubble_time`, its arguments."""
+    bubble = pipeline_bubble_time(stages, microbatches, forward_s, backward_s, chunks, send_s, kind, transfers)
+    return np.asarray(microbatches) * np.add(forward_s, backward_s) + bubble
+
+
+def peak_microbatches(
+    stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike = 1, stage: ArrayLike = 0, kind: str = "1f1b"
+) -> Floats:
+    """Most micro-batches whose activations stage i holds at once, in closed form.
+
+    gpipe m; 1f1b min(m, p - i); interleaved min(m, (2 (p - 1 - i) + (v - 1) p + 1) / v), a chunk counting 1/v.
+    stages p, microbatches m, chunks v, stage i from 0 [whole numbers]; kind as in `critical_sends`. Arguments
+    broadcast. Raises ValueError for what is out of range. Source: Narayanan et al. 2021, section 2.2.
+    """
+    p, m, v = checked(kind, stages, microbatches, chunks)
+    i = positive_integer("stage", stage, least=0)
+    if np.any(i >= p):
+        raise ValueError(f"stage is {stage!r}: give 0 to stages - 1, the first being 0")
+    return np.minimum(m * v, warm_up(kind, p, m, v, i) + 1) / v
+
+
+def warm_up(kind: str, p: ArrayLike, m: ArrayLike, v: ArrayLike, i: ArrayLike) -> Ints:
+    """Forward passes of a chunk in stage i before it turns to one forward, one backward [whole numbers]."""
+    p, m, v, i = (np.asarray(n) for n in (p, m, v, i))
+    if kind == "gpipe":
+        return m * v + 0 * i
+    return np.minimum(m * v, np.where(v > 1, 2 * (p - 1 - i) + (v - 1) * p, p - 1 - i))
+
+
+def checked(
+    kind: str, stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike, transfers: str = "overlapped"
+) -> tuple[Ints, Ints, Ints]:
+    """Stages, micro-batches and chunks as integers of one shape. Raises ValueError naming what is out of range."""
+    for name, value, known in (("kind", kind, KINDS), ("transfers", transfers, TRANSFERS)):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}: give one of {', '.join(known)}")
+    counts = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
+    p, m, v = np.broadcast_arrays(*(positive_integer(name, value) for name, value in counts.items()))
+    if kind == "gpipe" and np.any(v > 1):
+        raise ValueError(f"chunks is {chunks!r}: give 1, or a kind other than 'gpipe'")
+    if np.any((v > 1) & (m % p > 0)):
+        raise ValueError(
+            f"microbatches is {microbatches!r} with stages {stages!r}: interleaving goes through p micro-batches of a "
+            "chunk at a time, so give a multiple of stages, or chunks=1"
+        )
+    return p, m, v
+
+
+def compute_time(name: str, value: ArrayLike) -> Floats:
+    """`value` as an array [s]. Raises ValueError unless every time is positive and finite."""
+    times = np.asarray(value, dtype=float)
+    if not np.all((times > 0) & (times < np.inf)):
+        raise ValueError(f"{name} is {value!r}: give positive seconds")
+    return times
+
+
+def send_time(value: ArrayLike) -> Floats:
+    """`value` as an array [s]. Raises ValueError unless every time is finite and at least 0."""
+    times = np.asarray(value, dtype=float)
+    if not np.all((times >= 0) & (times < np.inf)):
+        raise ValueError(f"send_s is {value!r}: give seconds, 0 or more")
+    return times

@@ -1,0 +1,1 @@
+"""Plots by subject, from DataFrames; from railcore they import `facts` and `workbench.plotting` alone."""

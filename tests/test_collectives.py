@@ -1,0 +1,391 @@
+import inspect
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training import collectives
+from railcore.training.collectives import (
+    OPERATIONS,
+    algorithm_bandwidth,
+    algorithms,
+    all_reduce_time,
+    all_to_all_time,
+    best_algorithm,
+    bus_bandwidth,
+    collective_time,
+    count,
+    direct_all_to_all_time,
+    grid_bytes,
+    hierarchical_all_gather_bytes,
+    hierarchical_phase_times,
+    hierarchical_schedule,
+    hierarchical_time,
+    pipelined,
+    point_to_point_time,
+    result,
+    run,
+    schedule,
+    steps_and_bytes,
+)
+from railcore.training.collectives.running import Schedule, Send
+
+FORMS = [(operation, name) for operation in OPERATIONS for name in algorithms(operation)]
+GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 16)
+IN_SWITCH = ("in_network", "nvls")
+GRIDS = [(1, 1), (4, 1), (1, 4), (2, 2), (3, 2), (2, 3), (4, 4), (3, 5)]
+GRID_OPERATIONS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "point_to_point")
+SIZES, BANDWIDTHS = st.floats(1, 1e12), st.floats(1e6, 1e13)
+
+
+def powers_only(operation, name):
+    return name == "recursive_doubling" or (name == "recursive" and operation != "broadcast")
+
+
+def cases():
+    for operation, name in FORMS:
+        for n in GROUPS:
+            if not powers_only(operation, name) or n & (n - 1) == 0:
+                yield operation, name, n
+
+
+def inputs(plan, rows, seed=0):
+    """Random integers, `rows` for each block of the plan."""
+    rng = np.random.default_rng(seed)
+    each = plan.parts if plan.operation == "all_gather" else plan.blocks
+    return [rng.integers(-(10**9), 10**9, (each * rows, 2)) for _ in range(plan.ranks)]
+
+
+def exact(plan, rows=1):
+    arrays = inputs(plan, rows)
+    before = [array.copy() for array in arrays]
+    got, wanted = run(plan, arrays), result(plan.operation, arrays)
+    same = [np.array_equal(a, b) for a, b in zip(got, wanted, strict=True)]
+    return all(same) and all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
+
+
+@pytest.mark.parametrize(("operation", "name"), FORMS)
+def test_every_schedule_gives_the_exact_result_and_costs_what_the_formula_says(operation, name):
+    for _, _, n in [case for case in cases() if case[:2] == (operation, name)]:
+        plan = schedule(operation, name, n)
+        assert exact(plan, rows=2) and exact(pipelined(plan, 3))
+        message = 840.0 * plan.blocks
+        counted = count(plan, message / plan.blocks)
+        assert (counted.steps, counted.bytes) == pytest.approx(steps_and_bytes(operation, name, message, n))
+
+
+@pytest.mark.parametrize(("operation", "name"), FORMS)
+def test_bytes_out_are_bytes_in_and_no_form_beats_its_bound(operation, name):
+    for _, _, n in [case for case in cases() if case[:2] == (operation, name) and case[2] > 1]:
+        plan = schedule(operation, name, n)
+        counted = count(plan, 1 / plan.blocks)
+        if name not in IN_SWITCH:
+            assert counted.sent.sum() == pytest.approx(counted.received.sum())
+        assert sum(counted.pairs.values()) == pytest.approx(
+            counted.sent.sum() + sum(v for (source, _), v in counted.pairs.items() if not isinstance(source, int))
+        )
+        assert all(source != target for source, target in counted.pairs)
+        twice = operation == "all_reduce" and name not in IN_SWITCH
+        bound = 1 if operation in ("broadcast", "point_to_point") else (1 + twice) * (n - 1) / n
+        assert counted.bytes >= bound * (1 - 1e-12)
+        symmetric = operation in ("all_gather", "reduce_scatter", "all_to_all") or name in ("ring", "one_shot")
+        if symmetric and operation != "broadcast":
+            assert np.ptp(counted.sent) == pytest.approx(0) and np.ptp(counted.received) == pytest.approx(0)
+
+
+def test_waiting_after_each_step_costs_only_where_ranks_forward():
+    for operation, name, n in cases():
+        if n not in (2, 5, 8):
+            continue
+        counted = count(schedule(operation, name, n))
+        gap = counted.step_bytes.sum() / counted.bytes
+        assert gap >= 1 - 1e-12
+        forwards = name in (*IN_SWITCH, "tree", "double_binary_tree") or operation == "broadcast"
+        if not forwards:
+            assert gap == pytest.approx(1), (operation, name, n)
+        gaps = []
+        for chunks in (1, 4, 8):
+            plan = pipelined(schedule(operation, name, n), chunks)
+            assert len(plan) == counted.steps + chunks - 1
+            gaps.append(count(plan, 1 / chunks).step_bytes.sum() / counted.bytes)
+        # every chunked step is at most the busiest port's bytes of one chunk
+        assert gaps[-1] <= (counted.steps + 7) / 8 + 1e-12
+        assert all(later <= sooner + 1e-12 for sooner, later in pairwise(gaps)) or not forwards
+
+
+def test_arrays_are_the_scalar_loop():
+    sizes, ranks = np.array([[0.0], [1e3], [1e9]]), np.array([1, 2, 8, 64])
+    for operation, name in FORMS:
+        table = collective_time(operation, sizes, ranks, 5e10, 1e-6, name)
+        assert table.shape == (3, 4)
+        loop = [[collective_time(operation, d, n, 5e10, 1e-6, name) for n in ranks] for d in sizes[:, 0]]
+        assert table == pytest.approx(np.array(loop))
+        assert (table[:, 0] == 0).all() and (table[:, 1:] > 0).all()
+
+
+@given(st.integers(2, 2**40), SIZES)
+def test_large_groups_by_hand(n, size):
+    up, down = (n - 1).bit_length(), n.bit_length() - 1
+    for operation, name, steps in (
+        ("all_gather", "bruck", up),
+        ("all_reduce", "double_binary_tree", 2 * up),
+        ("broadcast", "tree", down),
+        ("all_reduce", "ring", 2 * (n - 1)),
+    ):
+        assert steps_and_bytes(operation, name, size, n)[0] == steps
+    if n < 2000:
+        ones = sum(j.bit_count() for j in range(n))
+        assert steps_and_bytes("all_to_all", "bruck", size, n)[1] == pytest.approx(size * ones / n)
+    assert steps_and_bytes("all_to_all", "bruck", size, 2**up)[1] == pytest.approx(size * up / 2)
+
+
+@given(SIZES, st.integers(1, 64), BANDWIDTHS, st.floats(0, 1e-3))
+def test_all_reduce_is_reduce_scatter_then_all_gather(size, n, bandwidth, latency):
+    for name in ("ring", "bidirectional_ring", "bruck", "direct"):
+        parts = [collective_time(o, size, n, bandwidth, latency, name) for o in ("reduce_scatter", "all_gather")]
+        assert all_reduce_time(size, n, bandwidth, latency, name) == pytest.approx(sum(parts))
+
+
+@given(SIZES, st.integers(2, 4096), BANDWIDTHS)
+def test_bus_bandwidth_of_an_optimal_form_is_the_ports(size, n, bandwidth):
+    optimal = [(o, "ring") for o in ("all_gather", "reduce_scatter", "all_reduce", "broadcast")]
+    for operation, name in [*optimal, ("all_to_all", "direct"), ("scatter", "direct"), ("point_to_point", "direct")]:
+        time = collective_time(operation, size, n, bandwidth, 0, name)
+        assert bus_bandwidth(operation, size, n, time) == pytest.approx(bandwidth)
+    for operation, name in FORMS:
+        if not powers_only(operation, name) and name not in IN_SWITCH:
+            time = collective_time(operation, size, n, bandwidth, 0, name)
+            assert bus_bandwidth(operation, size, n, time) <= bandwidth * (1 + 1e-12)
+    nvls = all_reduce_time(size, n, bandwidth, 0, "nvls")
+    assert bus_bandwidth("all_reduce", size, n, nvls) / bandwidth == pytest.approx(2 * (n - 1) / (n + 1))
+    assert algorithm_bandwidth(size, nvls) / bandwidth == pytest.approx(n / (n + 1))
+
+
+@given(SIZES, st.integers(1, 300), BANDWIDTHS, st.floats(0, 1e-3))
+def test_the_best_is_the_fastest_and_has_a_name(size, n, bandwidth, latency):
+    for operation in OPERATIONS:
+        names = [name for name in algorithms(operation) if not powers_only(operation, name) or n & (n - 1) == 0]
+        times = {name: collective_time(operation, size, n, bandwidth, latency, name) for name in names}
+        plain = min(time for name, time in times.items() if name not in IN_SWITCH)
+        best = collective_time(operation, size, n, bandwidth, latency, "best")
+        assert best == plain == times[str(best_algorithm(operation, size, n, bandwidth, latency))]
+        every = collective_time(operation, size, n, bandwidth, latency, algorithms(operation))
+        assert every == min(times.values())
+
+
+def test_a_ring_is_best_for_large_messages_and_a_tree_for_small_ones():
+    names = best_algorithm("all_reduce", np.logspace(2, 11, 10), 512, 5e10, 5e-6, ("double_binary_tree", "ring"))
+    assert names[0] == "double_binary_tree" and names[-1] == "ring" and (np.sort(names) == names).all()
+
+
+def test_a_bidirectional_ring_gains_bandwidth_only_with_a_link_for_each_direction():
+    both, one = (all_reduce_time(1e9, 8, bandwidth, 0, name) for name, bandwidth in (
+        ("bidirectional_ring", 2e10), ("ring", 1e10)))  # fmt: skip
+    assert one / both == pytest.approx(2)
+    assert all_reduce_time(1e9, 8, 2e10, 0, "ring") == pytest.approx(both)
+    for n in (4, 5):  # each direction carries half
+        counted = count(schedule("all_gather", "bidirectional_ring", n))
+        clockwise = [counted.pairs[r, (r + 1) % n] for r in range(n)]
+        assert clockwise == [counted.pairs[r, (r - 1) % n] for r in range(n)] == [n - 1] * n
+
+
+@pytest.mark.parametrize("n", [n for n in GROUPS if n > 1])
+def test_no_rank_has_children_in_both_trees(n):
+    plan = schedule("broadcast", "double_binary_tree", n)
+    for send in (send for step in plan for send in step):
+        assert len({block % 2 for block in send.blocks}) == 1
+    inner = [{s.source for step in plan for s in step if s.source and s.blocks[0] % 2 == tree} for tree in (0, 1)]
+    assert not inner[0] & inner[1]
+
+
+# Hierarchical
+
+
+def grid_cases():
+    for operation in GRID_OPERATIONS:
+        for x, y in GRIDS:
+            yield operation, x, y, {}
+            if operation in ("all_to_all", "point_to_point"):
+                yield operation, x, y, {"hb_first": True}
+            elif operation != "broadcast":
+                yield operation, x, y, {"hb_algorithm": "nvls", "nic_algorithm": "in_network"}
+                yield operation, x, y, {"hb_algorithm": "bruck", "nic_algorithm": "bidirectional_ring"}
+                yield operation, x, y, {"hb_algorithm": "bidirectional_ring", "nic_algorithm": "direct"}
+    for x, y in GRIDS:
+        yield "all_reduce", x, y, {"nic_algorithm": "double_binary_tree"}
+        yield "broadcast", x, y, {"nic_algorithm": "tree"}
+        yield "all_to_all", x, y, {"hb_algorithm": "bidirectional_ring", "nic_algorithm": "bruck", "hb_first": True}
+
+
+@pytest.mark.parametrize("operation", GRID_OPERATIONS)
+def test_hierarchical_schedules_are_exact_stay_on_rails_and_cost_what_the_formula_says(operation):
+    for _, x, y, options in [case for case in grid_cases() if case[0] == operation]:
+        plan = hierarchical_schedule(operation, x, y, **options)
+        assert exact(plan)
+        split = grid_bytes(plan, plan.blocks, x)
+        assert split.across_rails == 0
+        assert split.by_domain.sum() + split.network == pytest.approx(sum(count(plan).pairs.values()))
+        names = {key: name for key, name in options.items() if key != "hb_first"}
+        steps = hierarchical_time(operation, 0, x, y, 1, 1, 1, 1, **names)
+        assert steps == len(plan)
+        phases = hierarchical_phase_times(operation, plan.blocks, x, y, 1, 1, **names)
+        for where, kind in (("hb", 0), ("nic", 1)) if x > 1 and y > 1 else ():
+            wanted = sum(time for name, time in phases.items() if name.startswith(where))
+            assert busiest(plan, x)[kind] == pytest.approx(wanted), (x, y, options, where)
+
+
+def busiest(plan, x):
+    """Bytes through the busiest port inside HB domains and on rails: a phase's, added up over the phases."""
+    totals = [0.0, 0.0]
+    phases = []
+    for step in plan:
+        kind = int(any(not inside(send, x) for send in step))
+        if not phases or phases[-1][0] != kind:
+            phases.append((kind, []))
+        phases[-1][1].append(step)
+    for kind, steps in phases:
+        totals[kind] += count(Schedule(plan.operation, plan.ranks, plan.parts, tuple(steps))).bytes
+    return totals
+
+
+def inside(send, x):
+    ends = (send.source, send.target)
+    if all(isinstance(end, int) for end in ends):
+        return ends[0] // x == ends[1] // x
+    return any(not isinstance(end, int) and end[0] == "hb" for end in ends)
+
+
+@pytest.mark.parametrize(("x", "y"), GRIDS)
+def test_bytes_of_the_documents_hierarchical_all_gather(x, y):
+    size = 240.0 * x * y
+    split = hierarchical_all_gather_bytes(size, x, y)
+    assert split.by_rail == pytest.approx(np.full(x, size * (y - 1) / x))
+    assert split.network == pytest.approx(size * (y - 1))
+    assert split.by_domain == pytest.approx(np.full(y, size * (x - 1)))
+    assert split.across_rails == 0
+
+
+def test_a_flat_ring_over_a_grid_crosses_rails():
+    split = grid_bytes(schedule("all_gather", "ring", 12), 12.0, 4)
+    assert split.across_rails == 3 * 11 and split.by_rail.sum() == 0
+
+
+@given(SIZES, st.integers(1, 64), BANDWIDTHS, BANDWIDTHS, st.floats(0, 1e-3), st.floats(0, 1e-3))
+def test_one_domain_or_one_gpu_a_domain_is_flat(size, n, hb, nic, hb_latency, nic_latency):
+    for operation in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all"):
+        name = "direct" if operation == "all_to_all" else "ring"
+        one_domain = hierarchical_time(operation, size, n, 1, hb, nic, hb_latency, nic_latency)
+        assert one_domain == pytest.approx(collective_time(operation, size, n, hb, hb_latency, name))
+        one_gpu = hierarchical_time(operation, size, 1, n, hb, nic, hb_latency, nic_latency)
+        assert one_gpu == pytest.approx(collective_time(operation, size, n, nic, nic_latency, name))
+    assert hierarchical_time("all_reduce", size, 1, 1, hb, nic, 1, 1, chunks=4) == 0
+    assert hierarchical_time("point_to_point", size, 2, 1, hb, nic) == pytest.approx(point_to_point_time(size, hb))
+
+
+def events(durations, where, chunks, priority):
+    """Makespan of chunks that pass phases in order, each place one phase at a time, by list scheduling."""
+    at, ready, free = [0] * chunks, [0.0] * chunks, dict.fromkeys(where, 0.0)
+    while any(step < len(durations) for step in at):
+        waiting = [c for c in range(chunks) if at[c] < len(durations)]
+        start = {c: max(ready[c], free[where[at[c]]]) for c in waiting}
+        chosen = min(waiting, key=lambda c: (start[c], priority * at[c], c))
+        ready[chosen] = free[where[at[chosen]]] = start[chosen] + durations[at[chosen]]
+        at[chosen] += 1
+    return max(ready)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["all_gather", "all_reduce", "all_to_all"]),
+    st.integers(2, 16),
+    st.integers(2, 16),
+    st.floats(0.05, 20),
+    st.integers(1, 12),
+)
+def test_pipelining_against_events(operation, x, y, ratio, chunks):
+    times = hierarchical_phase_times(operation, 1e9 / chunks, x, y, ratio * 1e10, 1e10, 1e-5, 1e-5)
+    where = [name.split()[0] for name in times]
+    ours = hierarchical_time(operation, 1e9, x, y, ratio * 1e10, 1e10, 1e-5, 1e-5, chunks)
+    found = min(events(list(times.values()), where, chunks, sign) for sign in (1, -1))
+    hb, nic = (sum(time for name, time in times.items() if name.startswith(kind)) for kind in ("hb", "nic"))
+    assert found <= ours * (1 + 1e-9)
+    if len(where) == 2 or nic >= hb:
+        assert found == pytest.approx(ours)
+    else:
+        assert found >= ours - nic - 1e-12
+    assert ours >= max(hb, nic) * chunks * (1 - 1e-12)
+
+
+def test_forwarding_along_rails_costs_the_ratio_of_the_bandwidths():
+    hb, nic, domains, k = 3.6e12 / 8, 4e11 / 8, 4096, 256
+    rails = hierarchical_time("all_to_all", 1e9, k, domains, hb, nic)
+    slowdown = rails / direct_all_to_all_time(1e9, k, domains, hb, nic)
+    assert slowdown - 1 == pytest.approx(nic / hb * (1 - 1 / k) / (1 - 1 / domains))
+    # the direct one counted
+    split = grid_bytes(schedule("all_to_all", "direct", 12), 1.0, 4)
+    assert split.network / 12 == pytest.approx(2 / 3) and split.by_domain.sum() / 12 == pytest.approx(3 / 12)
+    by_hand = max(3 / 12 / 2, 2 / 3 / 7)
+    assert direct_all_to_all_time(1.0, 4, 3, 2.0, 7.0) == pytest.approx(by_hand)
+    forwarded = grid_bytes(hierarchical_schedule("all_to_all", 4, 3), 1.0, 4)
+    assert forwarded.network == pytest.approx(split.network)
+
+
+def test_hierarchical_time_takes_arrays():
+    x, y = np.array([1, 2, 8, 16]), np.array([16, 8, 2, 1])
+    table = hierarchical_time("all_reduce", np.array([[1e6], [1e9]]), x, y, 4.5e11, 5e10, 1e-6, 5e-6, 4)
+    loop = [
+        [hierarchical_time("all_reduce", d, a, b, 4.5e11, 5e10, 1e-6, 5e-6, 4) for a, b in zip(x, y, strict=True)]
+        for d in (1e6, 1e9)
+    ]
+    assert table == pytest.approx(np.array(loop))
+    assert (np.diff(table[1]) < 0).all()
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: steps_and_bytes("gather", "ring", 1, 2), "operation 'gather' does not exist: .*all_gather"),
+        (lambda: steps_and_bytes("all_gather", "tree", 1, 2), "'tree' does not exist for all_gather: .*ring.*nvls"),
+        (lambda: all_to_all_time(1, 2, 1, 0, ["ring", "tree"]), "'tree' does not exist for all_to_all"),
+        (lambda: steps_and_bytes("all_gather", "recursive", 1, [4, 6]), r"ranks is \[4, 6\]: .*powers of two"),
+        (lambda: schedule("all_reduce", "recursive_doubling", 6), "ranks is 6: .*powers of two"),
+        (lambda: all_reduce_time(1, 6, 1, 0, ["recursive"]), "name a form that takes ranks 6"),
+        (lambda: all_reduce_time(1, 6, 1, 0, []), "name a form"),
+        (lambda: all_reduce_time(-1, 2, 1), "message_bytes is -1"),
+        (lambda: all_reduce_time(1, 0, 1), "ranks is 0"),
+        (lambda: all_reduce_time(1, 2.5, 1), "ranks is 2.5"),
+        (lambda: all_reduce_time(1, 2, 0), "bandwidth_Bps is 0"),
+        (lambda: all_reduce_time(1, 2, 1, float("nan")), "latency_s is nan"),
+        (lambda: algorithm_bandwidth(1, 0), "time_s is 0"),
+        (lambda: bus_bandwidth("gather", 1, 2, 1), "operation 'gather'"),
+        (lambda: run(schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
+        (lambda: run(schedule("all_reduce", "ring", 3), [np.arange(4)] * 3), r"arrays\[0\] has 4 rows"),
+        (
+            lambda: run(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
+            "1 does not hold block 0",
+        ),
+        (lambda: run(Schedule("broadcast", 2, 1, ()), [np.arange(2)] * 2), "1 does not hold block 0"),
+        (lambda: pipelined(schedule("broadcast", "ring", 2), 0), "chunks is 0"),
+        (lambda: hierarchical_time("scatter", 1, 2, 2, 1, 1), "operation 'scatter' has no hierarchical form"),
+        (lambda: hierarchical_time("all_gather", 1, 2, 2, 1, 1, chunks=0), "chunks is 0"),
+        (lambda: hierarchical_time("all_reduce", 1, 2, 2, 1, 1, hb_algorithm="tree"), "'tree' does not exist for red"),
+        (lambda: hierarchical_schedule("all_gather", 2, 2, hb_first=True), "hb_first is True"),
+        (lambda: grid_bytes(schedule("all_gather", "ring", 6), 1, 4), "hb_ranks is 4: give a divisor"),
+        (lambda: grid_bytes(schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
+        (lambda: Schedule("gather", 2, 1, ()), "operation 'gather'"),
+        (lambda: result("gather", [np.arange(2)]), "operation 'gather'"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_public_names_are_documented():
+    for name in collectives.__all__:
+        assert inspect.getdoc(getattr(collectives, name))

@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps
+from railcore.training import transformer
+from railcore.training.expert_routing import expert_all_to_all_time, expert_demand
+from railcore.training.expert_traffic import (
+    LOADS,
+    ExpertJob,
+    iteration_overheads,
+    layer_times,
+    platform_links,
+    platform_slowdowns,
+    routing_times,
+)
+
+MODEL = transformer.from_catalog("MoE-1.3B")
+JOB = ExpertJob(MODEL, 128, 8, 4)
+HB, NIC = 3600 * Gbps, 400 * Gbps
+
+
+def test_static_parameters_are_the_dense_model_s_without_every_other_feed_forward_and_with_the_routers():
+    dense = replace(MODEL, experts=0)
+    one_layer = (dense.total_parameters - replace(dense, layers=MODEL.layers - 1).total_parameters) - (
+        MODEL.attention_weights + MODEL.hidden * (4 + 4)  # biases of attention, two norms
+    )
+    expected = dense.total_parameters - MODEL.mixture_layers * (one_layer - MODEL.hidden * MODEL.experts)
+    assert JOB.static_bytes == 2 * expected
+    assert replace(JOB, gradient_bytes=4).static_bytes == 4 * expected
+
+
+@pytest.mark.parametrize("imbalance", [1.0, 8.0])
+def test_matrices_sum_to_what_is_sent(imbalance):
+    matrices = JOB.matrix(imbalance)
+    reduced, exchanged = matrices["AllReduce"], matrices["all-to-all"]
+    for axis in (0, 1):
+        assert reduced.sum(axis=axis) == pytest.approx(np.full(128, 2 * JOB.static_bytes * 127 / 128))
+    if imbalance == 1:
+        assert exchanged.sum(axis=1) == pytest.approx(np.full(128, 48 * JOB.exchange_bytes * 127 / 128))
+    own = np.trace(expert_demand(JOB.exchange_bytes, 128, imbalance))
+    assert exchanged.sum() == pytest.approx(48 * (128 * JOB.exchange_bytes - own))
+    assert exchanged == pytest.approx(exchanged.T)
+
+
+def test_the_all_reduce_stays_on_its_rails_and_the_share_is_that_of_the_bytes():
+    volumes = JOB.volumes().set_index(["kind", "path"]).bytes
+    assert volumes["AllReduce", "NIC, other rail"] == 0
+    assert volumes["all-to-all"].sum() / volumes.sum() == pytest.approx(JOB.all_to_all_share, rel=1e-9)
+    away = volumes["all-to-all"] / volumes["all-to-all"].sum() * 127
+    assert list(away) == pytest.approx([7, 15, 15 * 7])
+
+
+@given(st.floats(0.01, 0.99))
+def test_the_solved_batch_gives_the_share(share):
+    solved = replace(JOB, sequences_per_gpu=JOB.sequences_for_share(share))
+    assert solved.all_to_all_share == pytest.approx(share)
+
+
+def test_one_domain_sends_nothing_outside():
+    small = ExpertJob(transformer.from_catalog("MoE-1.3B", experts=8), 8, 8, 4)
+    volumes = small.volumes()
+    assert volumes[volumes.path != "HB domain"].bytes.sum() == 0
+
+
+def test_times_are_sums_of_exchanges_and_of_a_hierarchical_all_reduce():
+    times = JOB.times(HB, NIC, 1e15)
+    link = (JOB.exchange_bytes, 128, 8, HB, NIC)
+    assert times["all-to-all, rail-only"] == pytest.approx(48 * expert_all_to_all_time(*link))
+    assert times["all-to-all, rail-optimized"] == pytest.approx(48 * JOB.exchange_bytes * 15 / 16 / NIC)
+    halves = 2 * JOB.static_bytes * (7 / 8 / HB + 15 / 16 / 8 / NIC)
+    assert times["AllReduce"] == pytest.approx(halves)
+    assert times["compute"] == pytest.approx(float(MODEL.training_flops(4)) / 1e15)
+
+
+def test_an_overhead_thins_with_what_it_is_a_share_of():
+    table = iteration_overheads(JOB, ["DGX A100", "DGX H100"])
+    for row in table.itertuples():
+        assert row.bandwidth_ratio > row.all_to_all > row.communication > row.iteration > 0
+        assert row.by_volume == pytest.approx(JOB.all_to_all_share * row.all_to_all)
+        assert row.all_to_all == pytest.approx(row.bandwidth_ratio * (7 / 8) / (15 / 16))
+    spent = table.set_index("platform").loc["DGX A100"]
+    extra = spent["all-to-all, rail-only_s"] - spent["all-to-all, rail-optimized_s"]
+    whole = spent[["all-to-all, rail-optimized_s", "AllReduce_s", "compute_s"]].sum()
+    assert spent["iteration"] == pytest.approx(extra / whole)
+
+
+def test_links_of_a_platform_are_its_catalog_rows():
+    mesh = catalog.item("platforms", "MI300X full mesh")
+    assert platform_links("MI300X full mesh") == (8, mesh["hb_bandwidth"], mesh["nic_bandwidth"], True)
+    assert not platform_links("DGX H100").mesh
+
+
+def test_a_mesh_stands_beside_its_switched_twin():
+    links = {name: platform_links(name) for name in ("DGX H100", "MI300X full mesh")}
+    table = platform_slowdowns(1e6, 64, links, 4.0)
+    assert list(table.load.unique()) == list(LOADS)
+    assert len(table) == len(LOADS) * 3 * 4
+    wide = table.pivot_table(index=["load", "routing", "phases"], columns="platform", values="slowdown")
+    gap = wide["MI300X full mesh"] - wide["MI300X full mesh, if switched"]
+    by_load = gap.groupby("load").max()
+    assert by_load.pop("a favourite for each GPU") > 1e-3
+    assert list(by_load) == pytest.approx([0] * 3, abs=1e-9)
+    uniform = table[(table.load == "uniform") & (table.phases == "pipelined")]
+    assert list(uniform.slowdown) == [0.0] * len(uniform)
+
+
+def test_routing_times_are_the_closed_forms():
+    links = platform_links("DGX H100")
+    table = routing_times(expert_demand(1e6, 64, 4.0), links)
+    for row in table.itertuples():
+        time = expert_all_to_all_time(
+            1e6, 64, 8, links.hb_Bps, links.nic_Bps, row.routing, imbalance=4.0, pipelined=row.phases == "pipelined"
+        )
+        assert row.time_s == pytest.approx(time, rel=1e-9)
+
+
+@pytest.mark.parametrize("imbalance", [1.0, 1.2, 8.0])
+def test_direct_is_as_slow_as_forwarding_at_the_crossing(imbalance):
+    sizes = [2, 8, 32]
+    table = layer_times(1e6, 64, sizes, [1.0, 2.0], HB, NIC, imbalance)
+    assert list(table.hb_domain_size) == [2, 2, 8, 8, 32, 32] and list(table.oversubscription) == [1, 2] * 3
+    best = table[["two_hop_s", "hierarchical_s"]].min(axis=1)
+    at = expert_all_to_all_time(1e6, 64, table.hb_domain_size, HB, NIC, "direct", table.equal_at, imbalance)
+    for time, least, crossing in zip(at, best, table.equal_at, strict=True):
+        assert time == pytest.approx(least) or (crossing == 1 and time > least)
+
+
+def test_bad_jobs_are_named():
+    with pytest.raises(ValueError, match="experts"):
+        ExpertJob(transformer.from_catalog("GPT-3"), 128, 8, 4)
+    with pytest.raises(ValueError, match="gpus 96"):
+        ExpertJob(MODEL, 96, 8, 4)
+    with pytest.raises(ValueError, match="hb_domain_size"):
+        ExpertJob(MODEL, 128, 12, 4)

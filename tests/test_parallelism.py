@@ -1,0 +1,246 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training.parallelism import DIMENSIONS, KINDS, Strategy, megatron_run
+from railcore.training.transformer import from_catalog
+
+GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "
+SPLIT = "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --world-size 3072 "
+BATCH = "--micro-batch-size 1 --global-batch-size 3072 "
+
+
+@st.composite
+def strategies(draw):
+    sizes = {name: draw(st.integers(1, 4)) for name in DIMENSIONS}
+    replica = sizes["context"] * sizes["data"]
+    expert = draw(st.sampled_from([e for e in range(1, replica + 1) if replica % e == 0]))
+    return Strategy(**sizes, expert=expert, order=tuple(draw(st.permutations(DIMENSIONS))))
+
+
+@given(strategies())
+def test_a_rank_and_its_coordinates_are_the_same_thing(strategy):
+    ranks = np.arange(strategy.gpus)
+    places = strategy.coordinates(ranks)
+    expert = places.pop("expert")
+    assert np.array_equal(strategy.rank_of(**places), ranks)
+    assert set(places) == set(DIMENSIONS) and expert.max() == strategy.expert - 1
+    assert strategy.coordinates(ranks.reshape(1, -1))["data"].shape == (1, strategy.gpus)
+
+
+@given(strategies())
+def test_the_first_of_the_order_varies_fastest(strategy):
+    step = 1
+    for name in strategy.order:
+        if getattr(strategy, name) > 1:
+            assert int(strategy.rank_of(**{name: 1})) == step
+        step *= getattr(strategy, name)
+
+
+@given(strategies())
+def test_every_rank_is_in_one_group_of_each_kind(strategy):
+    for kind in KINDS:
+        groups = strategy.groups(kind)
+        assert np.array_equal(np.sort(groups.ravel()), np.arange(strategy.gpus)), kind
+    for kind in DIMENSIONS:  # by the coordinates, without the grid
+        members = strategy.coordinates(strategy.groups(kind))
+        assert np.array_equal(members[kind], np.broadcast_to(np.arange(getattr(strategy, kind)), members[kind].shape))
+        for other in set(DIMENSIONS) - {kind}:
+            assert (members[other] == members[other][:, :1]).all()
+
+
+@given(strategies())
+def test_expert_groups_hold_each_expert_once_and_their_replicas_the_same(strategy):
+    place = strategy.coordinates(strategy.groups("expert"))["expert"]
+    assert np.array_equal(place, np.broadcast_to(np.arange(strategy.expert), place.shape))
+    same = strategy.coordinates(strategy.groups("expert_replica"))["expert"]
+    assert (same == same[:, :1]).all() and same.shape[1] == strategy.context * strategy.data // strategy.expert
+
+
+def test_ranks_of_megatron_by_hand():
+    groups = Strategy(tensor=2, pipeline=4, data=2)
+    assert groups.groups("tensor").tolist()[:2] == [[0, 1], [2, 3]]
+    assert groups.groups("data").tolist()[:2] == [[0, 2], [1, 3]]
+    assert groups.groups("pipeline").tolist()[:2] == [[0, 4, 8, 12], [1, 5, 9, 13]]
+    experts = Strategy(tensor=2, context=2, data=4, expert=4)  # runs of context and data together, as Megatron-LM has
+    assert experts.groups("expert").tolist()[0] == [0, 2, 4, 6]
+    assert experts.groups("expert_replica").tolist()[0] == [0, 8]
+    assert experts.groups("replica").tolist()[0] == list(range(0, 16, 2))
+
+
+@given(strategies(), st.data())
+@settings(max_examples=60)
+def test_places_of_groups_agree_with_a_count_by_hand(strategy, data):
+    size = data.draw(st.integers(1, strategy.gpus))
+    rails = data.draw(st.integers(1, size))
+    kind = data.draw(st.sampled_from(KINDS))
+    table = strategy.group_places(kind, size, rails)
+    for row, group in zip(table.itertuples(), strategy.groups(kind).tolist(), strict=True):
+        domains = [rank // size for rank in group]
+        rail = [rank % size % rails for rank in group]
+        ring = list(zip(group, group[1:] + group[:1], strict=True))
+        stray = [(a, b) for a, b in ring if a // size != b // size and a % size % rails != b % size % rails]
+        assert row.domains == len(set(domains))
+        assert row.largest_share == max(map(domains.count, domains))
+        assert row.rail == (rail[0] if len(set(rail)) == 1 else -1)
+        assert row.neighbours_on_rail == (not stray)
+
+
+def test_placement_of_gpt_1t_keeps_tensor_inside_and_the_rest_on_its_rail():
+    table = Strategy(tensor=8, pipeline=64, data=6).placement(8).set_index("kind")
+    assert table.loc["tensor", ["groups", "within", "leaving"]].tolist() == [384, 384, 0]
+    for kind in ("data", "pipeline"):
+        row = table.loc[kind]
+        assert row.within == 0 and row.leaving == row.groups == row.on_one_rail == row.neighbours_on_rail
+        assert row.rails == 8
+    whole = Strategy(data=32).placement(32)
+    assert (whole["leaving"] == 0).all()
+
+
+def test_the_step_divides_or_says_what_does_not():
+    model = from_catalog("GPT-1T")
+    strategy = Strategy(tensor=8, pipeline=64, data=6)
+    assert strategy.check(model, 3072, 3072) == () and strategy.microbatches(3072) == 512
+    refused = [
+        (strategy, model, 3072, 3000, "gpus"),
+        (Strategy(tensor=8, pipeline=48), model, 64, None, "layers"),
+        (Strategy(tensor=64), model, 64, None, "heads"),
+        (Strategy(context=3), model, 64, None, "sequence_length"),
+        (strategy, model, 100, None, "global_batch"),
+        (Strategy(pipeline=8, interleave=2), model, 12, None, "micro-batches"),
+        (Strategy(data=8, expert=8), model, 64, None, "experts"),
+        (Strategy(data=48, expert=48), from_catalog("MoE-1.3B"), 48, None, "experts"),
+        (Strategy(tensor=3), dataclasses.replace(model, heads=96, kv_heads=96, head_dim=1), 64, None, "ffn_hidden"),
+    ]
+    for plan, net, batch, gpus, word in refused:
+        with pytest.raises(ValueError, match=word):
+            plan.check(net, batch, gpus)
+    odd = Strategy(tensor=8, pipeline=2).check(from_catalog("GPT-3"), 1)
+    assert any("vocabulary" in text for text in odd) and any("idle" in text for text in odd)
+    assert any("copied" in text for text in Strategy(tensor=12).check(from_catalog("PaLM-540B"), 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"tensor": 0}, "tensor"),
+        ({"tensor": 2.5}, "tensor"),
+        ({"data": "8"}, "data"),
+        ({"recompute": "some"}, "recompute"),
+        ({"sharding": "zero"}, "sharding"),
+        ({"order": ("tensor", "data")}, "order"),
+        ({"sequence_parallel": True}, "sequence_parallel"),
+        ({"interleave": 2}, "interleave"),
+        ({"data": 4, "expert": 3}, "expert"),
+    ],
+)
+def test_a_strategy_that_cannot_be_is_refused(fields, word):
+    with pytest.raises(ValueError, match=word):
+        Strategy(**fields)
+
+
+def test_ranks_groups_and_domains_that_do_not_exist_are_refused():
+    strategy = Strategy(tensor=2, data=4)
+    for call in (
+        lambda: strategy.coordinates(8),
+        lambda: strategy.coordinates([0.5]),
+        lambda: strategy.rank_of(tensor=2),
+        lambda: strategy.groups("model"),
+        lambda: strategy.placement(16),
+        lambda: strategy.placement(4, rails=5),
+    ):
+        with pytest.raises(ValueError, match="give"):
+            call()
+
+
+def test_numpy_numbers_are_numbers():
+    assert Strategy(tensor=np.int64(2), data=np.int32(2)) == Strategy(tensor=2, data=2)
+
+
+def test_a_launch_line_gives_strategy_model_and_batch():
+    run = megatron_run(
+        "torchrun pretrain_gpt.py " + GPT_1T + SPLIT + BATCH + "--sequence-parallel --lr 1e-4 -x \\\n --bf16"
+    )
+    assert run.strategy == Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
+    assert dataclasses.replace(run.model, name="GPT-1T") == from_catalog("GPT-1T")
+    assert run.global_batch == 3072
+    assert run.warnings == run.strategy.warnings == ("--lr is not used", "--bf16 is not used")
+    assert Strategy.from_megatron_args((GPT_1T + SPLIT + BATCH).split()).sequence_parallel is False
+
+
+def test_a_launch_line_of_a_gated_mixture():
+    line = (
+        "torchrun --nproc_per_node=8 --nnodes=4 --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 "
+        "--num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 4096 --swiglu "
+        "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 8 --pipeline-model-parallel-size 4 "
+        "--num-virtual-stages-per-pipeline-rank 8 --micro-batch-size 1 --global-batch-size 256 --disable-bias-linear "
+        "--use-distributed-optimizer --untie-embeddings-and-output-weights --position-embedding-type rope "
+        "--vocab-size 32000 --recompute-granularity full --use-tp-pp-dp-mapping"
+    )
+    run = megatron_run(line)
+    expected = Strategy(pipeline=4, data=8, expert=8, interleave=8, recompute="full", sharding="optimizer")
+    assert run.strategy == dataclasses.replace(expected, order=("tensor", "context", "pipeline", "data"))
+    assert run.model.total_parameters == pytest.approx(46.7e9, rel=0.001)  # Mixtral 8x7B
+    assert run.model.top_k == 2 and run.warnings == ()
+
+
+def test_what_a_line_leaves_open_is_said():
+    run = megatron_run("--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --swiglu", gpus=4)
+    assert run.strategy == Strategy(data=4) and run.global_batch == 4
+    assert run.model.ffn_hidden == 128 and run.model.vocabulary == 50257
+    assert len(run.warnings) == 2
+    empty = megatron_run("")
+    assert empty.model is None and empty.strategy == Strategy() and len(empty.warnings) == 3
+    assert (
+        megatron_run("--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64", 1, 99).model.vocabulary
+        == 99
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("--tensor-model-parallel-size 8 --world-size 12", "world size"),
+        ("--world-size 16 --nnodes 4 --nproc-per-node 8", "one number of GPUs"),
+        ("--sequence-parallel", "sequence_parallel"),
+        ("--recompute-activations --recompute-granularity full", "contradict"),
+        ("--num-virtual-stages-per-pipeline-rank 2", "virtual"),
+        ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3 --num-layers 8", "divide"),
+        ("--num-layers-per-virtual-pipeline-stage 3 --num-virtual-stages-per-pipeline-rank 2", "both"),
+        ("--tensor-model-parallel-size 2 --tensor-model-parallel-size 4", "twice"),
+        ("--tensor-model-parallel-size $TP", "variable"),
+        ("--micro-batch-size", "micro-batch-size"),
+        ("--recompute-granularity some", "selective, full"),
+        ("--use-torch-fsdp2 --use-distributed-optimizer", "drop"),
+        ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp2"),
+        ("--data-parallel-sharding-strategy optim", "megatron-fsdp"),
+        ("--expert-tensor-parallel-size 1 --tensor-model-parallel-size 2", "expert-tensor"),
+        ("--expert-model-parallel-size 3 --world-size 8", "expert"),
+        ("--expert-model-parallel-size 2 --world-size 8 --num-layers 4", "num-experts"),
+        ("--micro-batch-size 2 --global-batch-size 20 --world-size 8", "global_batch"),
+        (GPT_1T + "--num-query-groups 8", "group-query"),
+        (GPT_1T + "--tensor-model-parallel-size 7 --world-size 7", "heads"),
+    ],
+)
+def test_a_line_that_contradicts_itself_is_refused(line, word):
+    with pytest.raises(ValueError, match=word):
+        Strategy.from_megatron_args(line)
+
+
+def test_sharding_of_a_line():
+    found = {
+        "--use-torch-fsdp2": "weights",
+        "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads": "gradients",
+        "--use-megatron-fsdp --data-parallel-sharding-strategy no_shard": "none",
+        "--use-distributed-optimizer": "optimizer",
+        "--recompute-activations": "none",
+    }
+    for line, sharding in found.items():
+        assert Strategy.from_megatron_args(line, gpus=4).sharding == sharding
+    for line in ("--recompute-activations", "--recompute-granularity selective"):
+        assert Strategy.from_megatron_args(line).recompute == "selective"
+    both = "--recompute-activations --recompute-granularity selective"
+    assert Strategy.from_megatron_args(both).recompute == "selective"

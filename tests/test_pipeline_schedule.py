@@ -1,0 +1,294 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training.pipeline_schedule import (
+    KINDS,
+    TRANSFERS,
+    critical_sends,
+    formula_checks,
+    peak_microbatches,
+    pipeline_bubble_time,
+    pipeline_time,
+    schedule,
+)
+
+SECONDS = st.floats(0.1, 10)
+ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+ALL_TRANSFERS = pytest.mark.parametrize("transfers", TRANSFERS)
+FEW = settings(max_examples=9)
+
+
+@st.composite
+def cases(draw, even=False):
+    """Sizes and times that fit every kind; see `arguments`."""
+    stages, rounds, more = draw(st.integers(2, 6)), draw(st.integers(1, 4)), draw(st.integers(0, 5))
+    listed = st.lists(SECONDS, min_size=stages, max_size=stages)
+    forward, backward = (draw(SECONDS if even else listed) for _ in range(2))
+    send = draw(st.sampled_from([0.01, 0.7, 20.0, 0.0]))
+    return stages, rounds, more, forward, backward, send, draw(st.integers(2, 4))
+
+
+def arguments(kind, case):
+    """Arguments of `schedule` for a case: kind, stages, microbatches, forward_s, backward_s, send_s, chunks."""
+    stages, rounds, more, *times, chunks = case
+    if kind == "interleaved":
+        return kind, stages, rounds * stages, *times, chunks
+    return kind, stages, 2 * rounds + more, *times, 1
+
+
+def plain_order(kind, p, m, v, i):
+    """(direction, chunk, micro-batch) of stage i, written as the loops that a training program runs."""
+    chunks = (
+        [(n % (p * v) // p, n // (p * v) * p + n % p) for n in range(m * v)] if v > 1 else [(0, n) for n in range(m)]
+    )
+    forward = [("F", c, j) for c, j in chunks]
+    backward = [("B", v - 1 - c, j) for c, j in chunks]
+    warm = len(forward) if kind == "gpipe" else p - 1 - i if v == 1 else (p - 1 - i) * 2 + (v - 1) * p
+    order, forward = forward[:warm], forward[warm:]
+    while forward:
+        order += [forward.pop(0), backward.pop(0)]
+    return order + backward
+
+
+def plain_times(kind, p, m, forward, backward, send, v, transfers):
+    """End of every compute, by stages that take turns for as long as one of them can go on."""
+    queues = [plain_order(kind, p, m, v, i) for i in range(p)]
+    busy, computed, wire, ends, sent_at = [0.0] * p, [0.0] * p, [0.0] * p, {}, {}
+    while any(queues):
+        for i, queue in enumerate(queues):
+            while queue:
+                way, chunk, j = queue[0]
+                place, step = (chunk * p + i, -1) if way == "F" else (chunk * p + i, 1)
+                source = (way, place + step, j)
+                if way == "B" and place == p * v - 1:
+                    source = ("F", place, j)
+                first = way == "F" and place == 0
+                if not first and source not in ends:
+                    break
+                moved = not first and source[1] % p != i
+                start = 0.0 if first else sent_at[source] if moved else ends[source]
+                if transfers == "overlapped":
+                    start = max(busy[i], start + send * moved)
+                elif transfers == "duplex":
+                    start = max(busy[i], max(computed[i], start) + send * moved)
+                else:
+                    start = max(busy[i], start) + send * moved
+                end = start + (forward if way == "F" else backward)[i] / v
+                sends = p > 1 and not (way == "F" and place == p * v - 1) and not (way == "B" and place == 0)
+                ends[way, place, j] = computed[i] = busy[i] = end
+                if sends:
+                    sent_at[way, place, j] = max(end, wire[i])
+                    wire[i] = sent_at[way, place, j] + send
+                    busy[i] += send * (transfers != "overlapped")
+                queue.pop(0)
+    return ends
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases())
+def test_a_timetable_is_that_of_plain_loops(kind, transfers, case):
+    case = arguments(kind, case)
+    _, p, m, forward, backward, send, v = case
+    table = schedule(*case, transfers)
+    ends = plain_times(kind, p, m, forward, backward, send, v, transfers)
+    for (way, place, j), end in ends.items():
+        assert table.end_s[place if way == "F" else 2 * p * v - 1 - place, j] == pytest.approx(end)
+    assert table.end_s.size == len(ends)
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases())
+def test_the_critical_path_has_no_gap_and_is_made_of_events(kind, transfers, case):
+    case = arguments(kind, case)
+    table = schedule(*case, transfers)
+    path, keys = table.critical_path(), ["event", "direction", "stage", "chunk", "microbatch"]
+    assert path.start_s.iloc[0] == 0 and path.end_s.iloc[-1] == pytest.approx(table.total_s)
+    assert path.start_s.iloc[1:].to_numpy() == pytest.approx(path.end_s.iloc[:-1].to_numpy())
+    assert not path.duplicated(keys).any()
+    both = path.merge(table.events, on=keys, suffixes=("", "_event"))
+    assert len(both) == len(path)
+    assert both.start_s.to_numpy() == pytest.approx(both.start_s_event.to_numpy())
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases())
+def test_a_stage_does_one_thing_at_a_time(kind, transfers, case):
+    case = arguments(kind, case)
+    events = schedule(*case, transfers).events
+    alone = {"overlapped": [["compute"], ["send"]], "duplex": [["compute", "send"], ["compute", "receive"]]}
+    for together in alone.get(transfers, [["compute", "send", "receive"]]):
+        for _, mine in events[events.event.isin(together)].groupby("stage"):
+            mine = mine.sort_values(["start_s", "end_s"])
+            assert (mine.start_s.to_numpy()[1:] >= mine.end_s.to_numpy()[:-1] - 1e-9).all()
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases())
+def test_what_is_received_was_sent(kind, transfers, case):
+    case = arguments(kind, case)
+    _, p, m, _, _, _, v = case
+    table = schedule(*case, transfers)
+    events = table.events
+    sends = events[events.event == "send"]
+    matrix = table.peer_to_peer_bytes(3.0)
+    assert matrix.sum(axis=1) == pytest.approx(3.0 * np.bincount(sends.stage, minlength=p))
+    assert (matrix == matrix.T).all()  # a gradient comes back for every activation
+    assert len(sends) == (2 * m * (p * v - 1) if p > 1 else 0)
+    assert (events.event == "receive").sum() == (0 if transfers == "overlapped" else len(sends))
+
+
+@ALL_KINDS
+@FEW
+@given(case=cases())
+def test_peaks_are_those_of_the_closed_form_and_of_the_clock(kind, case):
+    case = arguments(kind, case)
+    _, p, m, _, _, _, v = case
+    table = schedule(*case)
+    assert list(table.peak_microbatches) == list(peak_microbatches(p, m, v, np.arange(p), kind))
+    computes = table.events[table.events.event == "compute"]
+    for i, mine in computes.groupby("stage"):
+        begun = mine.start_s[mine.direction == "forward"].to_numpy()
+        ended = mine.end_s[mine.direction == "backward"].to_numpy()
+        held = [(begun <= t).sum() - (ended <= t).sum() for t in begun]
+        assert max(held) / v == table.peak_microbatches[i]
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases(even=True))
+def test_closed_forms_bound_the_timetable_and_meet_it_where_they_say(kind, transfers, case):
+    case = arguments(kind, case)
+    _, p, m, forward, backward, send, v = case
+    if kind == "interleaved" and transfers != "overlapped":
+        with pytest.raises(ValueError, match=f"transfers is '{transfers}'"):
+            critical_sends(p, m, v, kind, transfers)
+        return
+    exact = {"overlapped": min(forward, backward) / v, "duplex": np.inf, "blocking": min(forward, backward) / 2}[
+        transfers
+    ]
+    for c in (send, 0.0, 0.3 * min(forward, backward) / v, exact if np.isfinite(exact) else 3.0):
+        total = schedule(kind, p, m, forward, backward, c, v, transfers).total_s
+        closed = pipeline_time(p, m, forward, backward, v, c, kind, transfers)
+        assert total >= closed - 1e-9 * total
+        if c <= exact or (kind == "gpipe" and transfers == "blocking"):
+            assert total == pytest.approx(closed)
+
+
+@ALL_KINDS
+@FEW
+@given(case=cases(even=True))
+def test_bubbles_without_transfers(kind, case):
+    case = arguments(kind, case)
+    _, p, m, forward, backward, _, v = case
+    table = schedule(kind, p, m, forward, backward, 0.0, v)
+    assert table.bubble_s == pytest.approx((p - 1) * (forward + backward) / v)
+    assert table.bubble_share == pytest.approx((p - 1) / (v * m + p - 1), abs=1e-12)
+    assert pipeline_bubble_time(p, m, forward, backward, v) == pytest.approx(table.bubble_s[0])
+
+
+@ALL_KINDS
+@ALL_TRANSFERS
+@FEW
+@given(case=cases(), scale=st.floats(0.1, 10))
+def test_time_has_no_scale_and_a_longer_stage_never_helps(kind, transfers, case, scale):
+    case = arguments(kind, case)
+    _, p, m, forward, backward, send, v = case
+    table = schedule(*case, transfers)
+    scaled = schedule(kind, p, m, scale * np.array(forward), scale * np.array(backward), scale * send, v, transfers)
+    assert scaled.total_s == pytest.approx(scale * table.total_s)
+    slower = schedule(kind, p, m, np.array(forward) + np.eye(p)[0], backward, send, v, transfers)
+    assert slower.total_s >= table.total_s - 1e-9 * table.total_s
+    assert (table.bubble_s >= -1e-9 * table.total_s).all()
+
+
+@pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
+def test_one_stage_has_no_bubble_and_sends_nothing(kind):
+    table = schedule(kind, 1, 5, 1, 2, send_s=9, transfers="blocking")
+    assert table.total_s == 15 and table.bubble_s == [0] and not table.peer_to_peer_bytes(1).any()
+    assert pipeline_bubble_time(1, 5, 1, 2, send_s=9) == 0
+
+
+def test_waiting_costs_more_than_overlapping():
+    totals = [schedule("1f1b", 4, 16, 1, 2, 0.1, transfers=transfers).total_s for transfers in TRANSFERS]
+    assert totals == sorted(totals) and len(set(totals)) == 3
+
+
+@pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
+def test_the_path_of_even_stages_is_fill_last_stage_and_drain(kind):
+    path = schedule(kind, 4, 8, 1, 2).critical_path()
+    computes = path[path.event == "compute"].groupby("part", sort=False)
+    assert {part: list(rows.stage) for part, rows in computes} == {
+        "fill": [0, 1, 2],
+        "last stage": [3] * 16,
+        "drain": [2, 1, 0],
+    }
+    assert list(path[path.event == "send"].part) == ["fill"] * 3 + ["drain"] * 3
+
+
+def test_the_path_keeps_to_the_slowest_stage():
+    path = schedule("1f1b", 4, 32, [1, 3, 1, 1], [2, 6, 2, 2]).critical_path()
+    computes = path[path.event == "compute"]
+    assert (computes.stage == 1).sum() >= 2 * 30
+
+
+def test_closed_forms_take_arrays():
+    m = np.array([8, 16, 64])
+    bubble = pipeline_bubble_time(8, m, 1.0, 2.0, np.array([[1], [2]]), 0.1)
+    assert bubble.shape == (2, 3)
+    one_by_one = [[pipeline_bubble_time(8, n, 1.0, 2.0, v, 0.1) for n in m] for v in (1, 2)]
+    assert bubble == pytest.approx(np.array(one_by_one))
+    assert peak_microbatches([[4], [8]], m, stage=1).tolist() == [[3, 3, 3], [7, 7, 7]]
+
+
+def test_the_formulas_of_the_document_against_their_counts():
+    checks = formula_checks((2, 3, 7), (1, 4, 9), (0.5, 2.0), (2, 5))
+    tensor = checks.formula == "pls_tp_time"
+    assert checks.error[~tensor].max() < 1e-12
+    assert (checks.counted / checks.printed)[tensor].to_numpy() == pytest.approx(4 * checks.microbatches[tensor])
+    assert len(checks) == 3 * 3 * 2 * 2 * 5 + 2
+
+
+def test_a_large_table_is_quick():
+    begun = time.process_time()
+    table = schedule("1f1b", 64, 512, 1.0, 2.0, 0.1)
+    assert len(table.events) == 2 * 64 * 512 + 2 * 63 * 512
+    assert time.process_time() - begun < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("zb", 4, 8, 1, 2), "kind is 'zb': give one of gpipe, 1f1b, interleaved"),
+        (("1f1b", 0, 8, 1, 2), "stages is 0"),
+        (("1f1b", 4, 2.5, 1, 2), r"microbatches is 2\.5"),
+        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give positive seconds"),
+        (("1f1b", 4, 8, 1, [2, 2]), r"backward_s has shape \(2,\): .* each of the 4 stages"),
+        (("1f1b", 4, 8, 1, 2, -1), "send_s is -1"),
+        (("1f1b", 4, 8, 1, 2, 0, 2), "chunks is 2 with kind '1f1b'"),
+        (("interleaved", 4, 8, 1, 2), "chunks is 1 with kind 'interleaved'"),
+        (("gpipe", 4, 8, 1, 2, 0, 2), "chunks is 2: give 1, or a kind other than 'gpipe'"),
+        (("interleaved", 4, 6, 1, 2, 0, 2), "microbatches is 6 with stages 4: .* give a multiple of stages"),
+        (("1f1b", 4, 8, 1, 2, 0, 1, "eager"), "transfers is 'eager': give one of overlapped"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        schedule(*arguments)
+
+
+def test_a_stage_is_one_of_the_stages():
+    with pytest.raises(ValueError, match="stage is 4: give 0 to stages - 1"):
+        peak_microbatches(4, 8, stage=4)

@@ -1,0 +1,278 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training import collectives, traffic
+from railcore.training.iteration.two_stage import TwoStage
+from railcore.training.parallelism import Strategy
+from railcore.training.traffic import Transfer, Wire
+from railcore.training.transformer import Transformer, from_catalog
+
+SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
+TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)
+MIXED = dataclasses.replace(SMALL, experts=8, top_k=2, expert_layer_interval=2)
+PAPER = TwoStage(96, 12288, 12 * 12288**2 * 2, 6, 8, 2, 1, 1, 1)
+
+
+@st.composite
+def runs(draw):
+    model = draw(st.sampled_from([SMALL, TIED, MIXED]))
+    t, c, p, d = (draw(st.sampled_from(sizes)) for sizes in ([1, 2, 4], [1, 2, 3], [1, 2, 4], [1, 2, 4]))
+    strategy = Strategy(
+        tensor=t,
+        context=c,
+        pipeline=p,
+        data=d,
+        expert=draw(st.sampled_from([e for e in (1, 2, 4, 8) if c * d % e == 0 and (model.experts or e == 1)])),
+        interleave=draw(st.sampled_from([1, 2])) if p > 1 else 1,
+        micro_batch=draw(st.sampled_from([1, 2])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        sequence_parallel=t > 1 and draw(st.booleans()),
+        sharding=draw(st.sampled_from(["none", "optimizer", "gradients", "weights"])),
+    )
+    wire = Wire(*draw(st.tuples(*[st.sampled_from([1, 2, 4])] * 3)), *draw(st.tuples(*[st.booleans()] * 3)))
+    return model, strategy, 4 * d * strategy.micro_batch * draw(st.sampled_from([1, 2])), wire
+
+
+def dense(matrix):
+    gpus = len(matrix.targets)
+    whole = np.zeros((gpus, gpus))
+    for source, (targets, size) in enumerate(zip(matrix.targets, matrix.bytes, strict=True)):
+        assert len(set(targets[size > 0])) == np.count_nonzero(size)
+        whole[source, targets] += size
+    return whole
+
+
+@given(runs(), st.sampled_from(["ring", "bidirectional_ring", "direct"]))
+@settings(max_examples=60, deadline=None)
+def test_rows_sum_to_the_bytes_sent(run, algorithm):
+    strategy = run[1]
+    if strategy.gpus == 1:
+        with pytest.raises(ValueError, match="sends nothing"):
+            traffic.matrix(*run)
+        return
+    kinds = ("tensor", "sequence", "context", "data", "pipeline")
+    found = traffic.matrix(*run, dict.fromkeys(kinds, algorithm))
+    stage = strategy.coordinates(np.arange(strategy.gpus))["pipeline"]
+    for kind, part in found.matrices.items():
+        rows = [row for row in traffic.transfers(*run) if row.kind == kind]
+        expected = np.zeros(strategy.gpus)
+        for row in rows:
+            expected += row.calls * row.message_bytes * traffic_share(row) * row.stage_weights(strategy)[stage]
+        assert part.sent == pytest.approx(expected), kind
+        assert part.received.sum() == pytest.approx(part.sent.sum())
+        if kind != "pipeline":  # symmetric collectives give every rank what it gives
+            assert part.received == pytest.approx(part.sent), kind
+
+
+def traffic_share(row):
+    if row.operation == "send_receive":
+        return 1.0
+    return float(collectives.steps_and_bytes(row.operation, "direct", 1.0, row.ranks)[1])
+
+
+@given(runs(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_summary_is_the_dense_matrix_counted(run, data):
+    gpus = run[1].gpus
+    if gpus == 1:
+        return
+    found = traffic.matrix(*run, {"data": data.draw(st.sampled_from(["ring", "direct"]))})
+    size = data.draw(st.integers(1, gpus))
+    rails = data.draw(st.integers(1, size))
+    table = found.summary(size, rails).set_index("kind")
+    whole = {kind: dense(part) for kind, part in found.matrices.items()}
+    whole["all"] = sum(whole.values())
+    rank = np.arange(gpus)
+    within = rank[:, None] // size == rank // size
+    aligned = (rank % size % rails)[:, None] == rank % size % rails
+    for kind, matrix in whole.items():
+        row = table.loc[kind]
+        assert row.pairs == np.count_nonzero(matrix)
+        assert row.share_of_pairs == pytest.approx(row.pairs / (gpus * (gpus - 1)))
+        assert row.share_of_bytes == pytest.approx(matrix.sum() / whole["all"].sum())
+        assert row.domain_pair_bytes == pytest.approx((matrix * within).max())
+        assert row.network_pair_bytes == pytest.approx((matrix * ~within).max())
+        assert row.domain_gpu_bytes == pytest.approx((matrix * within).sum(axis=1).max())
+        assert row.nic_bytes == pytest.approx((matrix * ~within).sum(axis=1).max())
+        assert row.network_bytes == pytest.approx((matrix * ~within).sum())
+        assert row.cross_rail_bytes == pytest.approx((matrix * ~within * ~aligned).sum())
+    kinds = sum(matrix > 0 for kind, matrix in whole.items() if kind != "all")
+    assert found.shared_pairs == np.count_nonzero(kinds > 1)
+    assert found.silent_share == pytest.approx(1 - np.count_nonzero(kinds) / (gpus * (gpus - 1)))
+    last = data.draw(st.integers(1, gpus))
+    drawn = found.entries(0, last).groupby(["source", "target"])["bytes"].sum()
+    assert drawn.sum() == pytest.approx(whole["all"][:last, :last].sum())
+
+
+def one(operation, ranks):
+    return Transfer("tensor", "forward", operation, "layer", "tensor", "every", 1, 1.0, ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ["ring", "bidirectional_ring", "direct"])
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
+def test_entries_are_those_of_the_counted_schedule(operation, algorithm, ranks):
+    form = "direct" if operation == "all_to_all" else algorithm
+    found = traffic.from_transfers(Strategy(tensor=ranks), [one(operation, ranks)], {"tensor": algorithm})
+    schedule = collectives.schedule(operation, form, ranks)
+    # In an all-to-all the message is what one rank sends, ranks x parts of the schedule's blocks.
+    counted = collectives.count(schedule, 1 / (ranks * schedule.parts)).pairs
+    expected = np.zeros((ranks, ranks))
+    for (source, target), sent in counted.items():
+        expected[source, target] = sent
+    matrix = dense(found.matrices["tensor"])
+    if form.endswith("ring") and (form, operation) != ("ring", "all_gather"):  # the schedule may turn the other way
+        expected, matrix = expected + expected.T, matrix + matrix.T
+    assert matrix == pytest.approx(expected)
+
+
+def test_a_tree_carries_the_buffer_up_and_down():
+    for ranks in (2, 3, 7, 8):
+        found = traffic.from_transfers(Strategy(tensor=ranks), [one("all_reduce", ranks)], {"tensor": "tree"})
+        counted = collectives.count(collectives.schedule("all_reduce", "tree", ranks), 1 / ranks).pairs
+        matrix = dense(found.matrices["tensor"])
+        assert {pair: matrix[pair] for pair in counted} == pytest.approx(counted)
+        assert np.count_nonzero(matrix) == len(counted) == 2 * (ranks - 1)
+
+
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_a_hierarchical_collective_is_its_counted_schedule(operation):
+    for x, y in ((2, 3), (4, 2), (3, 3)):
+        row = one(operation, x * y)._replace(kind="data", group="data")
+        found = traffic.from_transfers(Strategy(data=x * y), [row], {"data": "hierarchical"}, x)
+        schedule = collectives.hierarchical_schedule(operation, x, y)
+        counted = collectives.grid_bytes(schedule, 1.0, x)
+        table = found.summary(x).set_index("kind")
+        assert table.loc["data within", "bytes"] == pytest.approx(counted.by_domain.sum())
+        assert table.loc["data between", "bytes"] == pytest.approx(counted.by_rail.sum())
+        assert table.loc["all", "cross_rail_bytes"] == counted.across_rails == 0
+
+
+@pytest.mark.parametrize("n_m", [1, 2, 8])
+@pytest.mark.parametrize("algorithm", ["direct", "ring"])
+def test_two_stages_send_the_terms_of_equation_1(n_m, algorithm):
+    n, k, b = 64, 8, 1e6
+    found = traffic.two_stage_matrix(PAPER, n, k, b, n_m, algorithm)
+    seconds = PAPER.iteration(n, k, b, n_m)  # its bandwidths are 1 byte/s
+    terms = {"tensor": "model_parallel_s", "data within": "second_dp_s", "data between": "first_dp_s"}
+    for kind, term in terms.items():
+        expected = float(getattr(seconds, term))
+        sent = found.matrices[kind].sent if kind in found.matrices else np.zeros(n)
+        assert sent == pytest.approx(np.full(n, expected)), kind
+    table = found.summary(k).set_index("kind")
+    assert found.shared_pairs == 0 and table.loc["all", "cross_rail_bytes"] == 0
+    if algorithm == "direct":
+        assert table.loc["all", "pairs"] == n * (n_m - 1 + k // n_m - 1 + n // k - 1)
+
+
+def test_gpt_1t_by_hand():
+    model, strategy = from_catalog("GPT-1T"), Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
+    u = 2048 * 25600 * 2
+    blocks = Wire(keep_gathered=True, embeddings=False)
+    table = traffic.step(model, strategy, 3072, blocks)
+    inside = table[table["kind"] == "sequence"]
+    assert inside["calls"].sum() == 8 * 2 * 512 and (inside["message_bytes"] == u).all()
+    assert inside["sent_bytes"].sum() == 8 * 2 * 512 * u * 7 / 8
+    again = traffic.step(model, strategy, 3072, Wire(embeddings=False))
+    assert again.loc[again["kind"] == "sequence", "calls"].sum() == 10 * 2 * 512
+    plain = traffic.step(model, dataclasses.replace(strategy, sequence_parallel=False), 3072, blocks)
+    assert plain.loc[plain["kind"] == "tensor", "sent_bytes"].sum() == inside["sent_bytes"].sum()
+    sends = table[table["kind"] == "pipeline"]
+    assert sends["sent_bytes"].tolist() == [512 * u / 8] * 2
+    gradients = table.loc[table["kind"] == "data", "message_bytes"].item()
+    assert gradients == pytest.approx(2 * 12 * 25600**2 * 2 / 8, rel=1e-4)
+    slices = Wire(scatter_gather=True, embeddings=False)
+    split = traffic.step(model, dataclasses.replace(strategy, sequence_parallel=False), 3072, slices)
+    assert split.loc[split["kind"] == "pipeline", "sent_bytes"].tolist() == [512 * u / 8] * 2
+    assert set(split.loc[split["operation"] == "all_gather", "stages"]) == {"all but first", "all but last"}
+
+
+def sent(model, strategy, kind, **wire):
+    table = traffic.step(model, strategy, 16, Wire(embeddings=False, **wire))
+    return table.loc[table["kind"] == kind, "sent_bytes"].sum()
+
+
+def test_sharding_moves_what_zero_says():
+    every = {name: Strategy(data=4, sharding=name) for name in ("none", "optimizer", "gradients", "weights")}
+    plain = sent(SMALL, every["none"], "data")
+    assert sent(SMALL, every["optimizer"], "data") == pytest.approx(plain)  # stage 1 costs no byte more
+    m = 16 // 4
+    assert sent(SMALL, every["gradients"], "data") == pytest.approx(plain / 2 * (m + 1))
+    assert sent(SMALL, every["weights"], "data") == pytest.approx(plain / 2 * 3 * m)
+    assert sent(SMALL, every["none"], "data", gradient_bytes=4) == pytest.approx(2 * plain)
+
+
+def test_full_recompute_repeats_the_forward_pass():
+    strategy = Strategy(tensor=2, data=2, expert=2, context=2, recompute="full")
+    table = traffic.step(MIXED, strategy, 16)
+    for kind in ("tensor", "context", "expert"):
+        part = table[(table["kind"] == kind) & (table["stages"] == "every")]
+        calls = part.groupby("pass")["calls"].sum()
+        assert calls["recompute"] == calls["forward"]
+    less = traffic.step(MIXED, dataclasses.replace(strategy, recompute="selective"), 16)
+    assert "recompute" not in set(less["pass"])
+
+
+def test_experts_talk_to_all_of_their_group_alike():
+    model = from_catalog("MoE-1.3B")
+    found = traffic.matrix(model, Strategy(data=128, expert=128), 512)
+    part = found.matrices["expert"]
+    assert part.pairs == 128 * 127 and np.ptp(part.bytes) == 0
+    # 12 mixture layers, there and back, forward and backward, 4 micro-batches, a 128th of 2,048 tokens each
+    assert part.bytes[0, 0] == pytest.approx(12 * 4 * 4 * 2048 * 2048 * 2 / 128)
+    rings = traffic.matrix(model, Strategy(data=128, expert=64), 512)
+    assert np.count_nonzero(rings.matrices["data"].bytes[0]) == 2  # of shared parameters, and of the experts' replicas
+
+
+def test_an_interleaved_pipeline_wraps():
+    plain = traffic.matrix(SMALL, Strategy(pipeline=4), 8, wire=Wire(embeddings=False)).matrices["pipeline"]
+    turned = traffic.matrix(SMALL, Strategy(pipeline=4, interleave=2), 8, wire=Wire(embeddings=False))
+    u = 48 * 64 * 2
+    line, loop = dense(plain), dense(turned.matrices["pipeline"])
+    assert line[0, 1] == line[1, 0] == 8 * u and line[3, 0] == line[0, 3] == 0
+    assert loop[0, 1] == loop[1, 0] == 16 * u and loop[3, 0] == loop[0, 3] == 8 * u
+
+
+def test_kinds_on_one_pair_are_added_and_counted_once():
+    strategy = Strategy(context=2, data=1)
+    found = traffic.matrix(SMALL, strategy, 2)  # keys and values, and gradients, between the same two
+    assert set(found.matrices) == {"context", "data"} and found.shared_pairs == 2
+    table = found.summary(2).set_index("kind")
+    assert table.loc["all", "pairs"] == 2
+    assert table.loc["all", "domain_pair_bytes"] == pytest.approx(table.loc[["context", "data"], "bytes"].sum() / 2)
+
+
+def test_what_cannot_be_is_refused():
+    strategy = Strategy(tensor=2, data=6)
+    found = traffic.matrix(SMALL, strategy, 12)
+    for call, word in (
+        (lambda: traffic.matrix(SMALL, strategy, 12, algorithms={"data": "star"}), "algorithm of data"),
+        (lambda: traffic.matrix(SMALL, strategy, 12, algorithms={"data": "hierarchical"}), "hb_domain_size"),
+        (
+            lambda: traffic.matrix(SMALL, strategy, 12, algorithms={"data": "hierarchical"}, hb_domain_size=8),
+            "equally many",
+        ),
+        (
+            lambda: traffic.matrix(SMALL, Strategy(data=2, sharding="optimizer"), 12, algorithms={"data": "tree"}),
+            "tree",
+        ),
+        (lambda: traffic.matrix(SMALL, Strategy(tensor=16), 12), "heads"),
+        (lambda: found.summary(13), "hb_domain_size"),
+        (lambda: found.summary(4, 5), "rails"),
+        (lambda: found.entries(4, 4), "first"),
+        (lambda: traffic.two_stage_matrix(PAPER, 64, 8, 1e6, 3), "divide"),
+        (lambda: traffic.two_stage_matrix(PAPER, 64, 8, 1e6, 2, "tree"), "algorithm"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            call()
+
+
+def test_a_large_iteration_is_never_dense():
+    found = traffic.two_stage_matrix(PAPER, 32768, 256, 32e6, 4)
+    held = sum(part.targets.nbytes for part in found.matrices.values())
+    assert held < 32768**2 / 10 and found.gpus == 32768
+    assert 1 - found.silent_share == pytest.approx((3 + 63 + 127) / 32767)

@@ -1,0 +1,353 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.training.transformer import (
+    RECOMPUTE,
+    SHARDING,
+    Transformer,
+    from_catalog,
+    model_flops_utilization,
+)
+
+SMALL = dict(layers=4, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32)
+MIXTURE = dict(experts=8, top_k=2, expert_layer_interval=2, imbalance=1.5)
+STATES = {"weights": 2, "gradients": 4, "optimizer": 12}
+SIZES = st.sampled_from([1, 2, 4, 8])
+
+
+def small(**changes):
+    return Transformer("small", **{**SMALL, **changes})
+
+
+@st.composite
+def models(draw):
+    heads = draw(st.sampled_from([4, 8, 12]))
+    experts = draw(st.sampled_from([0, 0, 4, 8]))
+    layers = draw(st.integers(1, 6)) * 2
+    return Transformer(
+        "drawn",
+        layers,
+        heads * draw(st.sampled_from([8, 16])),
+        heads,
+        draw(st.sampled_from([k for k in range(1, heads + 1) if heads % k == 0])),
+        draw(st.integers(8, 200)) * 4,
+        draw(st.integers(100, 5000)),
+        draw(st.sampled_from([16, 64, 2048])),
+        head_dim=draw(st.sampled_from([0, 24])),
+        ffn_matrices=draw(st.sampled_from([2, 3])),
+        positions=draw(st.sampled_from([0, 64])),
+        tied_embeddings=draw(st.booleans()),
+        biases=draw(st.booleans()),
+        parallel_block=draw(st.booleans()),
+        experts=experts,
+        top_k=draw(st.integers(1, max(experts, 1))),
+        expert_layer_interval=draw(st.sampled_from([1, 2])),
+        imbalance=draw(st.floats(1, max(experts, 1))),
+    )
+
+
+def tensors(model):
+    """Every matrix and vector of the model by name, one layer after another, as a program would allocate them."""
+    h, d, f, m = model.hidden, model.head_dim, model.ffn_hidden, model.ffn_matrices
+
+    def linear(name, rows, columns, bias=model.biases):
+        return [(name, rows * columns)] + [("biases", columns)] * bias
+
+    def norm():
+        return [("norms", h)] * (2 if model.biases else 1)
+
+    def feed_forward(name):
+        return [part for _ in range(m - 1) for part in linear(name, h, f)] + linear(name, f, h)
+
+    found = [("embedding", model.vocabulary * h), ("positions", model.positions * h)]
+    for layer in range(model.layers):
+        found += norm() + linear("attention", h, model.heads * d)
+        found += linear("attention", h, model.kv_heads * d) + linear("attention", h, model.kv_heads * d)
+        found += linear("attention", model.heads * d, h)
+        found += [] if model.parallel_block else norm()
+        if model.experts and (layer + 1) % model.expert_layer_interval == 0:
+            found += linear("router", h, model.experts, False)
+            found += [part for _ in range(model.experts) for part in feed_forward("experts")]
+        else:
+            found += feed_forward("feed-forward")
+    return found + norm() + [("output", 0 if model.tied_embeddings else h * model.vocabulary)]
+
+
+@pytest.mark.parametrize("name", catalog.names("models"))
+def test_published_parameter_counts_come_out(name):
+    model = from_catalog(name)
+    assert model.total_parameters == pytest.approx(catalog.item("models", name)["parameters"], rel=0.01)
+    assert model.name == name and sum(model.parameters().values()) == model.total_parameters
+    assert model.active_parameters <= model.total_parameters
+    assert (model.active_parameters == model.total_parameters) == (model.experts == 0)
+
+
+def test_every_published_model_is_there():
+    published = "GPT-3 OPT3-175B PaLM-540B GPT-146B GPT-1T MoE-1.3B".split()
+    published += [f"Llama-3 {size}" for size in ("8B", "70B", "405B")]
+    published += [f"Megatron {size}" for size in ("22B", "175B", "530B", "1T")]
+    assert set(published) <= set(catalog.names("models"))
+
+
+@given(models())
+def test_parameters_are_those_of_every_tensor(model):
+    counted = dict.fromkeys(model.parameters(), 0)
+    for kind, size in tensors(model):
+        counted[kind] += size
+    assert model.parameters() == counted
+
+
+def test_narayanan_et_al_2021_eq_2_counts_the_same_parameters():
+    model = from_catalog("GPT-1T")
+    n, h, s, V = model.layers, model.hidden, model.sequence_length, model.vocabulary
+    printed = 12 * n * h**2 * (1 + 13 / (12 * h) + (V + s) / (12 * n * h))
+    assert model.total_parameters == pytest.approx(printed + 2 * h, rel=1e-12)  # they leave the last norm out
+
+
+@given(models())
+def test_one_token_meets_top_k_of_the_experts(model):
+    all_experts = dataclasses.replace(model, top_k=max(model.experts, 1), imbalance=1.0)
+    assert all_experts.active_parameters == model.total_parameters
+    unused = model.mixture_layers * (model.experts - model.top_k) * model.ffn_weights if model.experts else 0
+    assert model.active_parameters == model.total_parameters - unused
+
+
+@pytest.mark.parametrize("name", ["GPT-3", "GPT-1T", "Megatron 22B"])
+@pytest.mark.parametrize("batch", [1, 24, 3072])
+def test_flops_are_megatrons_formula(name, batch):
+    model = from_catalog(name)
+    L, h, s, V = model.layers, model.hidden, model.sequence_length, model.vocabulary
+    full = 96 * batch * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
+    without = 72 * batch * s * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
+    assert float(model.training_flops(batch, "full")) == pytest.approx(full, rel=1e-12)
+    assert float(model.training_flops(batch)) == pytest.approx(without, rel=1e-12)
+    scores = 4 * batch * s**2 * h * L
+    assert float(model.training_flops(batch, "selective")) == pytest.approx(without + scores, rel=1e-12)
+
+
+@given(models(), st.integers(1, 1000))
+def test_flops_are_two_for_each_weight_and_token_and_the_scores(model, batch):
+    kinds, flops = model.parameters(), model.forward_flops(batch)
+    tokens = batch * model.sequence_length
+    used = kinds["experts"] * model.top_k / max(model.experts, 1)
+    weights = kinds["attention"] + kinds["feed-forward"] + used + kinds["router"] + model.vocabulary * model.hidden
+    pairs = model.layers * model.heads * model.sequence_length * tokens
+    assert sum(flops.values()) == pytest.approx(2 * tokens * weights + 2 * 2 * pairs * model.head_dim, rel=1e-12)
+    assert flops["scores"] == pytest.approx(4 * pairs * model.head_dim, rel=1e-12)
+    assert flops["logits"] == pytest.approx(2 * tokens * model.hidden * model.vocabulary, rel=1e-12)
+
+
+@given(models())
+def test_flops_are_linear_in_the_batch_and_ordered_by_recompute(model):
+    batches = np.array([1, 2, 7, 640])
+    assert np.allclose(model.training_flops(batches), batches * model.training_flops(), rtol=1e-12)
+    none, selective, full = (float(model.training_flops(3, level)) for level in RECOMPUTE)
+    assert none < selective < full < 4 / 3 * none + 1
+    assert none == pytest.approx(3 * float(sum(model.forward_flops(3).values())), rel=1e-12)
+
+
+@given(models())
+def test_a_causal_mask_halves_the_scores_alone(model):
+    whole, causal = model.forward_flops(5), model.forward_flops(5, causal=True)
+    assert causal.pop("scores") == whole.pop("scores") / 2
+    assert causal == whole
+
+
+def test_a_mixture_that_takes_every_expert_does_the_work_of_a_dense_model_as_wide():
+    mixture, dense = small(experts=4, top_k=4, biases=False), small(ffn_hidden=4 * 256, biases=False)
+    ours, theirs = mixture.forward_flops(3), dense.forward_flops(3)
+    assert ours["feed-forward"] == theirs["feed-forward"]
+    assert sum(ours.values()) - ours["router"] == pytest.approx(sum(theirs.values()), rel=1e-12)
+    assert mixture.total_parameters - mixture.parameters()["router"] == dense.total_parameters
+
+
+def test_a_mixture_of_one_expert_is_a_dense_model_with_a_router():
+    one, dense = small(experts=1), small()
+    assert one.total_parameters - dense.total_parameters == one.parameters()["router"] == 4 * 64
+    assert one.forward_flops()["feed-forward"] == dense.forward_flops()["feed-forward"]
+    kinds = one.layer_activation_bytes(2, 2)
+    assert sum(kinds.values()) - kinds["dispatched"] == sum(dense.layer_activation_bytes(2, 2).values())
+    assert small(experts=0, expert_layer_interval=2).mixture_layers == 0
+    assert small(**MIXTURE).mixture_layers == 2
+
+
+def test_grouped_queries_leave_between_one_and_all_heads_of_keys_and_values():
+    full, grouped, single = (small(kv_heads=k) for k in (8, 2, 1))
+    h, d = 64, 8
+    assert full.attention_weights == 4 * h * h
+    assert full.attention_weights - grouped.attention_weights == 2 * h * 6 * d
+    assert single.attention_weights == 2 * h * h + 2 * h * d
+    kept = [float(model.layer_activation_bytes()["attention"]) for model in (full, grouped, single)]
+    assert kept == [2 * 32 * d * (16 + 2 * k) for k in (8, 2, 1)]
+    assert full.forward_flops()["scores"] == single.forward_flops()["scores"]
+
+
+def test_a_head_of_keys_and_values_is_copied_where_there_are_more_tensor_ranks():
+    single = small(kv_heads=1).layer_activation_bytes(1, [1, 2, 4, 8])["attention"]
+    assert np.array_equal(single, 2 * 32 * 8 * (16 / np.array([1, 2, 4, 8]) + 2))
+
+
+def test_a_gated_layer_has_a_third_matrix_of_everything():
+    plain, gated = small(), small(ffn_matrices=3)
+    assert gated.ffn_weights * 2 == plain.ffn_weights * 3
+    assert gated.forward_flops()["feed-forward"] * 2 == plain.forward_flops()["feed-forward"] * 3
+    kept = [model.layer_activation_bytes()["feed-forward"] for model in (plain, gated)]
+    assert kept[1] * 2 == kept[0] * 3
+    assert gated.parameters()["biases"] - plain.parameters()["biases"] == 4 * 256
+
+
+def test_a_parallel_block_saves_one_norm_a_layer():
+    plain, parallel = small(), small(parallel_block=True)
+    assert plain.parameters()["norms"] - parallel.parameters()["norms"] == 4 * 2 * 64
+    assert plain.forward_flops() == parallel.forward_flops()
+    inputs = [model.layer_activation_bytes()["inputs"] for model in (plain, parallel)]
+    assert inputs[0] == 2 * inputs[1]
+
+
+@pytest.mark.parametrize("name", ["GPT-3", "Megatron 22B", "Megatron 530B"])
+@pytest.mark.parametrize("t", [1, 2, 8])
+@pytest.mark.parametrize("b", [1, 4])
+def test_activations_are_korthikantis_closed_forms(name, t, b):
+    model = from_catalog(name)
+    s, h, a = model.sequence_length, model.hidden, model.heads
+
+    def kept(sequence_parallel, recompute, **options):
+        kinds = model.layer_activation_bytes(b, t, 1, sequence_parallel, RECOMPUTE.index(recompute), **options)
+        return float(sum(kinds.values())) / (s * b * h)
+
+    scores = 5 * a * s / h
+    assert kept(False, "none") == pytest.approx(10 + 24 / t + scores / t, rel=1e-12)
+    assert kept(True, "none") == pytest.approx((34 + scores) / t, rel=1e-12)
+    assert kept(False, "selective") == pytest.approx(10 + 24 / t, rel=1e-12)
+    assert kept(True, "selective") == pytest.approx(34 / t, rel=1e-12)
+    assert kept(False, "full") == pytest.approx(2, rel=1e-12)
+    assert kept(True, "full") == pytest.approx(2 / t, rel=1e-12)
+    assert kept(True, "none", fused_attention=True) == kept(True, "selective")
+    assert kept(True, "none", dropout=False) == pytest.approx((32 + scores) / t, rel=1e-12)
+
+
+@given(models(), SIZES, SIZES, SIZES, st.booleans(), st.booleans())
+def test_activations_scale(model, b, t, c, sequence_parallel, fused):
+    def kept(*args, **options):
+        return np.array([*model.layer_activation_bytes(*args, fused_attention=fused, **options).values()])
+
+    levels = [kept(b, t, c, sequence_parallel, level) for level in range(len(RECOMPUTE))]
+    assert np.allclose(levels[0], b / c * kept(1, t, 1, sequence_parallel), rtol=1e-12)
+    assert np.all(levels[0] >= levels[1]) and np.all(levels[1] >= levels[2])
+    assert np.all(kept(b, t, c, True) <= kept(b, t, c, False)) and np.all(kept(b, t, c) >= kept(b, 2 * t, c))
+    split = dataclasses.replace(model, kv_heads=model.heads)
+    whole, shared = (sum(split.layer_activation_bytes(b, ranks, c, True).values()) for ranks in (1, t))
+    if model.heads % t == 0:
+        assert whole == pytest.approx(t * shared, rel=1e-12)
+
+
+def test_a_mixtures_layers_count_on_average():
+    model, dense = small(**MIXTURE), small()
+    tokens, h = 32, 64
+    copies = 2 * 1.5
+    ours, theirs = (m.layer_activation_bytes(1, 2, 1, True) for m in (model, dense))
+    assert ours["feed-forward"] == theirs["feed-forward"] * (1 + copies) / 2
+    assert ours["dispatched"] == 2 * tokens * h / 2 * copies / 2 and theirs["dispatched"] == 0
+    assert all(ours[kind] == theirs[kind] for kind in ("inputs", "dropout", "attention", "scores"))
+
+
+def test_arrays_are_a_loop_of_numbers():
+    rng = np.random.default_rng(0)
+    b, t, c, e = (rng.choice([1, 2, 4, 8], 40) for _ in range(4))
+    sequence_parallel, level, sharding = rng.integers(0, 2, 40), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
+    model = small(**MIXTURE, kv_heads=2)
+    many = model.layer_activation_bytes(b, t, c, sequence_parallel, level), model.state_bytes(t, b, c * e, sharding, e)
+    for i in range(40):
+        one = model.layer_activation_bytes(b[i], t[i], c[i], sequence_parallel[i], level[i])
+        assert {kind: float(x) for kind, x in one.items()} == {kind: x[i] for kind, x in many[0].items()}
+        one = model.state_bytes(t[i], b[i], c[i] * e[i], sharding[i], e[i])
+        assert {kind: float(x) for kind, x in one.items()} == {kind: x[i] for kind, x in many[1].items()}
+
+
+@given(models())
+def test_one_rank_holds_eighteen_bytes_of_every_parameter(model):
+    states = model.state_bytes()
+    assert {kind: float(x) for kind, x in states.items()} == {
+        kind: size * model.total_parameters for kind, size in STATES.items()
+    }
+
+
+@given(models(), SIZES, SIZES, SIZES, SIZES)
+def test_sharding_splits_one_kind_of_state_after_another(model, t, p, ranks, e):
+    n = ranks * e
+    levels = [model.state_bytes(t, p, n, level, e) for level in range(len(SHARDING))]
+    shared, experts = model.rank_parameters(t, p, e)
+    whole, own = shared + experts, shared / n + experts / ranks
+    for level, states in enumerate(levels):
+        split = {"optimizer": level >= 1, "gradients": level >= 2, "weights": level >= 3}
+        for kind, size in STATES.items():
+            assert states[kind] == pytest.approx(size * (own if split[kind] else whole), rel=1e-12)
+    totals = [sum(states.values()) for states in levels]
+    assert np.all(np.diff(totals) <= 0)
+    assert sum(model.state_bytes(t, p, 1, 3, 1).values()) == sum(model.state_bytes(t, p, 1, 0, 1).values())
+
+
+@given(models(), SIZES, SIZES, SIZES)
+def test_tensor_and_pipeline_ranks_split_the_states(model, t, p, e):
+    one, many = (np.array(model.rank_parameters(ranks, p, e)) for ranks in (1, t))
+    assert np.allclose(one, t * many, rtol=1e-12)
+    kinds = model.parameters()
+    ends = sum(kinds[kind] for kind in ("embedding", "positions", "output"))
+    last = kinds["embedding"] if model.tied_embeddings else kinds["output"]
+    fullest = ends if p == 1 else max(kinds["embedding"] + kinds["positions"], last)
+    inner = model.total_parameters - kinds["experts"] - ends
+    shared, experts = model.rank_parameters(t, p, e)
+    assert shared == pytest.approx((inner / p + fullest) / t, rel=1e-12)
+    assert experts * t * p * e == pytest.approx(kinds["experts"], rel=1e-12)
+
+
+def test_expert_ranks_split_the_experts_alone():
+    model = small(**MIXTURE)
+    kinds = model.parameters()
+    one, eight = (float(sum(model.state_bytes(data=8, expert=e).values())) for e in (1, 8))
+    assert one - eight == pytest.approx(18 * kinds["experts"] * 7 / 8, rel=1e-12)
+    sharded = [float(sum(model.state_bytes(data=8, sharding=3, expert=e).values())) for e in (1, 2, 8)]
+    assert np.allclose(sharded, 18 * model.total_parameters / 8, rtol=1e-12)
+
+
+def test_utilization_is_the_share_of_the_peak():
+    assert model_flops_utilization(3e15, 10.0, 3, 1e15) == pytest.approx(0.1)
+    half = model_flops_utilization(3e15, [10.0, 20.0], 3, 1e15)
+    assert half[0] == 2 * half[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"layers": 0}, "layers is 0"),
+        ({"hidden": 64.5}, "hidden is 64.5"),
+        ({"heads": -8}, "heads is -8"),
+        ({"vocabulary": "many"}, "vocabulary is 'many'"),
+        ({"sequence_length": None}, "sequence_length is None"),
+        ({"heads": 7, "kv_heads": 7}, "heads is 7.*give head_dim"),
+        ({"kv_heads": 3}, "kv_heads is 3: give a divisor of heads 8"),
+        ({"ffn_matrices": 4}, "ffn_matrices is 4"),
+        ({"experts": 4, "top_k": 5}, "top_k is 5: give at most experts 4"),
+        ({"experts": 4, "expert_layer_interval": 3}, "expert_layer_interval is 3"),
+        ({"experts": 4, "imbalance": 0.5}, "imbalance is 0.5"),
+        ({"experts": 4, "imbalance": 4.5}, "imbalance is 4.5"),
+        ({"imbalance": 1.5}, "imbalance is 1.5"),
+        ({"imbalance": float("nan")}, "imbalance is nan"),
+    ],
+)
+def test_errors_name_the_argument(changes, named):
+    with pytest.raises(ValueError, match=named):
+        small(**changes)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="recompute is 'half': give one of none, selective, full"):
+        small().training_flops(1, "half")
+    with pytest.raises(KeyError, match="GPT-3"):
+        from_catalog("GPT3")
+    assert from_catalog("GPT-3", sequence_length=4096).sequence_length == 4096

@@ -1,0 +1,243 @@
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import claims
+from railcore.network.topology import rail_only, rail_optimized
+from railcore.training.iteration import readings, two_stage, two_stage_count, two_stage_tables
+from railcore.training.iteration.two_stage import TERMS, equation_1, minimiser
+from railcore.workbench.plots import iteration as plots
+
+MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
+SMALL = st.integers(1, 4)
+POWERS = st.integers(0, 4).map(lambda i: 2**i)
+
+
+@given(SMALL, SMALL, SMALL, st.floats(1e3, 1e8))
+def test_equation_1_equals_what_the_ranks_send(n_m, n_ds, n_df, b):
+    n, k = n_m * n_ds * n_df, n_m * n_ds
+    counted = two_stage_count.counted_iteration(MODEL, b, n_m, n_ds, n_df)
+    ours = MODEL.iteration(n, k, b, n_m)
+    for term in TERMS:
+        assert getattr(ours, term) == pytest.approx(getattr(counted, term), rel=1e-12, abs=1e-30)
+    flat = two_stage_count.counted_iteration(MODEL, b, n_m, n_ds * n_df, 1)
+    assert MODEL.ideal(n, b, n_m).iteration_s == pytest.approx(flat.iteration_s, rel=1e-12)
+
+
+@given(SMALL, SMALL, SMALL, st.integers(1, 3), st.randoms(use_true_random=False))
+def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
+    ranks = n_m * n_ds * n_df
+    given_arrays = np.array([[random.randint(-9, 9) for _ in range(n_ds * n_df * chunk)] for _ in range(ranks)])
+    got, sent = two_stage_count.hierarchical_all_reduce(given_arrays, n_m, n_ds, n_df)
+    for m in range(n_m):
+        assert (got[m::n_m] == given_arrays[m::n_m].sum(axis=0)).all()
+    assert (sent.sum(axis=0) == sent.sum(axis=1)).all() and not sent.diagonal().any()
+    shards = np.arange(ranks) % n_m
+    assert not sent[shards[:, None] != shards].any()
+
+
+def test_tables_k_is_a_misprint():
+    errors = two_stage_count.formula_errors(MODEL, 4096, [64, 256], [1e6, 4e6], [(2, 4, 3), (4, 2, 8)])
+    assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - 8**-0.5)
+    assert errors.pop("table1.hb_domain_product") == pytest.approx(3)
+    assert max(errors.values()) < 1e-12
+    table = two_stage_count.against_count(MODEL, 1e6, [(2, 3, 3), (2, 4, 3)])
+    assert table.table1_error.tolist() == pytest.approx([0, 1 / 3], abs=1e-12)
+
+
+@given(POWERS, st.floats(1e5, 1e8), st.sampled_from([256, 1024]), st.sampled_from([4096, 32768]))
+def test_the_minimum_of_equation_1(width, b, k, n):
+    model = replace(MODEL, hidden=1024 * width)
+    best, found = model.best_group_size(n, b), minimiser(model, n, k, b)
+    assert found == pytest.approx(best, rel=1e-12)
+    assert best == pytest.approx(8**0.5 * model.printed_group_size(n, b, model.element_bytes))
+    times = [equation_1(model, n, k, b, x, k / x, n / k).iteration_s for x in (best, best * 1.01, best / 1.01)]
+    assert times[0] < min(times[1:])
+
+
+@given(st.floats(1e4, 1e9), st.sampled_from(two_stage.GROUP_RULES))
+def test_rounding_takes_the_better_neighbour(b, rule):
+    n = k = 4096
+    real = float(replace(MODEL, group_rule="minimiser").group_size(n, b, k))
+    every = {"integer": np.arange(1, k + 1), "power of two": 2.0 ** np.arange(13)}
+    for rounding, choices in every.items():
+        model = replace(MODEL, group_rounding=rounding)
+        times = MODEL.iteration(n, k, b, choices).iteration_s
+        taken = float(model.group_size(n, b, k))
+        assert taken in choices
+        if 1 < real < k:
+            assert MODEL.iteration(n, k, b, taken).iteration_s == pytest.approx(times.min(), rel=1e-12)
+        assert 1 <= replace(model, group_rule=rule).group_size(n, b, 8) <= 8
+
+
+@given(POWERS, POWERS, st.floats(1e5, 1e7))
+def test_limits(domains, gpus, b):
+    k = 16 * gpus
+    n = k * domains
+    time = MODEL.iteration(n, k, b)
+    assert time.iteration_s == pytest.approx(sum(getattr(time, term) for term in TERMS))
+    assert (time.first_dp_s == 0) == (domains == 1)
+    assert MODEL.iteration(n, n, b).iteration_s == pytest.approx(MODEL.ideal(n, b).iteration_s, rel=1e-12)
+    assert MODEL.relative(n, k, b) <= 1 + 1e-12
+    fast = replace(MODEL, nic_Bps=1e30, hb_Bps=1e30).iteration(n, k, b)
+    assert fast.iteration_s == pytest.approx(6 * 175e9 * b / (n * 1e15))
+    alone = MODEL.iteration(n, k, b, 1)
+    assert alone.model_parallel_s == 0 and alone.second_dp_s > 0
+    assert MODEL.reduction(16 * n, k, 2 * k, b) > MODEL.reduction(16 * n, 2 * k, 4 * k, b)
+
+
+def test_gpus_share_the_nics_of_fewer_rails():
+    rails = np.array([64, 128, 256, 512])
+    time = MODEL.iteration(4096, 256, 1e6, rails=rails)
+    whole = MODEL.iteration(4096, 256, 1e6)
+    assert time.first_dp_s / whole.first_dp_s == pytest.approx([4, 2, 1, 1])
+    for term in ("compute_s", "second_dp_s", "model_parallel_s"):
+        assert np.broadcast_to(getattr(time, term), 4) == pytest.approx(float(getattr(whole, term)))
+
+
+def test_arrays_equal_the_loop():
+    gpus, sizes, batches = [4096, 16384], [8, 64, 256], [1e6, 8e6]
+    models = {"GPT-3": MODEL, "PaLM-540B": two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11)}
+    table = two_stage_tables.sweep(models, gpus=gpus, hb_domain_size=sizes, batch_tokens=batches)
+    assert len(table) == 2 * 2 * 3 * 2
+    for row in table.itertuples():
+        model = models[row.model]
+        time = model.iteration(row.gpus, row.hb_domain_size, row.batch_tokens)
+        assert row.iteration_s == pytest.approx(float(time.iteration_s))
+        assert row.ideal_s == pytest.approx(float(model.ideal(row.gpus, row.batch_tokens).iteration_s))
+    own = two_stage_tables.sweep(models, gpus=[4096], hb_domain_size=[8], batch_tokens={"GPT-3": 1e6, "PaLM-540B": 2e6})
+    assert own.batch_tokens.tolist() == [1e6, 2e6]
+
+
+def test_models_of_the_catalog():
+    for block in two_stage.BLOCKS:
+        model = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block=block)
+        assert model.layers * model.block_bytes / 2 == pytest.approx(175e9, rel=0.01)
+    palm = two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11, flops=["6 P", "8 P", "6 P + scores"])
+    assert palm.token_flops[1] / palm.token_flops[0] == pytest.approx(4 / 3)
+    assert palm.token_flops[2] - palm.token_flops[0] == pytest.approx(12 * 118 * 48 * 256 * 2048)
+    assert palm.collective_rounds == 4 and MODEL.collective_rounds == 8
+    assert two_stage.collective_rounds(3) == 12
+
+
+@given(st.sampled_from([(16, 4, 4), (32, 4, 8), (64, 8, 8)]), st.floats(1, 1e9))
+@settings(max_examples=10)
+def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
+    times = [two_stage_count.ring_time(build(*case), sent) for build in (rail_only, rail_optimized)]
+    assert times == pytest.approx([sent / 5e10] * 2)
+    assert two_stage_count.ring_time(rail_only(4, 4, 4), sent) == 0
+
+
+def test_the_ring_takes_the_time_of_equation_1():
+    n, k, b = 64, 8, 1e6
+    table = two_stage_count.on_networks({"GPT-3": MODEL}, n, k, {"GPT-3": b}, [(64, 8)]).set_index("network")
+    assert table.iteration_s["any-to-any"] == pytest.approx(float(MODEL.iteration(n, k, b).iteration_s))
+    assert table.iteration_s["trimmed"] == table.iteration_s["any-to-any"] > table.iteration_s["ideal"]
+    assert two_stage_count.links_removable(32768, 256, 64) == pytest.approx(1 / 3)
+    assert two_stage_count.links_removable(256, 256, 64) == 1
+
+
+CHOICES = two_stage.CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
+OURS = {key: values[0] for key, values in CHOICES.items()} | {"gpu_flops": 3e15}
+ROUNDS = {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
+
+
+def test_readings():
+    tried = readings.combinations(OURS, CHOICES)
+    assert len(tried) == 1 + np.prod([len(values) for values in CHOICES.values()])
+    assert tried.iloc[0].to_dict() == OURS
+    fits = readings.models(tried, 5e10, ROUNDS)
+    tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": [1e6, 4e6]}
+    found = readings.quoted(fits, 16384, 32768, 32768, 256, tokens, 780e9)
+    for row in (0, 17, len(tried) - 1):
+        picked = tried.iloc[row]
+        one = readings.models(tried.iloc[[row]], 5e10, ROUNDS)
+        alone = readings.quoted(one, 16384, 32768, 32768, 256, tokens, 780e9)
+        assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
+        gpt = one["GPT-3"]
+        assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
+        assert gpt.gpu_flops[0] == picked.gpu_flops
+    best = readings.compared(tried, found, "railonly2023", best=3, gpu_flops=2e15)
+    assert best.reading[:2].tolist() == ["the document", "ours"]
+    assert best.claims_met[0] == len(found.columns)
+    scores = (found / [claims.paper_value(f"railonly2023.{name}") for name in found] - 1).abs()
+    assert best.mean_deviation[1] == pytest.approx(scores.iloc[0].mean())
+    assert best.claims_met[2] == best.claims_met[2:].max()
+    assert "GPU 2 PFLOP/s" in best.reading.tolist()
+    with pytest.raises(ValueError, match="give one choice for each"):
+        readings.combinations({"a": 1}, {"b": [1]})
+
+
+def test_variables_and_optima():
+    models, tokens = {"GPT-3": MODEL}, {"GPT-3": 32e6}
+    table = two_stage_tables.variables(models, 32768, 256, tokens).set_index("symbol")["GPT-3"]
+    assert table.N_M * table.N_Df * table.N_Ds == table.N and table.N_M * table.N_Ds == table.K
+    assert table[["T_c", "T_Df", "T_Ds", "T_M"]].sum() == pytest.approx(
+        float(MODEL.iteration(32768, 256, 32e6).iteration_s)
+    )
+    text = two_stage_tables.shown(two_stage_tables.variables(models, 32768, 256, tokens)).set_index("symbol")
+    assert (
+        text["GPT-3"]["B_S"] == "50 GB/s" and text["GPT-3"]["b"] == "32,000,000" and text["GPT-3"]["T_c"] == "1.025 s"
+    )
+    optima = two_stage_tables.optima(models, 32768, 256, tokens).set_index("rule")
+    assert optima.over_minimum["Eq. (2), all in bytes"] == pytest.approx(8**-0.5)
+    assert optima.slowdown.min() == pytest.approx(1)
+
+
+def test_pictures():
+    table = two_stage_tables.sweep(
+        {"GPT-3": MODEL, "again": MODEL}, gpus=[4096], hb_domain_size=[8, 64], batch_tokens=[1e6, 2e6]
+    )
+    assert len(plots.domain_sizes(table[table.batch_tokens == 1e6]).axes) == 2
+    figure = plots.batches(table[table.model == "again"].assign(batch_sequences=table.batch_tokens / 2048))
+    assert len(figure.axes[0].lines) == 3
+    ax = plots.stacked_terms(table[:2], "hb_domain_size", plt.subplots()[1])
+    heights = [patch.get_height() for patch in ax.patches]
+    assert sum(heights) == pytest.approx(table.iteration_s[:2].sum())
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layers": 0}, "layers is 0"),
+        ({"nic_Bps": float("nan")}, "nic_Bps is nan"),
+        ({"group_rule": "best"}, "group_rule is 'best': give one of 'printed'"),
+        ({"group_rounding": "up"}, "group_rounding is 'up'"),
+    ],
+)
+def test_refused_models(change, words):
+    with pytest.raises(ValueError, match=words):
+        replace(MODEL, **change)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((64, 128, 1e6), "hb_domain_size is 128: give at most the 64 GPUs"),
+        ((64, 8, 1e6, 16), "group_size is 16: give 1 to hb_domain_size 8"),
+        ((64, 8, 1e6, 0.5), "group_size is 0.5"),
+        ((64, 8, -1), "batch_tokens is -1"),
+        ((64, 8, 1e6, 2, 0), "rails is 0"),
+    ],
+)
+def test_refused_cases(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        MODEL.iteration(*arguments)
+
+
+def test_refused_counts_and_names():
+    with pytest.raises(ValueError, match="give 8 rows of a multiple of 4"):
+        two_stage_count.hierarchical_all_reduce(np.ones((8, 3)), 2, 2, 2)
+    with pytest.raises(ValueError, match="n_m is 0"):
+        two_stage_count.counted_iteration(MODEL, 1e6, 0, 2, 2)
+    with pytest.raises(ValueError, match="block is 'all'"):
+        two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block="all")
+    with pytest.raises(KeyError, match="GPT-3"):
+        two_stage.from_catalog("GPT3", 1e15, 5e10, 9e11)
+    assert isinstance(two_stage_count.against_count(MODEL, 1e6, [(1, 1, 1)]), pd.DataFrame)
