@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.training import traffic
-from railcore.training.iteration import two_stage
+from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
+from railcore.training.search import divisors, search
 from railcore.training.transformer import from_catalog
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
@@ -66,3 +68,24 @@ def test_traffic_of_a_whole_iteration(benchmark, plan, gpus):
     table = benchmark.pedantic(plan, (gpus,), rounds=5, warmup_rounds=1)
     assert table["pairs"].iloc[-1] >= gpus
     assert benchmark.extra_info["peak_MB"] < 1024
+
+
+def strategies_of_gpt3(batches=tuple(range(64, 1537, 64))):
+    """Every split of 4,096 A100 with these global batches, context parallelism included."""
+    return search(from_catalog("GPT-3"), machine.from_catalog("DGX A100"), 4096, batches, context=divisors(4096))
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+def test_strategies_a_second(benchmark, capsys):
+    peak = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024"
+    command = f"import resource, test_speed; test_speed.strategies_of_gpt3(); print({peak})"
+    run = {"cwd": Path(__file__).parent, "check": True, "capture_output": True}
+    info = {"peak_MB": int(subprocess.run([sys.executable, "-c", command], **run).stdout)}
+    found = benchmark.pedantic(strategies_of_gpt3, rounds=5, warmup_rounds=1)
+    rate = found.evaluated / benchmark.stats.stats.median
+    info |= {"evaluated": found.evaluated, "feasible": found.counts["feasible"], "per_cpu_second": round(rate)}
+    benchmark.extra_info.update(info)
+    with capsys.disabled():
+        print("\nstrategies of GPT-3 on 4,096 A100:", ", ".join(f"{name} {x:,}" for name, x in info.items()))
+    assert found.evaluated >= 10**6
+    assert info["peak_MB"] < 512

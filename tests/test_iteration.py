@@ -416,13 +416,12 @@ def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
 
 def test_the_nic_has_no_effect_where_one_hb_domain_holds_the_cluster(found):
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        for i in range(1):
-            strategy = row(strategies, i)
-            gpus = math.prod(strategy[name] for name in ("tensor", "context", "pipeline", "data"))
-            whole = replace(gpu, hb_domain_size=gpus)
-            slow = replace(whole, nic_Bps=1.0, nic_latency_s=1.0)
-            if strategy["context"] * strategy["data"] % strategy["expert"] == 0:
-                assert same(*(iteration_times(model, x, strategy, runtime, offload) for x in (whole, slow)))
+        strategy = row(strategies, 0)
+        gpus = math.prod(strategy[name] for name in ("tensor", "context", "pipeline", "data"))
+        whole = replace(gpu, hb_domain_size=gpus)
+        slow = replace(whole, nic_Bps=1.0, nic_latency_s=1.0)
+        if strategy["context"] * strategy["data"] % strategy["expert"] == 0:
+            assert same(*(iteration_times(model, x, strategy, runtime, offload) for x in (whole, slow)))
 
 
 def test_the_hb_domain_has_no_effect_where_it_holds_one_gpu_but_by_its_ceiling(found):
@@ -556,6 +555,14 @@ def test_sharding_lowers_memory(found):
         shards = np.minimum(ranks, ranks // strategies["expert"]) if model.experts else ranks
         room = 1 / np.maximum(shards, 1) + 2 / stage <= 1
         assert room.any() and np.all(states[2][:, room] >= states[3][:, room])
+
+
+@pytest.mark.xfail(strict=True, reason="two layers are said to be gathered where a stage has one")
+def test_sharded_weights_take_no_more_than_their_shard_and_the_whole_stage():
+    strategy = ONE | {"tensor": 8, "pipeline": 96, "data": 8, "global_batch": 8 * 96}
+    plain, sharded = (iteration_times(MODELS["GPT-3"], A100, strategy | {"sharding": level}) for level in (0, 3))
+    whole = float(plain.memory["weights_bytes"])
+    assert sharded.memory["weights_bytes"] == pytest.approx(whole / 8 + whole, rel=1e-12)
 
 
 def test_states_are_those_of_the_transformer(found):

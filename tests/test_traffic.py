@@ -276,3 +276,16 @@ def test_a_large_iteration_is_never_dense():
     held = sum(part.targets.nbytes for part in found.matrices.values())
     assert held < 32768**2 / 10 and found.gpus == 32768
     assert 1 - found.silent_share == pytest.approx((3 + 63 + 127) / 32767)
+
+
+def test_cases_of_the_catalog_are_compared_one_below_the_other():
+    cases = traffic.two_stage_cases(["GPT-3", "PaLM-540B"], group_rule="printed", group_rounding="power of two")
+    assert list(cases) == ["GPT-3", "PaLM-540B\n512 seq.", "PaLM-540B\n2048 seq."]
+    assert cases["PaLM-540B\n512 seq."][1] == 512 * 2048
+    found = {name: traffic.two_stage_matrix(model, 2048, 256, tokens, 4) for name, (model, tokens) in cases.items()}
+    table = traffic.compared(found, 256)
+    whole = table[table["kind"] == "all"].set_index("case")
+    assert list(whole.index) == list(cases) and len(table) == 4 * 3
+    for name, one in found.items():
+        assert whole.loc[name, "silent_pairs"] == pytest.approx(one.silent_share)
+        assert whole.loc[name, "bytes"] == pytest.approx(sum(part.sent.sum() for part in one.matrices.values()))

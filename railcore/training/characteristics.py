@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,21 +11,22 @@ from railcore.facts.tables import read_csv
 from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
 from railcore.training.iteration.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import divisors, search
+from railcore.training.search import Found, divisors, search
 from railcore.training.traffic import step
 from railcore.training.transformer import WEIGHT_BYTES, Transformer
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WAYS: Mapping[str, Mapping[str, int | str | bool]] = {
-    "DP": {"data": 0},
-    "FSDP": {"data": 0, "sharding": "weights"},
-    "TP": {"tensor": 0},
-    "TP & SP": {"tensor": 0, "sequence_parallel": True},
-    "CP": {"context": 0},
-    "PP": {"pipeline": 0},
-    "EP": {"data": 0, "expert": 0},
+DEGREE = None  # stands for the number of GPUs
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "DP": {"data": DEGREE},
+    "FSDP": {"data": DEGREE, "sharding": "weights"},
+    "TP": {"tensor": DEGREE},
+    "TP & SP": {"tensor": DEGREE, "sequence_parallel": True},
+    "CP": {"context": DEGREE},
+    "PP": {"pipeline": DEGREE},
+    "EP": {"data": DEGREE, "expert": DEGREE},
 }
 UNFUSED = Runtime(fused_attention=False)
 ENDLESS = 1e30  # bytes/s of memory that costs nothing
@@ -36,9 +37,8 @@ def way(name: str, degree: int) -> Strategy:
     """The strategy that has one way of parallelism alone, over `degree` GPUs. Raises ValueError for an unknown one."""
     if name not in WAYS:
         raise ValueError(f"way {name!r} is none of {', '.join(WAYS)}")
-    return Strategy(
-        **{key: degree if value == 0 and value is not False else value for key, value in WAYS[name].items()}
-    )
+    fields: dict[str, Any] = {key: degree if value is DEGREE else value for key, value in WAYS[name].items()}
+    return Strategy(**fields)
 
 
 def splits(model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int) -> "pd.DataFrame":
@@ -99,14 +99,14 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     }
 
 
-def broken(computed: "pd.DataFrame", printed: Sequence[Mapping[str, str]], columns: Iterable[str]) -> list[str]:
-    """Strategies whose computed row differs from the printed one in any of the columns, words in any order.
+def broken(computed: "pd.DataFrame", columns: Iterable[str]) -> list[str]:
+    """Strategies of Table 2 whose row of `splits` differs from the printed one in a column, words in any order.
 
     "a/b" in the printed row leaves the choice.
     """
     mine = computed.set_index("strategy")
     wrong = []
-    for row in printed:
+    for row in printed(2):
         for column in columns:
             ours, theirs = str(mine.loc[row["strategy"], column]).split(), row[column]
             if set(ours) != set(theirs.split()) and ours not in [[choice] for choice in theirs.split("/")]:
@@ -153,10 +153,23 @@ def rules_of_thumb(
     return pd.DataFrame(rows, columns=columns)
 
 
-def _only(ways: Sequence[str], gpus: int) -> dict[str, list[int]]:
+def _only(ways: Sequence[str], gpus: int) -> dict[str, Any]:
     """Limits of a search: more than one rank in these ways, one in the others."""
     more = [int(n) for n in divisors(gpus) if n > 1]
     return {name: more if name in ways else [1] for name in ("tensor", "pipeline", "data")}
+
+
+def named(table: "pd.DataFrame") -> "pd.DataFrame":
+    """A table of strategies with their short names in a column."""
+    return table.assign(strategy=[short(row) for row in table.to_dict("records")])
+
+
+def listed(found: Found) -> "pd.DataFrame":
+    """The best strategies with times [s], memory, and the breakdown, parts that none has left out."""
+    import pandas as pd
+
+    parts = pd.DataFrame(found.estimate().breakdown)
+    return named(found.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
 
 
 def short(row: Mapping) -> str:

@@ -22,7 +22,6 @@ READINGS: Mapping[str, Mapping[str, Any]] = {
     "as the document describes it": {"phases": True, "runtime": DOCUMENT, "interleave": 1, "sharding": 0},
     "rings with all NICs of a domain": {"phases": False, "runtime": DOCUMENT, "interleave": 1, "sharding": 0},
     "all recompute": {"phases": True, "runtime": DOCUMENT, "interleave": 1, "sharding": 0, "recompute": 2},
-    "interleaved, sharded": {"phases": True, "runtime": DOCUMENT},
     "nothing hidden": {"phases": True, "runtime": RUNTIMES["megatron2021"], "interleave": 1, "sharding": 0},
     "fused attention": {
         "phases": True,
@@ -43,7 +42,7 @@ def best_times(
     nics_Bps: Sequence[float] = (),
     phases: bool = False,
     runtime: Runtime = MODERN,
-    **limits: int | Sequence[int],
+    **limits: Any,
 ) -> "pd.DataFrame":
     """Iteration time of the best strategy at every model, cluster, HB domain size, batch and NIC.
 
@@ -87,14 +86,6 @@ def summary(table: "pd.DataFrame", hb_domain_size: int, within: float) -> "pd.Da
     return rows[["model", "gpus", "iteration_s", "ideal_s", "slowdown", "strategy", "plateau"]]
 
 
-def worst(found: "pd.DataFrame") -> "pd.DataFrame":
-    """Of a `summary` by model: largest slowdown and plateau, and a text that lists those of every cluster."""
-    texts = [f"{row.slowdown:.2%} at {row.gpus:,} GPUs, near from {row.plateau:,} on" for row in found.itertuples()]
-    by_model = found.assign(text=texts).groupby("model")
-    rows = by_model[["slowdown", "plateau"]].max()
-    return rows.assign(text=by_model["text"].agg("; ".join) + "; which cluster is meant is not printed")
-
-
 def rising_gains(table: "pd.DataFrame") -> float:
     """Share of doublings of the HB domain that take away more seconds than the doubling before."""
     rises = []
@@ -104,6 +95,26 @@ def rising_gains(table: "pd.DataFrame") -> float:
         steps = saved.notna() & saved.shift().notna()
         rises += list((saved.diff() > 1e-9 * part["iteration_s"])[steps])
     return float(np.mean(rises))
+
+
+def quoted(table: "pd.DataFrame", found: "pd.DataFrame") -> tuple[dict[str, float], dict[str, str]]:
+    """What railonly2025, Fig. 8, quotes, by the last part of its claims, and how it depends on the cluster.
+
+    table: of `best_times`; found: its `summary`. The largest slowdown and plateau over the clusters count.
+    """
+    values, texts = {"diminishing": rising_gains(table)}, dict[str, str]()
+    for key, name in (("gpt1t", "GPT-1T"), ("gpt146b", "GPT-146B")):
+        mine = found[found["model"] == name]
+        each = [f"{row.slowdown:.2%} at {row.gpus:,} GPUs, near from {row.plateau:,} on" for row in mine.itertuples()]
+        values[f"{key}_k256_slowdown"] = mine["slowdown"].max()
+        texts[f"{key}_k256_slowdown"] = "; ".join(each) + "; which cluster is meant is not printed"
+    texts["diminishing"] = (
+        "the best strategy changes where a larger tensor-parallel group starts to fit; while it stays, every doubling "
+        "gains less"
+    )
+    values["gpt1t_plateau"] = found["plateau"][found["model"] == "GPT-1T"].max()
+    texts["gpt1t_plateau"] = texts["gpt1t_k256_slowdown"]
+    return values, texts
 
 
 def readings(

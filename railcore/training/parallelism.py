@@ -118,8 +118,11 @@ class Strategy:
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
         """The strategy of a row of `search`'s tables, its batch left out."""
-        counts = {name: int(row[name]) for name in _COUNTS}
-        names = {"recompute": RECOMPUTE[int(row["recompute"])], "sharding": SHARDING[int(row["sharding"])]}
+        counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
+        names: dict[str, Any] = {
+            "recompute": RECOMPUTE[int(row["recompute"])],
+            "sharding": SHARDING[int(row["sharding"])],
+        }
         return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))
 
     def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railcore.facts.units import show
 from railcore.training.iteration.critical_path import REASONS, STRATEGY, Estimate, estimates, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
@@ -53,8 +54,19 @@ class Found:
             raise ValueError(f"no strategy of {self.gpus} GPUs divides {self.model.name} and its batch: change either")
         raise ValueError(
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
-            f"{self.least_memory_bytes / 1e9:.4g} GB of a GPU's {self.machine.memory_bytes / 1e9:.4g} GB: take more GPUs"
+            f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "
+            "take more GPUs or larger ones"
         )
+
+    def distribution(self) -> "pd.DataFrame":
+        """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
+        import pandas as pd
+
+        if self.best.empty:
+            return pd.DataFrame({"times_best": [], "share": []})
+        some = np.flatnonzero(self.histogram)
+        times = np.maximum(EDGES[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
+        return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
     def estimate(self, table: "pd.DataFrame | None" = None) -> Estimate:
         """`iteration_times` of rows of `best` or `pareto`, with breakdown, links and memory."""
@@ -187,10 +199,11 @@ def search(
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
+    named: dict[str, Any] = dict(limits)
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
     best, front = _Kept(), _Kept()
-    for columns in space(model, gpus, global_batch, **limits):
+    for columns in space(model, gpus, global_batch, **named):
         start = 0
         for result in estimates(model, machine, columns, runtime, offload):
             memory, rows = result.memory_bytes, slice(start, start := start + result.total_s.size)
@@ -204,8 +217,10 @@ def search(
             place = start - result.total_s.size + good
             best.merge(columns, place, time, memory[good], lambda time, memory: np.lexsort((memory, time))[:top])
             front.merge(columns, place, time, memory[good], pareto_front)
-    named = dict(zip(REASONS, counts.tolist(), strict=True))
-    return Found(model, machine, runtime, offload, gpus, named, best.table(), front.table(), float(least), histogram)
+    by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
+    return Found(
+        model, machine, runtime, offload, gpus, by_reason, best.table(), front.table(), float(least), histogram
+    )
 
 
 @dataclass

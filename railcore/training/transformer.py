@@ -241,4 +241,5 @@ def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: Arr
     F `training_flops` without recompute, T iteration time [s], N GPUs, R peak rate of a GPU [FLOP/s].
     Source: Chowdhery et al. 2022, arXiv:2204.02311, Appendix B.
     """
-    return np.asarray(model_flops, float) / (np.asarray(time_s, float) * gpus * peak)
+    seconds = np.asarray(time_s, float) * np.asarray(gpus, float)
+    return np.asarray(model_flops, float) / (seconds * np.asarray(peak, float))

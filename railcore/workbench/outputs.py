@@ -49,7 +49,7 @@ def save(
         raise ValueError(f"{item_id!r} has no data: give the DataFrame under it, for the CSV")
     if figure is None and {"png", "svg"} & set(extensions):
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
-    table = readable(data if shown is None else shown, digits)
+    table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
     if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -57,15 +57,15 @@ def save(
     for extension in extensions:
         if extension == "csv":
             content[extension] = data.to_csv(index=False, float_format="%.10g", lineterminator="\n")
-        elif extension == "md":
+        elif extension == "md" and table is not None:
             content[extension] = markdown(table.to_dict("records"))
-        elif extension == "tex":
+        elif extension == "tex" and table is not None:
             content[extension] = table.to_latex(index=False, escape=True)
         elif figure is not None:
             content[extension] = _picture(item_id, figure, extension)
     for extension, whole in content.items():
         files.write_whole(files.out() / item["document"] / f"{item['item']}.{extension}", whole)
-    return show(table) if figure is None else None
+    return show(table) if figure is None and table is not None else None
 
 
 def show(table: "pd.DataFrame") -> Shown:

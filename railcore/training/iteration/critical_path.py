@@ -66,17 +66,14 @@ def iteration_times(
     """
     parts = list(estimates(model, machine, strategies, runtime, offload))
     shape = np.broadcast_shapes(*(np.shape(strategies[name]) for name in STRATEGY))
-    total, reason = (
-        np.concatenate([getattr(part, name) for part in parts]).reshape(shape) for name in ("total_s", "reason")
-    )
-    groups = [
-        {
-            name: np.concatenate([getattr(part, group)[name] for part in parts]).reshape(shape)
-            for name in getattr(parts[0], group)
-        }
-        for group in ("breakdown", "links", "memory")
-    ]
-    return Estimate(total, *groups, reason)
+    joined: dict[str, Any] = {}
+    for name, first in vars(parts[0]).items():
+        columns = [getattr(part, name) for part in parts]
+        if isinstance(first, dict):
+            joined[name] = {key: np.concatenate([column[key] for column in columns]).reshape(shape) for key in first}
+        else:
+            joined[name] = np.concatenate(columns).reshape(shape)
+    return Estimate(**joined)
 
 
 def estimates(
@@ -104,8 +101,8 @@ def _table(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if missing := [name for name in STRATEGY if name not in strategies]:
         raise ValueError(f"strategies lack {', '.join(missing)}: give an array for each of {', '.join(STRATEGY)}")
-    arrays = np.broadcast_arrays(*(np.asarray(strategies[name], np.int64) for name in STRATEGY))
-    arrays = [array.ravel() for array in arrays]
+    whole = np.broadcast_arrays(*(np.asarray(strategies[name], np.int64) for name in STRATEGY))
+    arrays = [array.ravel() for array in whole]
     top = {"sequence_parallel": 1, "recompute": len(RECOMPUTE) - 1, "sharding": len(SHARDING) - 1}
     for name, array in zip(STRATEGY, arrays, strict=True):
         least, most = (0, top[name]) if name in top else (1, 2**31)
@@ -221,14 +218,22 @@ def _assembled(machine: Machine, at: dict[str, np.ndarray]) -> Estimate:
         "data_link_s": m * (at["inner_f"] + at["inner_b"]) + at["after"] + at["before"],
     }
     memory = _memory(machine, at, m)
-    used = sum(memory.values())
+    used = np.asarray(sum(memory.values()))
     late = at["alone"] | (at["chunked"] & (np.floor(m / p) * p != m))
-    wrong = (at["heads"], at["uneven"], exact != m, late, at["sequence"], at["experts"], used > machine.memory_bytes)
+    wrong: tuple[np.ndarray, ...] = (
+        at["heads"],
+        at["uneven"],
+        np.not_equal(exact, m),
+        late,
+        at["sequence"],
+        at["experts"],
+        used > machine.memory_bytes,
+    )
     reason = np.zeros(used.shape, np.int8)
     for code in range(len(wrong), 0, -1):
         if wrong[code - 1].any():
             reason[wrong[code - 1]] = code
-    return Estimate(sum(breakdown.values()), breakdown, links, memory, reason)
+    return Estimate(np.asarray(sum(breakdown.values())), breakdown, links, memory, reason)
 
 
 def _left(link, window, layers):

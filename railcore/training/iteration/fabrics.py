@@ -201,11 +201,8 @@ def beside(tables: "pd.DataFrame") -> "pd.DataFrame":
     shown = ["nics_cut", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
-    ordered = wide.sort_index(
-        axis=1, key=lambda level: level.map({name: i for i, name in enumerate(shown)}.get), level=0
-    )
-    ordered.columns = [f"{name}, {fabric}" for name, fabric in ordered.columns]
-    return ordered.reindex(keys.itertuples(index=False, name=None)).reset_index()
+    wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]
+    return keys.merge(wide.reset_index(), how="left")
 
 
 def goodput_of_training(
@@ -232,10 +229,13 @@ def goodput_of_training(
     platform: of the catalog, for its HB switches; K is the machine's. checkpoint_time, restart_time [s]: by default
     the catalog's for a job; rates: "low", "value", "high" of the failure rates; rate_factor: times these.
     Columns gpus, fabric, stops, rates, events_per_year, mtbf_s, checkpoint_interval_s, goodput, iteration_s,
-    tokens_per_s, effective_tokens_per_s, limit. Raises ValueError for GPUs that do not divide by t c p.
+    tokens_per_s, effective_tokens_per_s, limit. Raises ValueError for GPUs that do not divide by t c p, and for times
+    and a factor that are not positive.
     """
     import pandas as pd
 
+    if not 0 < rate_factor < math.inf:
+        raise ValueError(f"rate_factor is {rate_factor!r}: give a positive number, 1 for the catalog's rates")
     job = catalog.item("failure_rates", "job")
     saving = job["checkpoint_time"] if checkpoint_time is None else checkpoint_time
     restart = job["restart_time"] if restart_time is None else restart_time

@@ -174,23 +174,14 @@ def _products(model, machine, u, t, e):
     shapes += [(1 - mixed, u, n, k, 1) for n, k in ffn if mixed < 1]
     shapes += [(mixed, each, n, k, model.experts / e) for n, k in ffn if mixed]
     fp8 = machine.precision == "fp8"
-    turns = (_forward, True), (_input_gradient, True), (_weight_gradient, False)
-    return [
-        sum(w * product_time(machine, *turn(m, n, k), batch, fp8, weights) for w, m, n, k, batch in shapes)
-        for turn, weights in turns
-    ]
+    passes = [[w * time for time in _passes(machine, m, n, k, batch, fp8)] for w, m, n, k, batch in shapes]
+    return [sum(times) for times in zip(*passes, strict=True)]
 
 
-def _forward(m, n, k):
-    return m, n, k
-
-
-def _input_gradient(m, n, k):
-    return m, k, n
-
-
-def _weight_gradient(m, n, k):
-    return k, n, m
+def _passes(machine, m, n, k, batch=1, fp8=False):
+    """Times of a product forward, of its input's gradient, and of its weights' gradient."""
+    forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False)
 
 
 def _attention(model, machine, runtime, b, t, c):
@@ -201,11 +192,9 @@ def _attention(model, machine, runtime, b, t, c):
         forward = 4 * heads * s * s / c * d / 2 / rate + machine.kernel_s
         return forward, 2.5 * forward
     rows = s / c
-    pairs = [(rows, s, d), (rows, d, s)]
-    forward = sum(product_time(machine, m, n, k, heads) for m, n, k in pairs)
-    backward = sum(
-        product_time(machine, *turn(*p), heads) for turn in (_input_gradient, _weight_gradient) for p in pairs
-    )
+    passes = [_passes(machine, rows, s, d, heads), _passes(machine, rows, d, s, heads)]
+    forward, *gradients = [sum(times) for times in zip(*passes, strict=True)]
+    backward = sum(gradients)
     scores = heads * rows * s / machine.hbm_Bps
     masks = (5, 5) if runtime.dropout else (0, 0)
     return forward + (4 + masks[0]) * scores + machine.kernel_s, backward + (6 + masks[1]) * scores + machine.kernel_s
@@ -250,8 +239,7 @@ def _communication(model, machine, runtime, key, u, weight, attention):
 
 
 def _logits(model, machine, u, t):
-    shape = (u, model.vocabulary / t, model.hidden)
-    compute = sum(product_time(machine, *turn(*shape)) for turn in (_forward, _input_gradient, _weight_gradient))
+    compute = sum(_passes(machine, u, model.vocabulary / t, model.hidden))
     loss = LOSS_BYTES * u * model.vocabulary / t / machine.hbm_Bps
     link = machine.link_time(ELEMENT * u * model.hidden, t)
     return compute + loss + 2 * link, 2 * link

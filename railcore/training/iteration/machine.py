@@ -108,7 +108,7 @@ class Machine:
         (y - 1) / (x y) D / B_NIC + (x - 1) / x D / B_HB. Each of the calls has the latency of a tree's steps, log2 x in
         the domain and log2 y between domains.
         message_bytes D: full buffers of a rank [bytes].
-        Source: railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (a ring for each NIC).
+        Source: railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (many rings).
         """
         x, y = self._spread(ranks, stride)
         n, D = x * y, np.asarray(message_bytes, float)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FITTED = "sustained_fraction"
 ENDLESS = 1e30  # bytes/s of a link that costs nothing
-TERMS: Mapping[str, Mapping[str, float]] = {
+TERMS: Mapping[str, Mapping[str, Any]] = {
     "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, FITTED: 1.0},
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": ENDLESS},
@@ -89,7 +89,7 @@ def _strategy(row: Any) -> dict[str, int]:
     }
 
 
-def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None, **changes: float) -> "pd.DataFrame":
+def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None, **changes: Any) -> "pd.DataFrame":
     """The table with the model's iteration time beside each run: modelled_s, error, and the breakdown's columns.
 
     error = modelled / measured - 1. changes: fields of `Machine` in place of the catalog's; runtime: of `Runtime`.
@@ -108,7 +108,7 @@ def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None,
     return table.assign(**dict(zip(TIMES, values[:, 1:].T, strict=True)))
 
 
-def fitted(table: "pd.DataFrame", **changes: float) -> float:
+def fitted(table: "pd.DataFrame", **changes: Any) -> float:
     """The sustained share of a product's best rate that leaves the least squares of the errors of these runs.
 
     Raises ValueError for fewer runs than one.
@@ -118,7 +118,7 @@ def fitted(table: "pd.DataFrame", **changes: float) -> float:
     if table.empty:
         raise ValueError("table has no runs: give at least one")
     found = least_squares(
-        lambda x: predictions(table, **{**changes, FITTED: float(x[0])})["error"],
+        lambda x: predictions(table, None, **{**changes, FITTED: float(x[0])})["error"],
         [0.9],
         bounds=([0.3], [1.0]),
         xtol=1e-6,
@@ -172,7 +172,7 @@ def halves(table: "pd.DataFrame") -> "pd.DataFrame":
     found = []
     for name, mask in (("odd rows", odd), ("even rows", ~odd)):
         value = fitted(table[mask])
-        rest = summary(predictions(table[~mask], **{FITTED: value}))
+        rest = summary(predictions(table[~mask], None, **{FITTED: value}))
         found.append(rest.assign(fitted_to=name, fitted=value))
     return pd.concat(found)[["fitted_to", "fitted", *found[0].columns[:-2]]]
 
@@ -187,7 +187,7 @@ def worth(table: "pd.DataFrame") -> "pd.DataFrame":
 
     whole = predictions(table)
     rows = [("nothing", whole["modelled_s"])]
-    rows += [(term, predictions(table, **changes)["modelled_s"]) for term, changes in TERMS.items()]
+    rows += [(term, predictions(table, None, **changes)["modelled_s"]) for term, changes in TERMS.items()]
     rows += [(term, whole["modelled_s"] - whole[part]) for term, part in PARTS.items()]
     rows += [("hiding of tensor traffic", predictions(table, {"overlap_tensor": False})["modelled_s"])]
     found = []

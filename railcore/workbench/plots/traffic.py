@@ -31,7 +31,8 @@ _PANEL_IN, _GAP_IN, _BOTTOM_IN = 3.6, 0.85, 1.1
 
 def in_gigabytes(table: "pd.DataFrame") -> "pd.DataFrame":
     """A table to show, its columns of bytes as "... [GB]", names in one line."""
-    columns = {name: f"{name[:-6]} [GB]" for name in table if name.endswith("_bytes")}
+    named = {name: f"{name.removesuffix('bytes').rstrip('_') or 'in all'} [GB]" for name in table}
+    columns = {name: label for name, label in named.items() if name.endswith("bytes") and not name.startswith("share")}
     sizes = {name: table[name] / GB for name in columns}
     return table.assign(**sizes).rename(columns=columns).replace("\n", ", ", regex=True)
 
@@ -42,11 +43,13 @@ def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, columns:
     panels: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, LogNorm
 
     sizes = np.concatenate([entries["bytes"] for entries in panels.values()]) / GB
     norm = LogNorm(sizes.min() / 1.05, sizes.max() * 1.05)
-    colours = ListedColormap(plt.get_cmap("cividis_r")(np.linspace(0.25, 1, 256)))  # paler ones drown in the white
+    dark = ListedColormap(plt.get_cmap("cividis_r")(np.linspace(0.25, 1, 256)))  # paler ones drown in the white
+    colours = ScalarMappable(norm, dark)
     rows, step = -(-len(panels) // columns), _PANEL_IN + _GAP_IN
     size = np.array([columns * step + 1.3, rows * step + _BOTTOM_IN - 0.4])
     figure = plt.figure(figsize=tuple(size))
@@ -54,17 +57,16 @@ def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, columns:
     for i, (title, entries) in enumerate(panels.items()):
         corner = (_GAP_IN + i % columns * step, _BOTTOM_IN + (rows - 1 - i // columns) * step)
         ax = figure.add_axes((*(corner / size), *(_PANEL_IN / size)))
-        image = heatmap(entries, hb_domain_size, ax, norm, colours)
-        ax.set_title(title)
+        heatmap(entries, hb_domain_size, ax, colours).set_title(title)
     bar = figure.add_axes((*((columns * step + 0.2, _BOTTOM_IN) / size), *((0.2, size[1] - _BOTTOM_IN - 0.45) / size)))
-    figure.colorbar(image, cax=bar, label="sent in one iteration [GB]")
+    figure.colorbar(colours, cax=bar, label="sent in one iteration [GB]")
     bar.yaxis.set_major_formatter(lambda value, _: number(value))
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels))
     return figure
 
 
-def heatmap(entries: "pd.DataFrame", hb_domain_size: int, ax: "Axes", norm, cmap) -> "ScalarMappable":
+def heatmap(entries: "pd.DataFrame", hb_domain_size: int, ax: "Axes", colours: "ScalarMappable") -> "Axes":
     """One traffic matrix in GB, HB domains boxed and what rail 1 carries ringed."""
     from matplotlib.patches import Rectangle
 
@@ -75,7 +77,7 @@ def heatmap(entries: "pd.DataFrame", hb_domain_size: int, ax: "Axes", norm, cmap
     np.maximum.at(cells, (source * side // gpus, target * side // gpus), entries["bytes"].to_numpy() / GB)
     corners = (0.5, gpus + 0.5)
     style: dict[str, Any] = {"extent": (*corners, *corners[::-1]), "interpolation": "nearest"}
-    image = ax.imshow(np.ma.masked_equal(cells, 0), norm=norm, cmap=cmap, **style)
+    ax.imshow(colours.to_rgba(np.ma.masked_equal(cells, 0), bytes=True), **style)
     for start in range(0, gpus, hb_domain_size):
         width = min(hb_domain_size, gpus - start)
         box = Rectangle((start + 0.5, start + 0.5), width, width, fill=False, clip_on=False)
@@ -91,7 +93,7 @@ def heatmap(entries: "pd.DataFrame", hb_domain_size: int, ax: "Axes", norm, cmap
     ax.set(xlabel="to GPU", ylabel="from GPU", xlim=corners, ylim=corners[::-1], xticks=ticks, yticks=ticks)
     ax.spines[["top", "right"]].set_visible(True)
     ax.grid(False)
-    return image
+    return ax
 
 
 def shares(data: "pd.DataFrame") -> "Figure":

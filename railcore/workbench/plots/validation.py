@@ -59,7 +59,7 @@ def checks(data: "pd.DataFrame", by: str, ax: "Axes") -> "Axes":
     ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0)
     ax.axhline(1, color="black", linewidth=0.8)
     for i, (name, part) in enumerate(data.groupby(by, sort=False)):
-        style = {"color": COLOURS[i % 8], "marker": MARKERS[i % 8], "markersize": 5, "alpha": 0.75}
+        style: dict = {"color": COLOURS[i % 8], "marker": MARKERS[i % 8], "markersize": 5, "alpha": 0.75}
         label = f"{name} ({len(part)})"
         ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], linestyle="", label=label, **style)
     ax.set_xscale("log", base=2)

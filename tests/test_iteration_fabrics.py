@@ -1,0 +1,409 @@
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
+from railcore.network.topology.graph import route
+from railcore.training import expert_routing
+from railcore.training.iteration import fabrics, machine, two_stage_count, wired
+from railcore.training.iteration.critical_path import iteration_times
+from railcore.training.parallelism import Strategy
+from railcore.training.transformer import Transformer
+
+MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
+MIXED = replace(MODEL, experts=16, top_k=2)
+H100 = machine.from_catalog("DGX H100")
+ALIGNED = Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True)
+NARROW = Strategy(tensor=4, pipeline=4, data=8, sequence_parallel=True)
+CROSSING = Strategy(tensor=12, pipeline=2, data=5)
+BATCH = 32
+
+
+def table(*rows):
+    return pd.DataFrame(rows, columns=["source", "target", "bytes"])
+
+
+def flows_of(matrix, size):
+    source, target = np.nonzero(matrix)
+    entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
+    return wired.named_flows(entries, size)
+
+
+SMALL = [
+    rail_only(24, 4, 4),
+    rail_optimized(24, 4, 4),
+    rail_only(24, 4, 8, rails_per_switch=1, hb_switches=2),
+    rail_only(24, 4, 8, hb_switches=0, planes=2),
+    RailFabric(24, 4, 8, 3.0),
+]
+
+
+@given(st.sampled_from(SMALL), st.integers(0, 2**32 - 1))
+@settings(max_examples=15, deadline=None)
+def test_bytes_are_conserved_at_every_node(fabric, seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.uniform(1, 9, (24, 24)) * (rng.random((24, 24)) < 0.2)
+    np.fill_diagonal(matrix, 0)
+    loads, graph = wired.wired_loads(fabric.graph(), flows_of(matrix, 4)), fabric.graph()
+    out, into = (loads.groupby(end)["bytes"].sum().reindex(list(graph), fill_value=0.0) for end in ("from", "to"))
+    names = wired.gpu_names(range(24), 4)
+    gained = pd.Series(0.0, list(graph))
+    gained[names] = matrix.sum(axis=1) - matrix.sum(axis=0)
+    np.testing.assert_allclose(out - into, gained, atol=1e-9)
+    assert loads["time_s"].is_monotonic_decreasing
+    np.testing.assert_allclose(loads["time_s"], loads["bytes"] / loads["bandwidth_Bps"])
+    ends = zip(loads["from"], loads["to"], strict=True)
+    assert [graph.edges[pair]["bandwidth_Bps"] for pair in ends] == list(loads["bandwidth_Bps"])
+
+
+@pytest.mark.parametrize("fabric", [rail_only(16, 4, 4), rail_only(32, 4, 8), rail_only(16, 4, 8, rails_per_switch=2)])
+@pytest.mark.parametrize("target", ["D1.GPU3", "D2.GPU1", "D4.GPU1", "D4.GPU3"])
+def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
+    graph = fabric.graph()
+    path = route(graph, "D1.GPU1", target)
+    loads = wired.wired_loads(graph, table(("D1.GPU1", target, 7.0)))
+    assert set(zip(loads["from"], loads["to"], strict=True)) == set(pairwise(path))
+    assert set(loads["bytes"]) == {7.0}
+
+
+def test_equal_ways_share_by_their_bandwidth():
+    fabric = rail_only(32, 4, 4)  # leaves of two hosts, two spines on each rail
+    flows = table(("D1.GPU1", "D8.GPU1", 8.0))
+    whole = wired.wired_loads(fabric.graph(), flows)
+    assert sorted(whole["bytes"]) == [4.0] * 4 + [8.0] * 2
+    left = fabric.graph()
+    spine = whole["to"][whole["tier"] == 2].iloc[0]
+    trunk = next(edge for edge in left.edges(spine) if left.edges[edge]["kind"] == "trunk")
+    left.edges[trunk]["bandwidth_Bps"] *= 3
+    leaf = trunk[1]
+    flows = table((next(n for n in left[leaf] if "GPU" in n), "D8.GPU1", 8.0))
+    loads = wired.wired_loads(left, flows).set_index(["from", "to"])["bytes"]
+    assert loads[(leaf, spine)] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("build", [rail_only, rail_optimized])
+@pytest.mark.parametrize(("gpus", "size", "radix"), [(64, 8, 16), (64, 4, 8), (128, 8, 16)])
+def test_a_ring_of_domains_loads_links_as_the_two_stage_model_counts_them(build, gpus, size, radix):
+    fabric = build(gpus, size, radix)
+    ranks = np.arange(gpus)
+    ends = {"source": ranks, "target": (ranks + size) % gpus, "bytes": 5e9}
+    loads = wired.wired_loads(fabric.graph(), wired.named_flows(pd.DataFrame(ends), size))
+    assert loads["time_s"].max() == pytest.approx(two_stage_count.ring_time(fabric, 5e9))
+
+
+@pytest.mark.parametrize("skew", ["hot", "zipf"])
+def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
+    fabric = rail_only(32, 4, 8)
+    demand = expert_routing.expert_demand(1e9, 32, 3.0, skew)
+    counted = expert_routing.link_loads(demand, 4, "two-hop")
+    loads = wired.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    for end, kind, expected in (
+        ("from", "host", counted.nic_egress_bytes),
+        ("to", "host", counted.nic_ingress_bytes),
+        ("from", "hb", counted.hb_egress_bytes),
+        ("to", "hb", counted.hb_ingress_bytes),
+    ):
+        found = loads[loads["kind"] == kind].groupby(end)["bytes"].sum()
+        np.testing.assert_allclose(found[wired.gpu_names(range(32), 4)], expected.ravel())
+
+
+def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
+    fabric = rail_optimized(32, 4, 8)
+    demand = expert_routing.expert_demand(1e9, 32)
+    counted = expert_routing.link_loads(demand, 4, "direct")
+    loads = wired.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
+    np.testing.assert_allclose(hosts[wired.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
+    within = loads[loads["kind"] == "hb"].groupby("from")["bytes"].sum()
+    np.testing.assert_allclose(within[wired.gpu_names(range(32), 4)], counted.hb_egress_bytes.ravel())
+
+
+def test_flows_that_cannot_be_routed_are_refused():
+    graph = rail_only(16, 4, 4).graph()
+    with pytest.raises(ValueError, match=r"D9.GPU1, which the graph lacks"):
+        wired.wired_loads(graph, table(("D1.GPU1", "D9.GPU1", 1.0)))
+    alone = rail_only(4, 1, 4).graph()
+    with pytest.raises(ValueError, match=r"D1.GPU1 to D2.GPU1: they are cut off"):
+        wired.wired_loads(faults.fail(alone, "NIC"), table(("D1.GPU1", "D2.GPU1", 1.0)))
+    with pytest.raises(ValueError, match="have no NIC left"):
+        wired.moved(alone, table(("D1.GPU1", "D2.GPU1", 1.0)), ["D1.GPU1"])
+
+
+def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
+    graph = rail_only(16, 4, 4).graph()
+    flows = table(("D1.GPU1", "D2.GPU1", 6.0), ("D1.GPU2", "D2.GPU2", 6.0))
+    spread = wired.moved(graph, flows, ["D1.GPU1"])
+    across = spread[spread["source"].str[:2] != spread["target"].str[:2]]
+    assert across["bytes"].sum() == 12.0 and not across["source"].eq("D1.GPU1").any()
+    assert across.groupby("source")["bytes"].sum().to_dict() == {"D1.GPU2": 8.0, "D1.GPU3": 2.0, "D1.GPU4": 2.0}
+    assert (across["source"].str[-4:] == across["target"].str[-4:]).all()
+    one = wired.moved(graph, flows, ["D1.GPU1", "D1.GPU2", "D2.GPU2"], True)
+    loads = wired.wired_loads(graph, one)
+    assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
+    last = wired.moved(graph, table(("D1.GPU4", "D2.GPU4", 6.0)), ["D1.GPU4"], True)
+    assert "D1.GPU1" in set(last["source"])
+
+
+WIDE = [rail_only(128, 8, 16, hb_switches=4), rail_optimized(128, 8, 16, hb_switches=4)]
+WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
+
+
+@pytest.mark.parametrize("fabric", WIDE, ids=lambda fabric: f"{fabric.oversubscription} {fabric.radix}")
+@pytest.mark.parametrize("fault", ["NIC", "host link", "rail switch"])
+def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
+    flows = list(wired.patterns(MODEL, ALIGNED, BATCH, 8).values())
+    effect = faults.effect(fabric.graph(), fault)
+    assert wired.nic_share(fabric, flows) == pytest.approx(1.0)
+    assert wired.nic_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
+    cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
+    assert wired.nic_share(fabric, flows, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
+
+
+def test_a_plane_that_fails_leaves_the_others():
+    fabric = rail_only(64, 8, 8, planes=4)
+    flows = list(wired.patterns(MODEL, replace(ALIGNED, data=2), BATCH, 8).values())
+    assert wired.nic_share(fabric, flows, "host link") == pytest.approx(3 / 4)
+
+
+def test_patterns_are_the_groups_that_leave_the_domain():
+    assert set(wired.patterns(MODEL, ALIGNED, BATCH, 8)) == {"pipeline", "replica"}
+    assert set(wired.patterns(MODEL, ALIGNED, BATCH, 32)) == {"pipeline"}
+    assert not wired.patterns(MODEL, ALIGNED, BATCH, 128)
+    ranks = wired.patterns(MODEL, ALIGNED, BATCH, 8)["replica"]
+    assert len(ranks) == 128 and ranks["bytes"].nunique() == 1
+
+
+@pytest.mark.parametrize("strategy", [ALIGNED, NARROW, replace(ALIGNED, sharding="weights"), Strategy(1, data=128)])
+@pytest.mark.parametrize("radix", [16, 64])
+def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
+    found = fabrics.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
+    assert found["fabric"].tolist() == ["rail-only", "rail-optimized"]
+    np.testing.assert_allclose(found["slowdown"], 0, atol=1e-12)
+    assert found["busiest_link_s"].iloc[0] == pytest.approx(found["busiest_link_s"].iloc[1])
+    assert (found["busiest_link_s"] > 0).all()
+    row = fabrics.row_of(strategy, 128)
+    fabric = rail_only(128, 8, radix)
+    plain = iteration_times(MODEL, H100.on(fabric), row).total_s
+    np.testing.assert_allclose(found["iteration_s"], float(plain))
+
+
+def test_aligned_groups_need_no_forwarding_and_others_do():
+    aligned = fabrics.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
+    narrow = fabrics.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
+    assert aligned["hb_forwarded_bytes"].tolist() == [0, 0]
+    assert narrow["hb_forwarded_bytes"].iloc[0] > 0 and narrow["hb_forwarded_bytes"].iloc[1] == 0
+
+
+def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
+    found = fabrics.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    assert found["nic_share"].tolist() == pytest.approx([0.5, 1.0])
+    assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
+    assert found["slowdown"].iloc[0] > 0.01
+
+
+def test_one_domain_has_no_network():
+    found = fabrics.dense_slowdown(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    assert (found[["busiest_link_s", "hb_forwarded_bytes", "slowdown"]] == 0).all().all()
+    slow = fabrics.dense_slowdown(rail_only(128, 128, 16, nic_Bps=1e3), MODEL, H100, ALIGNED, BATCH)
+    np.testing.assert_allclose(slow["iteration_s"], found["iteration_s"])
+
+
+def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
+    for run in (fabrics.dense_slowdown, fabrics.degraded):
+        with pytest.raises(ValueError, match="fabric has 64 GPUs, the strategy takes 128"):
+            run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
+    other = replace(ALIGNED, order=("tensor", "pipeline", "context", "data"))
+    with pytest.raises(ValueError, match="order is"):
+        fabrics.row_of(other, BATCH)
+
+
+@pytest.fixture(scope="module")
+def broken():
+    return pd.concat([fabrics.degraded(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]], ignore_index=True)
+
+
+def test_no_fault_leaves_the_iteration_as_it_is(broken):
+    whole = broken[broken["fault"] == "none"]
+    assert whole["tokens_share"].tolist() == [1.0, 1.0] and whole["job"].tolist() == ["whole", "whole"]
+    plain = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(ALIGNED, BATCH)).total_s
+    np.testing.assert_allclose(whole["iteration_s"], float(plain))
+    spare = broken[broken["job"] == "spare GPUs take over"]
+    assert set(spare["fault"]) == {"GPU", "HB domain"} and (spare["tokens_share"] == 1).all()
+
+
+def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
+    for name, part in broken.groupby("fabric"):
+        fabric = WIDE[name == "rail-optimized"]
+        assert set(part["fault"]) - {"none"} == set(faults.effects(fabric)["fault"])
+    assert (broken["tokens_share"] <= 1 + 1e-12).all() and (broken["tokens_share"] > 0).all()
+    pair = broken.pivot_table("tokens_share", ["fabric", "fault"], "job")
+    assert (pair["moved to one other rail"].dropna() < pair["moved to all other rails"].dropna()).all()
+
+
+def test_bandwidth_shares_give_the_iteration_time(broken):
+    moved = broken[(broken["fault"] == "rail switch") & (broken["job"] == "moved to one other rail")]
+    slower = replace(H100.on(WIDE[0]), nic_Bps=WIDE[0].nic_Bps / 2)
+    expected = iteration_times(MODEL, slower, fabrics.row_of(ALIGNED, BATCH)).total_s
+    np.testing.assert_allclose(moved["iteration_s"], float(expected))
+    hb = broken[broken["fault"] == "HB switch"]
+    assert hb["hb_share"].tolist() == [0.75, 0.75] and (hb["job"] == "HB domain on its other switches").all()
+    slower = replace(H100.on(WIDE[0]), hb_Bps=WIDE[0].hb_Bps * 0.75)
+    expected = iteration_times(MODEL, slower, fabrics.row_of(ALIGNED, BATCH)).total_s
+    np.testing.assert_allclose(hb["iteration_s"], float(expected))
+
+
+def test_a_lost_gpu_takes_its_replica(broken):
+    lost = broken[broken["fault"].isin(["GPU", "HB domain"]) & broken["job"].str.startswith("replicas")]
+    assert (lost["data"] == 3).all() and (lost["gpus_idle"] + lost["gpus_failed"] == 32).all()
+    for row in lost.itertuples():
+        times = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(ALIGNED, 24 if "less" in row.job else 33, 3))
+        assert row.iteration_s == pytest.approx(float(times.total_s))
+        assert row.global_batch == (24 if "less" in row.job else 32)
+        whole = broken["iteration_s"].iloc[0] / BATCH
+        assert row.tokens_share == pytest.approx(whole * row.global_batch / row.iteration_s)
+        assert 8 / 11 < row.tokens_share < 1  # 11 micro-batches in place of 8, fill and drain as before
+
+
+def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
+    spread = Strategy(tensor=2, pipeline=2, data=16, expert=4)
+    found = fabrics.degraded(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(["fault", "job"])
+    assert found.loc[("GPU", "replicas dropped, less batch"), ["data", "global_batch"]].tolist() == [12, 48]
+    assert found.loc[("HB domain", "replicas dropped, less batch"), "data"] == 12
+    alone = fabrics.degraded(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
+    ended = alone[alone["data"] == 0]
+    assert set(ended["fault"]) == {"GPU", "HB switch", "HB domain"} and (ended["limit"] == "no replica left").all()
+    assert (ended["tokens_share"] == 0).all() and np.isinf(ended["iteration_s"]).all()
+
+
+def test_interleaving_rounds_the_micro_batches_up_to_whole_turns():
+    inter = replace(ALIGNED, interleave=2)
+    found = fabrics.degraded(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
+    row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches take 12, three turns of 4 stages
+    expected = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(inter, 36, 3))
+    assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
+
+
+def test_a_domain_that_is_the_cluster_ends_the_job():
+    found = fabrics.degraded(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
+    assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
+
+
+def test_fabrics_beside_each_other(broken):
+    wide = fabrics.beside(broken)
+    rows = broken[["fault", "job"]].drop_duplicates()
+    assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
+    only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
+    found = wide.set_index(["fault", "job"])["tokens_share, rail-only"]
+    assert found.dropna().to_dict() == only.to_dict()
+    assert found.isna().sum() == 2  # a rail of one switch has neither trunk nor spine
+
+
+JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"
+
+
+def goodput(**options):
+    return fabrics.goodput_of_training(MODEL, H100, *JOB, **options)
+
+
+def test_without_failures_all_time_counts():
+    found = goodput(rate_factor=1e-13)
+    np.testing.assert_allclose(found["goodput"], 1, atol=1e-5)
+    np.testing.assert_allclose(found["effective_tokens_per_s"], found["tokens_per_s"], rtol=1e-5)
+    assert (goodput(rate_factor=1.0)["goodput"] > goodput(rate_factor=10.0)["goodput"]).all()
+
+
+def test_goodput_falls_with_gpus_restarts_and_checkpoints():
+    base = goodput()
+    assert set(base["gpus"]) == {128, 1024} and len(base) == 2 * 2 * 2 * 3
+    small, large = (base[base["gpus"] == n]["goodput"].to_numpy() for n in (128, 1024))
+    assert (large < small).all()
+    for options in ({"checkpoint_time": 120.0}, {"restart_time": 3600.0}):
+        assert (goodput(**options)["goodput"] < base["goodput"]).all()
+    wide = base.pivot_table("events_per_year", ["gpus", "fabric", "stops"], "rates")
+    assert (wide["low"] < wide["value"]).all() and (wide["value"] < wide["high"]).all()
+    tokens = base["tokens_per_s"] * base["iteration_s"] / MODEL.sequence_length
+    assert dict(zip(base["gpus"], tokens.round(6), strict=True)) == {128: 32, 1024: 256}
+
+
+def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
+    found = fabrics.interruptions(4096, 8, 64, "DGX H100").pivot_table("events_per_year", ["stops", "rates"], "fabric")
+    cut, every = (found.loc[name] for name in ("what cuts GPUs off", "every part"))
+    np.testing.assert_allclose(cut["rail-only"], cut["rail-optimized"], rtol=1e-3)
+    assert (every["rail-only"] < every["rail-optimized"]).all() and (cut < every).all().all()
+
+
+def test_one_domain_is_stopped_by_no_rails():
+    found = fabrics.interruptions(8, 8, 64, "DGX H100", ["value"])
+    assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
+
+
+def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
+    found = fabrics.interruptions(16384, 8, 64, "DGX H100", ["value"])["events_per_year"]
+    rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]
+    counted = 16384 * rate * 365 * 86400
+    assert (abs(found / counted - 1) < 0.1).all()
+
+
+def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
+    with pytest.raises(ValueError, match="multiples of tensor x context x pipeline, 32"):
+        fabrics.goodput_of_training(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
+    for factor in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="rate_factor is"):
+            goodput(rate_factor=factor)
+
+
+EXPERTS = Strategy(data=64, expert=16, tensor=1)
+
+
+def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
+    found = fabrics.moe_iteration(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
+    full = found[found["oversubscription"] == 1]
+    assert (full["slowdown"] == 0).all() and (found["slowdown"] >= 0).all()
+    held = found[found["hb_domain_size"] >= 16]  # all experts of a token's group inside one domain
+    assert (held["slowdown"] == 0).all()
+    some = found[found["hb_domain_size"] == 4].set_index(["way", "oversubscription"])["slowdown"]
+    assert 0 < some[("direct", 2.0)] < some[("direct", 8.0)]
+    assert some[("two-hop, in turn", math.inf)] > some[("two-hop, pipelined", math.inf)] == 0
+
+
+def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
+    found = fabrics.moe_iteration(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
+    sent = 2 * 512 * MIXED.hidden * MIXED.top_k
+    rates = H100.hb_Bps * H100.hb_fraction, H100.nic_Bps * H100.nic_fraction
+    step = H100.hb_latency_s + H100.nic_latency_s
+    for way, routing, pipelined in (("direct", "direct", True), ("two-hop, in turn", "two-hop", False)):
+        one = expert_routing.expert_all_to_all_time(sent, 16, 4, *rates, routing, 4.0, pipelined=pipelined)
+        assert found.loc[way, "expert_s"] == pytest.approx(4 * MIXED.layers * (float(one) + step))
+
+
+def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
+    """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
+    fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
+    demand = expert_routing.expert_demand(1e9, 32)
+    loads = wired.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    busiest = loads[loads["kind"] != "hb"]["time_s"].max()
+    direct = expert_routing.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
+    assert busiest == pytest.approx(float(direct))
+
+
+def test_dense_models_and_domains_beyond_the_cluster_are_refused():
+    with pytest.raises(ValueError, match="has no experts"):
+        fabrics.moe_iteration(MODEL, H100, ALIGNED, BATCH, [8])
+    with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
+        fabrics.moe_iteration(MIXED, H100, EXPERTS, 64, [128])
+
+
+def test_a_machine_checks_its_way_to_the_experts():
+    with pytest.raises(ValueError, match="routing is 'valiant'"):
+        replace(H100, routing="valiant")
+    with pytest.raises(ValueError, match=r"oversubscription is 0.5"):
+        replace(H100, oversubscription=0.5)
+    assert H100.on(WIDE[1]).oversubscription == 1 and H100.on(WIDE[0]).oversubscription == math.inf
