@@ -79,7 +79,7 @@ def one(model, gpu, strategy, runtime=MODERN, offload="none"):
     links = {f"{kind}_link_s": m * layers * layer[f"{kind}_link"] for kind in ("tensor", "context", "expert")}
     links["tensor_link_s"] += m * layer["logits_link"]
     links |= {"pipeline_link_s": m * hop, "data_link_s": m * (in_forward + in_backward) + after + before}
-    flights = (p, 1) if v == 1 else (p + (p - 1) / v, 1 + (v - 1) * p / v)
+    flights = (p if v == 1 else p + (p - 1) / v, (1 + (v - 1) * p) / v)
     first, last = (min(flight, m) * layers * layer["kept"] for flight in flights)
     activations = max(first, last + 6 * layer["tokens"] * model.vocabulary / t) + layer["working"]
     memory = states["memory"] | {"activations_bytes": activations, "reserved_bytes": gpu.reserved_bytes}
@@ -217,7 +217,7 @@ def plain_layer(model, gpu, runtime, b, t, c, e, sequence_parallel, recompute):
         + sum(x[1] for x in (attention, elementwise, tensor, context, expert))
         + again,
         "tensor_link": 2 * gather + back + (2 * gather if recompute == 2 else 0),
-        "context_link": 3 * ring,
+        "context_link": (4 if recompute == 2 else 3) * ring,
         "expert_link": (3 if recompute == 2 else 2) * expert[0],
         "logits": logits + (6 + 4 + 8 + 4 + 4 + 6) * u * V / t / hbm + logits_link,
         "logits_link": logits_link,
@@ -239,7 +239,7 @@ def plain_kept(model, b, t, c, share, runtime, recompute):
     kept += 2 * u * model.head_dim * (2 * model.heads / t + 2 * max(model.kv_heads / t, 1))
     kept += 2 * u * model.ffn_matrices * model.ffn_hidden / t * (1 - mixed + mixed * copies)
     if recompute == 0 and not runtime.fused_attention:
-        kept += 5 * model.heads * model.sequence_length * u / t
+        kept += (5 if runtime.dropout else 2) * model.heads * model.sequence_length * u / t
     return kept
 
 
@@ -264,7 +264,7 @@ def plain_states(model, gpu, t, c, e, p, d, sharding, offload, layers):
     shared, experts = plain_parameters(model, t, p, e)
     whole, own = shared + experts, shared / (d * c) + experts / max(d * c // e, 1)
     updated = own if sharding >= 1 else whole
-    weights = own + 2 * whole / layers if sharding == 3 else whole
+    weights = own + min(2 / layers, 1) * whole if sharding == 3 else whole
     memory = {
         "weights_bytes": 2 * weights,
         "gradients_bytes": 4 * (own if sharding >= 2 else whole),
@@ -359,7 +359,7 @@ def test_a_thousand_random_strategies_are_as_a_plain_function_has_them(found):
                 }
             reasons.add(reason)
             rows += 1
-    assert rows >= 1000 and reasons == set(REASONS)
+    assert rows >= 1000 and reasons == set(REASONS) - {"network"}
 
 
 def test_a_breakdown_adds_up_and_nothing_is_negative(found):
@@ -471,9 +471,6 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
     assert ours.breakdown["bubble_s"] == pytest.approx((p - 1) * sum(passes) / v, rel=1e-12)
 
 
-TOO_MUCH = pytest.mark.xfail(strict=True, reason="the last stage is said to hold 1 - 1 / v micro-batches too many")
-
-
 @pytest.mark.parametrize("recompute", range(3))
 @pytest.mark.parametrize(
     ("p", "v", "m"),
@@ -485,7 +482,7 @@ TOO_MUCH = pytest.mark.xfail(strict=True, reason="the last stage is said to hold
         (2, 3, 8),
         (4, 2, 4),
         (8, 6, 16),
-        pytest.param(2, 6, 8, marks=TOO_MUCH),
+        (2, 6, 8),
     ],
 )
 def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute):
@@ -527,7 +524,7 @@ def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
 
 @pytest.mark.parametrize(
     "kind",
-    ["tensor", "expert", pytest.param("context", marks=pytest.mark.xfail(strict=True, reason="not counted yet"))],
+    ["tensor", "expert", "context"],
 )
 def test_full_recompute_sends_what_a_forward_pass_sends_once_more(kind):
     strategy = ONE | {"tensor": 2, "context": 2, "expert": 2, "data": 2, "global_batch": 2}
@@ -557,7 +554,6 @@ def test_sharding_lowers_memory(found):
         assert room.any() and np.all(states[2][:, room] >= states[3][:, room])
 
 
-@pytest.mark.xfail(strict=True, reason="two layers are said to be gathered where a stage has one")
 def test_sharded_weights_take_no_more_than_their_shard_and_the_whole_stage():
     strategy = ONE | {"tensor": 8, "pipeline": 96, "data": 8, "global_batch": 8 * 96}
     plain, sharded = (iteration_times(MODELS["GPT-3"], A100, strategy | {"sharding": level}) for level in (0, 3))
@@ -709,7 +705,6 @@ def test_a_value_out_of_range_is_named(changes, named):
         iteration_times(MODELS["GPT-3"], A100, ONE | changes)
 
 
-@pytest.mark.xfail(strict=True, reason="cut to a whole number, or an error without a name")
 @pytest.mark.parametrize("value", [1.5, math.nan, "two"])
 def test_a_fraction_is_refused(value):
     with pytest.raises(ValueError, match="data"):
@@ -724,7 +719,6 @@ def test_a_missing_column_and_an_unknown_offload_are_named():
         iteration_times(model, gpu, ONE, offload="weights")
 
 
-@pytest.mark.xfail(strict=True, reason="the rows' code overflows")
 def test_large_columns_do_not_mix_rows_up():
     gpu, model = A100, MODELS["GPT-3"]
     wide = {"tensor": 3, "context": 2**31 - 1, "expert": 2**31 - 1, "recompute": 2, "sequence_parallel": 1}

@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +15,10 @@ from railcore.network.topology.graph import route
 from railcore.training import expert_routing
 from railcore.training.iteration import fabrics, machine, two_stage_count, wired
 from railcore.training.iteration.critical_path import iteration_times
+from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
+from railcore.workbench.plots import fabrics as plots
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -147,6 +150,8 @@ def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
     one = wired.moved(graph, flows, ["D1.GPU1", "D1.GPU2", "D2.GPU2"], True)
     loads = wired.wired_loads(graph, one)
     assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
+    next_one = wired.moved(graph, table(("D1.GPU2", "D2.GPU2", 6.0)), ["D2.GPU2"], True)
+    assert set(next_one["source"]) == {"D1.GPU2", "D1.GPU3", "D2.GPU3"}
     last = wired.moved(graph, table(("D1.GPU4", "D2.GPU4", 6.0)), ["D1.GPU4"], True)
     assert "D1.GPU1" in set(last["source"])
 
@@ -156,7 +161,7 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 
 
 @pytest.mark.parametrize("fabric", WIDE, ids=lambda fabric: f"{fabric.oversubscription} {fabric.radix}")
-@pytest.mark.parametrize("fault", ["NIC", "host link", "rail switch"])
+@pytest.mark.parametrize("fault", ["NIC", "rail switch"])
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
     flows = list(wired.patterns(MODEL, ALIGNED, BATCH, 8).values())
     effect = faults.effect(fabric.graph(), fault)
@@ -164,6 +169,12 @@ def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric
     assert wired.nic_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
     assert wired.nic_share(fabric, flows, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
+
+
+def test_what_a_nic_itself_limits_is_no_loss():
+    into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)))
+    assert wired.nic_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
+    assert wired.nic_share(rail_only(64, 8, 16), []) == 1.0
 
 
 def test_a_plane_that_fails_leaves_the_others():
@@ -180,15 +191,16 @@ def test_patterns_are_the_groups_that_leave_the_domain():
     assert len(ranks) == 128 and ranks["bytes"].nunique() == 1
 
 
-@pytest.mark.parametrize("strategy", [ALIGNED, NARROW, replace(ALIGNED, sharding="weights"), Strategy(1, data=128)])
-@pytest.mark.parametrize("radix", [16, 64])
+@pytest.mark.parametrize(
+    ("strategy", "radix"), [(ALIGNED, 16), (NARROW, 16), (replace(ALIGNED, sharding="weights"), 64), (NARROW, 64)]
+)
 def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
     found = fabrics.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
     assert found["fabric"].tolist() == ["rail-only", "rail-optimized"]
     np.testing.assert_allclose(found["slowdown"], 0, atol=1e-12)
     assert found["busiest_link_s"].iloc[0] == pytest.approx(found["busiest_link_s"].iloc[1])
     assert (found["busiest_link_s"] > 0).all()
-    row = fabrics.row_of(strategy, 128)
+    row = strategy.columns(128)
     fabric = rail_only(128, 8, radix)
     plain = iteration_times(MODEL, H100.on(fabric), row).total_s
     np.testing.assert_allclose(found["iteration_s"], float(plain))
@@ -206,6 +218,8 @@ def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
     assert found["nic_share"].tolist() == pytest.approx([0.5, 1.0])
     assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
     assert found["slowdown"].iloc[0] > 0.01
+    found = fabrics.degraded(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    assert (found["nic_share"] <= 0.5 + 1e-12).all() and found["nic_share"].iloc[0] == pytest.approx(0.5)
 
 
 def test_one_domain_has_no_network():
@@ -221,7 +235,7 @@ def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
             run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
     other = replace(ALIGNED, order=("tensor", "pipeline", "context", "data"))
     with pytest.raises(ValueError, match="order is"):
-        fabrics.row_of(other, BATCH)
+        other.columns(BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +246,7 @@ def broken():
 def test_no_fault_leaves_the_iteration_as_it_is(broken):
     whole = broken[broken["fault"] == "none"]
     assert whole["tokens_share"].tolist() == [1.0, 1.0] and whole["job"].tolist() == ["whole", "whole"]
-    plain = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(ALIGNED, BATCH)).total_s
+    plain = iteration_times(MODEL, H100.on(WIDE[0]), ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(whole["iteration_s"], float(plain))
     spare = broken[broken["job"] == "spare GPUs take over"]
     assert set(spare["fault"]) == {"GPU", "HB domain"} and (spare["tokens_share"] == 1).all()
@@ -250,12 +264,12 @@ def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
 def test_bandwidth_shares_give_the_iteration_time(broken):
     moved = broken[(broken["fault"] == "rail switch") & (broken["job"] == "moved to one other rail")]
     slower = replace(H100.on(WIDE[0]), nic_Bps=WIDE[0].nic_Bps / 2)
-    expected = iteration_times(MODEL, slower, fabrics.row_of(ALIGNED, BATCH)).total_s
+    expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(moved["iteration_s"], float(expected))
     hb = broken[broken["fault"] == "HB switch"]
     assert hb["hb_share"].tolist() == [0.75, 0.75] and (hb["job"] == "HB domain on its other switches").all()
     slower = replace(H100.on(WIDE[0]), hb_Bps=WIDE[0].hb_Bps * 0.75)
-    expected = iteration_times(MODEL, slower, fabrics.row_of(ALIGNED, BATCH)).total_s
+    expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(hb["iteration_s"], float(expected))
 
 
@@ -263,7 +277,7 @@ def test_a_lost_gpu_takes_its_replica(broken):
     lost = broken[broken["fault"].isin(["GPU", "HB domain"]) & broken["job"].str.startswith("replicas")]
     assert (lost["data"] == 3).all() and (lost["gpus_idle"] + lost["gpus_failed"] == 32).all()
     for row in lost.itertuples():
-        times = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(ALIGNED, 24 if "less" in row.job else 33, 3))
+        times = iteration_times(MODEL, H100.on(WIDE[0]), ALIGNED.columns(24 if "less" in row.job else 33) | {"data": 3})
         assert row.iteration_s == pytest.approx(float(times.total_s))
         assert row.global_batch == (24 if "less" in row.job else 32)
         whole = broken["iteration_s"].iloc[0] / BATCH
@@ -286,7 +300,7 @@ def test_interleaving_rounds_the_micro_batches_up_to_whole_turns():
     inter = replace(ALIGNED, interleave=2)
     found = fabrics.degraded(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
     row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches take 12, three turns of 4 stages
-    expected = iteration_times(MODEL, H100.on(WIDE[0]), fabrics.row_of(inter, 36, 3))
+    expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(36) | {"data": 3})
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
@@ -294,6 +308,27 @@ def test_a_domain_that_is_the_cluster_ends_the_job():
     found = fabrics.degraded(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
     assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
     assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
+
+
+def test_the_two_stage_model_on_broken_fabrics():
+    model = TwoStage(96, 12288, 12 * 12288**2 * 2, 6 * 175e9, 8, 2, 989e12, 1.0, 1.0)
+    found = fabrics.two_stage_degraded(WIDE[0], model, 3.2e6).set_index(["fault", "job"])
+    ours = replace(model, nic_Bps=WIDE[0].nic_Bps, hb_Bps=WIDE[0].hb_Bps)
+    whole, group = ours.iteration(128, 8, 3.2e6), ours.group_size(128, 3.2e6, 8)
+    assert found["iteration_s"].iloc[0] == pytest.approx(float(whole.iteration_s))
+    for job, share in (("moved to all other rails", 7 / 8), ("moved to one other rail", 1 / 2)):
+        slower = whole.iteration_s + whole.first_dp_s * (1 / share - 1)
+        assert found.loc[("rail switch", job), "iteration_s"] == pytest.approx(float(slower))
+    slower = whole.iteration_s + (whole.second_dp_s + whole.model_parallel_s) / 3
+    assert found.loc[("HB switch", "HB domain on its other switches"), "iteration_s"] == pytest.approx(float(slower))
+    for fault, idle in (("GPU", 7), ("HB domain", 0)):
+        row = found.loc[(fault, "HB domain left out, whole batch")]
+        assert row["gpus"] == 120 and row["gpus_idle"] == idle
+        assert row["iteration_s"] == pytest.approx(float(ours.iteration(120, 8, 3.2e6, group).iteration_s))
+    one = fabrics.two_stage_degraded(rail_only(8, 8, 4, hb_switches=4), model, 3.2e6)
+    assert one["tokens_share"].iloc[-1] == 0 and one["nic_share"].eq(1).all()
+    with pytest.raises(ValueError, match="give whole HB domains of 8"):
+        fabrics.two_stage_degraded(rail_only(100, 8, 16), model, 3.2e6)
 
 
 def test_fabrics_beside_each_other(broken):
@@ -343,6 +378,11 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
 def test_one_domain_is_stopped_by_no_rails():
     found = fabrics.interruptions(8, 8, 64, "DGX H100", ["value"])
     assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
+
+
+def test_in_rails_of_one_switch_every_part_cuts_gpus_off():
+    found = fabrics.interruptions(512, 8, 64, "DGX H100", ["value"]).set_index(["fabric", "stops"])["events_per_year"]
+    assert found["rail-only"].nunique() == 1 and found["rail-optimized"].nunique() == 2
 
 
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
@@ -407,3 +447,13 @@ def test_a_machine_checks_its_way_to_the_experts():
     with pytest.raises(ValueError, match=r"oversubscription is 0.5"):
         replace(H100, oversubscription=0.5)
     assert H100.on(WIDE[1]).oversubscription == 1 and H100.on(WIDE[0]).oversubscription == math.inf
+
+
+def test_plots_show_every_line():
+    figure = plots.goodput(goodput())
+    assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
+    data = fabrics.moe_iteration(MIXED, H100, EXPERTS, 64, [4, 16])
+    figure = plots.experts(data)
+    assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
+    assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"
+    plt.close("all")

@@ -28,7 +28,6 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "PP": {"pipeline": DEGREE},
     "EP": {"data": DEGREE, "expert": DEGREE},
 }
-UNFUSED = Runtime(fused_attention=False)
 ENDLESS = 1e30  # bytes/s of memory that costs nothing
 EQUAL = 1e-3  # relative
 
@@ -46,7 +45,7 @@ def splits(model: Transformer, mixture: Transformer, machine: Machine, degree: i
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches; embeddings are left out.
     Columns strategy; weights_bytes, gradients_bytes, optimizer_bytes, experts_bytes (their weights), activations_bytes
-    of a GPU (scores stored); products_s, elementwise_s of a GPU in an iteration (rates alone); sent_bytes of a GPU;
+    of a GPU; products_s, elementwise_s of a GPU in an iteration (rates alone); sent_bytes of a GPU;
     memory, compute: what of these is 1 / degree of one GPU's; communication: pass and operation of the transfers; per.
     EP is shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
     batch [sequences]. Raises ValueError unless degree divides it.
@@ -85,10 +84,10 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     columns = strategy.columns(batch) | {"micro_batch": batch // (d * p)}
     states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert)
     places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
-    kept = sum(model.layer_activation_bytes(*places).values())
+    kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
     key = {name: np.array([columns[name]]) for name in KEY}
-    rates = layer_times(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), UNFUSED, key)
-    moves = layer_times(model, replace(machine, kernel_s=0.0), UNFUSED, key)
+    rates = layer_times(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), MODERN, key)
+    moves = layer_times(model, replace(machine, kernel_s=0.0), MODERN, key)
     layers = model.layers / p
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},
@@ -173,9 +172,10 @@ def listed(found: Found) -> "pd.DataFrame":
 
 
 def short(row: Mapping) -> str:
-    """A strategy in few letters, such as "t8 p4 d16 v2 b1 full zero1"."""
+    """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
     parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
     parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
+    parts += ["sp"] if row["sequence_parallel"] else []
     parts += [f"v{int(row['interleave'])}"] if row["interleave"] > 1 else []
     parts += [f"b{int(row['micro_batch'])}"]
     parts += [("", "selective", "full")[int(row["recompute"])], ("", "zero1", "zero2", "fsdp")[int(row["sharding"])]]

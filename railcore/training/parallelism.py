@@ -110,7 +110,12 @@ class Strategy:
         return global_batch // each
 
     def columns(self, global_batch: int) -> dict[str, int]:
-        """The strategy and its batch as `iteration_times` takes them: recompute and sharding by their place."""
+        """The strategy and its batch as `iteration_times` takes them: recompute and sharding by their place.
+
+        Raises ValueError for an order of ranks that the critical path does not have.
+        """
+        if self.order != DIMENSIONS:
+            raise ValueError(f"order is {self.order!r}: the critical path places ranks as {', '.join(DIMENSIONS)}")
         places = {"recompute": RECOMPUTE.index(self.recompute), "sharding": SHARDING.index(self.sharding)}
         counts = {name: getattr(self, name) for name in _COUNTS}
         return {**counts, **places, "sequence_parallel": int(self.sequence_parallel), "global_batch": global_batch}

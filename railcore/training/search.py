@@ -1,6 +1,7 @@
 """All strategies of a cluster, evaluated together as arrays: the best, the Pareto front of time and memory, and why
 others are out."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,9 +26,11 @@ EDGES = np.logspace(-6, 6, 12 * 200 + 1)  # of `Found.histogram` [s]
 class Found:
     """What a search found, strategies a row each with columns STRATEGY, and sequence_s, total_s and memory_bytes.
 
-    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them.
-    best: those of least time a sequence, in order. pareto: none is faster with less memory, by time.
-    least_memory_bytes: of all strategies that divide. histogram: feasible ones by time a sequence, between EDGES.
+    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them;
+    splits: of the GPUs over tensor, context, pipeline and data ranks, those that do not divide by reason.
+    best: those of least time a sequence, in order, one of each time and memory. pareto: none is faster with less
+    memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible ones by time a sequence,
+    between EDGES.
     """
 
     model: Transformer
@@ -36,6 +39,7 @@ class Found:
     offload: str
     gpus: int
     counts: dict[str, int]
+    splits: dict[str, int]
     best: "pd.DataFrame"
     pareto: "pd.DataFrame"
     least_memory_bytes: float
@@ -51,7 +55,10 @@ class Found:
         if len(self.best):
             return {name: int(self.best.iloc[0][name]) for name in STRATEGY}
         if not self.evaluated:
-            raise ValueError(f"no strategy of {self.gpus} GPUs divides {self.model.name} and its batch: change either")
+            raise ValueError(
+                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
+                f"{self.splits}): change the GPUs or the batch"
+            )
         raise ValueError(
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
             f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "
@@ -94,10 +101,15 @@ def space(
     tensor=8 or recompute=[0, 2]; by default context is 1, and the rest whatever divides.
     Raises ValueError for a count or limit out of range.
     """
-    allowed = _limits(gpus, global_batch, limits)
+    if block < 1:
+        raise ValueError(f"block is {block!r}: give 1 row or more")
+    yield from _blocks(_parts(model, gpus, _limits(gpus, global_batch, limits), Counter()), block)
+
+
+def _blocks(parts: Iterator[dict[str, np.ndarray]], block: int) -> Iterator[dict[str, np.ndarray]]:
     pending: list[dict[str, np.ndarray]] = []
     rows = 0
-    for part in _parts(model, gpus, allowed):
+    for part in parts:
         start, size = 0, part["tensor"].size
         while start < size:
             take = min(block - rows, size - start)
@@ -121,9 +133,12 @@ def _limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> dict[str, n
     allowed: dict[str, np.ndarray | None] = dict.fromkeys(STRATEGY)
     for name, values in given.items():
         array = np.unique(np.atleast_1d(np.asarray(values)))
-        least = 0 if name in ("sequence_parallel", "recompute", "sharding") else 1
-        if not array.size or not np.issubdtype(array.dtype, np.integer) or array.min() < least:
-            raise ValueError(f"{name} is {values!r}: give whole numbers from {least}")
+        least, most = {"sequence_parallel": (0, 1), "recompute": (0, 2), "sharding": (0, 3)}.get(name, (1, 2**31))
+        if array.dtype == bool:
+            array = array.astype(np.int64)
+        whole = array.size and np.issubdtype(array.dtype, np.integer)
+        if not whole or array.min() < least or array.max() > most:
+            raise ValueError(f"{name} is {values!r}: give whole numbers from {least} to {most}")
         allowed[name] = array
     if not (isinstance(gpus, int | np.integer) and gpus >= 1):
         raise ValueError(f"gpus is {gpus!r}: give a positive whole number")
@@ -134,25 +149,28 @@ def _among(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
     return values if allowed is None else values[np.isin(values, allowed)]
 
 
-def _parts(model: Transformer, gpus: int, allowed: dict[str, np.ndarray | None]) -> Iterator[dict[str, np.ndarray]]:
-    """Strategies of each split of the GPUs, in order of tensor, context, pipeline."""
-    heads, s = model.heads, model.sequence_length
+def _parts(
+    model: Transformer, gpus: int, allowed: dict[str, np.ndarray | None], splits: Counter[str]
+) -> Iterator[dict[str, np.ndarray]]:
+    """Strategies of each split of the GPUs, in order of tensor, context, pipeline; counts the splits by reason."""
+    batches = np.asarray(allowed["global_batch"])
     for t in _among(divisors(gpus), allowed["tensor"]):
-        if heads % t or model.ffn_hidden % t or (model.kv_heads % t and t % model.kv_heads):
-            continue
+        heads = model.heads % t or model.ffn_hidden % t or (model.kv_heads % t and t % model.kv_heads)
         for c in _among(divisors(gpus // t), allowed["context"]):
             for p in _among(divisors(gpus // (t * c)), allowed["pipeline"]):
                 d = gpus // (t * c * p)
-                if s % c == 0 and model.layers % p == 0 and (allowed["data"] is None or d in allowed["data"]):
+                if allowed["data"] is not None and d not in allowed["data"]:
+                    continue
+                wrong = (heads, model.layers % p, np.all(batches % d), 0, model.sequence_length % c)
+                reason = next((i for i, value in enumerate(wrong, start=1) if value), 0)
+                splits[REASONS[reason]] += 1
+                if not reason:
                     yield from _split(model, t, c, p, d, allowed)
 
 
 def _split(model: Transformer, t, c, p, d, allowed) -> Iterator[dict[str, np.ndarray]]:
     batches = allowed["global_batch"]
-    k = batches[batches % d == 0] // d
-    if not k.size:
-        return
-    k, b = _with_divisors(tuple(k.tolist()))
+    k, b = _with_divisors(tuple((batches[batches % d == 0] // d).tolist()))
     if allowed["micro_batch"] is not None:
         k, b = (x[np.isin(b, allowed["micro_batch"])] for x in (k, b))
     chunks = _among(divisors(model.layers // p) if p > 1 else np.ones(1, np.int64), allowed["interleave"])
@@ -165,12 +183,16 @@ def _split(model: Transformer, t, c, p, d, allowed) -> Iterator[dict[str, np.nda
     outer = [np.repeat(k * d, chunks.size), np.repeat(b, chunks.size), np.tile(chunks, k.size)]
     m = np.repeat(k // b, chunks.size)
     keep = (outer[2] == 1) | (m % p == 0)
-    columns = {name: np.full(keep.sum() * inner[0].size, x) for name, x in fixed.items()}
-    for name, x in zip(("global_batch", "micro_batch", "interleave"), outer, strict=True):
-        columns[name] = np.repeat(x[keep], inner[0].size)
-    for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
-        columns[name] = np.tile(x, keep.sum())
-    yield columns
+    outer = [x[keep] for x in outer]
+    each = max(BLOCK // max(inner[0].size, 1), 1)  # a part is no larger than a block
+    for start in range(0, outer[0].size, each):
+        some = [x[start : start + each] for x in outer]
+        columns = {name: np.full(some[0].size * inner[0].size, x) for name, x in fixed.items()}
+        for name, x in zip(("global_batch", "micro_batch", "interleave"), some, strict=True):
+            columns[name] = np.repeat(x, inner[0].size)
+        for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
+            columns[name] = np.tile(x, some[0].size)
+        yield columns
 
 
 @lru_cache(maxsize=64)
@@ -199,11 +221,11 @@ def search(
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
-    named: dict[str, Any] = dict(limits)
+    allowed, splits = _limits(gpus, global_batch, dict(limits)), Counter[str]()
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
-    best, front = _Kept(), _Kept()
-    for columns in space(model, gpus, global_batch, **named):
+    best, front = _Kept(top), _Kept()
+    for columns in _blocks(_parts(model, gpus, allowed, splits), BLOCK):
         start = 0
         for result in estimates(model, machine, columns, runtime, offload):
             memory, rows = result.memory_bytes, slice(start, start := start + result.total_s.size)
@@ -215,39 +237,57 @@ def search(
             time = result.total_s[good] / columns["global_batch"][rows][good]
             histogram += np.histogram(time, EDGES)[0]
             place = start - result.total_s.size + good
-            best.merge(columns, place, time, memory[good], lambda time, memory: np.lexsort((memory, time))[:top])
-            front.merge(columns, place, time, memory[good], pareto_front)
+            best.merge(columns, place, time, memory[good])
+            front.merge(columns, place, time, memory[good])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
     return Found(
-        model, machine, runtime, offload, gpus, by_reason, best.table(), front.table(), float(least), histogram
+        model,
+        machine,
+        runtime,
+        offload,
+        gpus,
+        by_reason,
+        dict(splits),
+        best.table(),
+        front.table(),
+        float(least),
+        histogram,
     )
 
 
 @dataclass
 class _Kept:
-    """Rows kept from the blocks so far."""
+    """Rows kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
 
+    top: int = 0
     rows: np.ndarray = field(default_factory=lambda: np.zeros((0, len(STRATEGY)), np.int64))
     time: np.ndarray = field(default_factory=lambda: np.zeros(0))
     memory: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    def merge(self, columns, place, time, memory, choose) -> None:
-        """Add what can still matter of a block's rows, and keep what `choose` picks by time and memory."""
-        few = slice(None, None, -(-len(self.time) // 4) or None)
-        if choose is not pareto_front and len(self.time):
-            some = time <= self.time[-1]
-        else:  # most are beaten by one of a few of the front
-            some = np.ones(time.size, bool)
-            for t, size in zip(self.time[few], self.memory[few], strict=True):
-                some &= (time < t) | (memory < size)
+    def merge(self, columns, place, time, memory) -> None:
+        """Add what can still matter of a block's rows at `place`, and keep what counts of all."""
+        some = self._open(time, memory)
         place, time, memory = place[some], time[some], memory[some]
-        new = choose(time, memory)
+        new = self._chosen(time, memory)
         rows = np.column_stack([columns[name][place[new]] for name in STRATEGY])
         rows, time, memory = (
             np.concatenate(pair) for pair in ((self.rows, rows), (self.time, time[new]), (self.memory, memory[new]))
         )
-        kept = choose(time, memory)
+        kept = self._chosen(time, memory)
         self.rows, self.time, self.memory = rows[kept], time[kept], memory[kept]
+
+    def _open(self, time, memory) -> np.ndarray:
+        """Which rows the kept ones do not rule out at once."""
+        some = np.ones(time.size, bool)
+        if self.top:
+            return some if len(self.time) < self.top else time <= self.time[-1]
+        few = slice(None, None, -(-len(self.time) // 4) or None)  # these beat most rows
+        for t, size in zip(self.time[few], self.memory[few], strict=True):
+            some &= (time < t) | (memory < size)
+        return some
+
+    def _chosen(self, time, memory) -> np.ndarray:
+        return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
 
     def table(self) -> "pd.DataFrame":
         import pandas as pd
@@ -256,8 +296,16 @@ class _Kept:
         return table.assign(sequence_s=self.time, total_s=self.time * table["global_batch"], memory_bytes=self.memory)
 
 
+def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
+    """Places of the least times, in order; of strategies with the same time and memory the first."""
+    order = np.lexsort((memory, time))
+    new = np.ones(order.size, bool)
+    new[1:] = (np.diff(time[order]) > 0) | (np.diff(memory[order]) != 0)
+    return order[new][:top]
+
+
 def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
-    """Places of the pairs that no other beats in both, by time."""
+    """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
     if not time.size:
         return np.zeros(0, np.intp)
     order = np.lexsort((memory, time))

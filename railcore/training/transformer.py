@@ -53,8 +53,11 @@ class Transformer:
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
-            if not (isinstance(value := getattr(self, name), int) and value >= 1):
+            if not (isinstance(value := getattr(self, name), int | np.integer) and value >= 1):
                 raise ValueError(f"{name} is {value!r}: give a positive whole number")
+        for name in ("head_dim", "positions", "experts"):
+            if not (isinstance(value := getattr(self, name), int | np.integer) and value >= 0):
+                raise ValueError(f"{name} is {value!r}: give a whole number from 0")
         if not self.head_dim:
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
@@ -65,7 +68,7 @@ class Transformer:
             raise ValueError(f"ffn_matrices is {self.ffn_matrices!r}: give 2, or 3 for a gated layer")
         if self.experts and self.top_k > self.experts:
             raise ValueError(f"top_k is {self.top_k}: give at most experts {self.experts}")
-        if self.experts and self.layers % self.expert_layer_interval:
+        if self.experts and (self.expert_layer_interval < 1 or self.layers % self.expert_layer_interval):
             raise ValueError(f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {self.layers}")
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
@@ -165,9 +168,10 @@ class Transformer:
 
         With u = s b h / c, and r = 1 / t where sequence_parallel else 1:
         inputs 8 u r (of the norms, the attention and the feed-forward), dropout 2 u r (masks), attention
-        2 (2 a + 2 k) d s b / (c t), feed-forward 2 m s b f / (c t) (2 + 1 buffers when gated), scores 5 a s^2 b / (c t)
-        unless selective or fused. Full recompute keeps the layer's input alone, 2 u r.
-        A mixture layer's feed-forward counts top_k imbalance times, and what was sent to it, 2 u top_k imbalance r.
+        2 (2 a + 2 k) d s b / (c t) (at least one head of keys and values a rank), feed-forward 2 m s b f / (c t),
+        scores 5 a s^2 b / (c t) (2 without dropout) unless selective or fused. A parallel block's inputs are 4 u r.
+        Full recompute keeps the layer's input alone, 2 u r. A mixture layer's feed-forward counts top_k imbalance
+        times, and what was sent to it, 2 u top_k imbalance r; all layers are averaged.
         micro_batch, tensor, context, sequence_parallel, recompute (index in RECOMPUTE): of one shape.
         Source: Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
         """
@@ -179,7 +183,9 @@ class Transformer:
         copies = 1 - mixed + mixed * self.top_k * self.imbalance
         kv = np.maximum(self.kv_heads / t, 1)
         norms = 1 if self.parallel_block else 2
-        scores = 5 * self.heads / t * self.sequence_length * tokens * (level < 1) * (not fused_attention)
+        scores = (
+            (5 if dropout else 2) * self.heads / t * self.sequence_length * tokens * (level < 1) * (not fused_attention)
+        )
         return {
             "inputs": 2 * tokens * self.hidden * share * np.where(kept, 2 * norms, 1),
             "dropout": 2 * tokens * self.hidden * share * kept * dropout,
@@ -200,7 +206,7 @@ class Transformer:
         """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 
         Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-        P / (t p) parameters without the embeddings, and the larger of input and output on top; experts over e ranks of
+        P / (t p) parameters without the embeddings, and those on the first stage on top; experts over e ranks of
         the data-parallel group. sharding (index in SHARDING): over the data-parallel ranks, for experts data / e.
         Source: Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3.
         """
@@ -218,8 +224,7 @@ class Transformer:
         """Parameters on one rank of the fullest stage: (shared by all tokens, of its experts)."""
         kinds = self.parameters()
         edge = kinds["embedding"] + kinds["positions"]
-        last = kinds["output"] if kinds["output"] else kinds["embedding"]
-        ends = np.where(np.asarray(pipeline) == 1, edge + kinds["output"], max(edge, last))
+        ends = edge + np.where(np.asarray(pipeline) == 1, kinds["output"], 0)  # the last stage's are no more
         inner = self.total_parameters - kinds["experts"] - edge - kinds["output"]
         return (inner / pipeline + ends) / tensor, kinds["experts"] / (pipeline * tensor * expert)
 

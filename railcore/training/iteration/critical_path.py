@@ -22,7 +22,7 @@ PLACE = ("tensor", "context", "expert", "pipeline", "data", "interleave", "shard
 BLOCK = 16_384  # rows computed together: their arrays stay in a core's cache
 STAGE = ("linear", "attention", "elementwise", "recompute", "tensor", "context", "expert")
 TIMES = (*(f"{name}_s" for name in STAGE), "logits_s", "pipeline_s", "bubble_s", "data_s", "optimizer_s", "offload_s")
-REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "memory")
+REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 OFFLOAD = ("none", "optimizer")
 UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
 
@@ -60,8 +60,11 @@ def iteration_times(
     strategies: arrays of one shape by the names in STRATEGY, recompute and sharding as indices in RECOMPUTE and
     SHARDING. Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the
     context and data ranks. offload: "optimizer" keeps its states in the host's memory.
-    What does not divide is computed as if padded, and carries its reason. Raises ValueError for a missing or odd
-    column.
+    D: a pass of all but one of the stage's layers hides a link time, but never a layer's share of it; without
+    overlap_data all of it is exposed (`_data_links`). Sharding that exchanges with every micro-batch is part of S.
+    What does not divide is computed with layers and micro-batches rounded up, and carries its reason; so does sequence
+    parallelism over one tensor rank ("sequence"), and a time that is not finite ("network"). Raises ValueError for a
+    missing or odd column.
     Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
     """
     parts = list(estimates(model, machine, strategies, runtime, offload))
@@ -101,8 +104,11 @@ def _table(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if missing := [name for name in STRATEGY if name not in strategies]:
         raise ValueError(f"strategies lack {', '.join(missing)}: give an array for each of {', '.join(STRATEGY)}")
-    whole = np.broadcast_arrays(*(np.asarray(strategies[name], np.int64) for name in STRATEGY))
-    arrays = [array.ravel() for array in whole]
+    given = {name: np.asarray(strategies[name]) for name in STRATEGY}
+    for name, array in given.items():
+        if array.dtype.kind not in "iubf" or (array.dtype.kind == "f" and not np.all(np.mod(array, 1) == 0)):
+            raise ValueError(f"{name} is {strategies[name]!r}: give whole numbers")
+    arrays = [array.ravel() for array in np.broadcast_arrays(*(array.astype(np.int64) for array in given.values()))]
     top = {"sequence_parallel": 1, "recompute": len(RECOMPUTE) - 1, "sharding": len(SHARDING) - 1}
     for name, array in zip(STRATEGY, arrays, strict=True):
         least, most = (0, top[name]) if name in top else (1, 2**31)
@@ -113,9 +119,13 @@ def _columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def _distinct(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The different rows of some columns, and which of them each strategy has: what they decide is computed once."""
-    code = np.zeros((), np.int64)
+    code, codes = np.zeros((), np.int64), 1
     for name in names:
-        code = code * (columns[name].max(initial=0) + 1) + columns[name]
+        column, span = columns[name], int(columns[name].max(initial=0)) + 1
+        if codes * span > 2**62:  # number what occurs anew
+            code, column = (np.unique(array, return_inverse=True)[1] for array in (code, column))
+            codes, span = int(code.max(initial=0)) + 1, int(column.max(initial=0)) + 1
+        code, codes = code * span + column, codes * span
     _, first, index = np.unique(code, return_index=True, return_inverse=True)
     return {name: columns[name][first] for name in names}, index
 
@@ -132,8 +142,9 @@ def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
     """What the places of ranks decide.
 
     layers: of a stage. fill: passes of a stage that filling and draining takes. flight, flight_last: micro-batches
-    whose activations wait on the first and on the last stage. hop_s, hop_s_per_byte: of the 2 v hops of a micro-batch,
-    hidden where chunks are interleaved. States [bytes]. Link times of gradients and weights (`_data`).
+    whose activations wait on the first stage, p or p + (p - 1) / v interleaved, and on the last, (1 + (v - 1) p) / v.
+    weights_bytes: sharded, a GPU's own share and two layers of the stage at work. hop_s, hop_s_per_byte: of the 2 v
+    hops of a micro-batch, hidden where chunks are interleaved. States [bytes]. Link times (`_data_links`).
     """
     t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
     shared, experts = model.rank_parameters(t, p, e)
@@ -144,12 +155,12 @@ def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
     per_byte = (machine.send_time(1.0, p, t * c * d) - latency) * 2 * v
     update = np.where(sharding >= 1, own, mine)
     moved = (GRADIENT_BYTES + WEIGHT_BYTES) * (offload == "optimizer") / machine.host_Bps
-    working = 2 * mine / layers  # two layers of sharded weights, gathered
+    working = np.minimum(2, layers) * mine / layers  # two layers of sharded weights, gathered
     return _data_links(model, machine, place, shared, experts) | {
         "layers": layers,
         "fill": (p - 1) / v,
         "flight": np.where(v > 1, p + (p - 1) / v, p),
-        "flight_last": np.where(v > 1, 1 + (v - 1) * p / v, 1),
+        "flight_last": (1 + (v - 1) * p) / v,
         "hop_s": 2 * v * latency,
         "hop_s_per_byte": per_byte,
         "hops": 2.0 * v * (p > 1),
@@ -220,6 +231,7 @@ def _assembled(machine: Machine, at: dict[str, np.ndarray]) -> Estimate:
     memory = _memory(machine, at, m)
     used = np.asarray(sum(memory.values()))
     late = at["alone"] | (at["chunked"] & (np.floor(m / p) * p != m))
+    total = np.asarray(sum(breakdown.values()))
     wrong: tuple[np.ndarray, ...] = (
         at["heads"],
         at["uneven"],
@@ -227,13 +239,14 @@ def _assembled(machine: Machine, at: dict[str, np.ndarray]) -> Estimate:
         late,
         at["sequence"],
         at["experts"],
+        ~np.isfinite(total),
         used > machine.memory_bytes,
     )
     reason = np.zeros(used.shape, np.int8)
     for code in range(len(wrong), 0, -1):
         if wrong[code - 1].any():
             reason[wrong[code - 1]] = code
-    return Estimate(np.asarray(sum(breakdown.values())), breakdown, links, memory, reason)
+    return Estimate(total, breakdown, links, memory, reason)
 
 
 def _left(link, window, layers):

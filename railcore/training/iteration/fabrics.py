@@ -1,14 +1,12 @@
-"""Iteration time on the fabrics of `topology`: rail-only against rail-optimized, with failed parts, and with the
-restarts that failures cost.
+"""Iteration time on the fabrics of `topology`: rail-only against rail-optimized, whole, with failed parts, restarted.
 
-`wired` routes a job's flows on the graph and gives the share of its NICs' bandwidth that the job gets; the critical
-path is then computed with NICs of that share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
-Symbols: t, c, p, d, e, v, b of the strategy, B global batch [sequences], s sequence length.
+`wired` routes a job's flows on the graph and gives the share of its NICs' bandwidth that the job gets; iteration time
+is then that with NICs of this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,34 +18,27 @@ from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.rails import rails_that_share
 from railcore.training import traffic
-from railcore.training.iteration.critical_path import REASONS, STRATEGY, iteration_times
+from railcore.training.iteration.critical_path import REASONS, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
+from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.iteration.wired import gpu_names, named_flows, nic_share, patterns, wired_loads
-from railcore.training.parallelism import DIMENSIONS, Strategy
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.parallelism import Strategy
+from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+Flows = Sequence["pd.DataFrame"]
 HOST_GPUS = 8  # of the servers that the catalog's failure rate of a host was measured on
 
 
-def row_of(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike | None = None) -> dict[str, Any]:
-    """A strategy as `iteration_times` takes it, with another number of data-parallel ranks if given.
-
-    Raises ValueError for an order of ranks that the critical path does not have.
-    """
-    if strategy.order != DIMENSIONS:
-        raise ValueError(f"order is {strategy.order!r}: the critical path places ranks as {', '.join(DIMENSIONS)}")
-    fields = asdict(strategy) | {
-        "recompute": RECOMPUTE.index(strategy.recompute),
-        "sharding": SHARDING.index(strategy.sharding),
-        "data": strategy.data if data is None else data,
-        "global_batch": global_batch,
-    }
-    return {name: fields[name] for name in STRATEGY}
+def rails_of(platform: str, gpus: int, radix: int) -> RailFabric:
+    """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there."""
+    box = catalog.item("platforms", platform)
+    links = {"nic_Bps": box["nic_bandwidth"], "hb_Bps": box["hb_bandwidth"], "hb_switches": int(box["hb_switches"])}
+    return rail_only(gpus, int(box["gpus"]), radix, **links)
 
 
 def on_both(fabric: RailFabric) -> dict[str, RailFabric]:
@@ -74,7 +65,7 @@ def dense_slowdown(
     import pandas as pd
 
     _check_size(fabric, strategy)
-    K, row, rows = fabric.hb_domain_size, row_of(strategy, global_batch), []
+    K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     kinds = list(patterns(model, strategy, global_batch, K).values())
     whole = traffic.matrix(model, strategy, global_batch).entries()
     flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
@@ -125,35 +116,87 @@ def degraded(
     fabric's), limit ("feasible", or the first thing that rules the strategy out).
     Arguments and errors are those of `dense_slowdown`. Source: railonly2025, Fault Tolerance Properties.
     """
+    _check_size(fabric, strategy)
+    kinds = list(patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
+    rows = []
+    for found, lost, ways in _cases(fabric, kinds):
+        for way in [*ways, *(_without(strategy, global_batch, lost) if lost else [])]:
+            row = {"nic_share": ways[0]["nic_share"], "hb_share": 1.0, "data": strategy.data}
+            row |= {"global_batch": global_batch} | way
+            time, limit = math.inf, "no replica left"
+            if row["data"]:
+                parts = _padded(strategy, row["global_batch"], row["data"])
+                time, limit = _iteration(model, machine, fabric, parts, runtime, row["nic_share"], row["hb_share"])
+            stopped = fabric.gpus // strategy.data * (strategy.data - row["data"])
+            rows.append(found | row | _outcome(found, stopped, time, row["global_batch"]) | {"limit": limit})
+    return _compared(fabric, rows, "data global_batch", "limit")
+
+
+def two_stage_degraded(fabric: RailFabric, model: TwoStage, batch_tokens: float) -> "pd.DataFrame":
+    """What one failed part of each kind does to iteration time by Eq. (1), a row for each way to go on.
+
+    Rings of GPUs of equal rank are routed over the wired fabric, whose bandwidths count, not the model's. Where GPUs
+    are lost, spare ones take over, or their HB domain is left out: N - K GPUs run the batch. N_M stays as it was.
+    Columns are those of `degraded`, with gpus (that compute) in place of data, global_batch and limit.
+    batch_tokens b [tokens]. Source: railonly2023, Eq. (1); railonly2025, Fault Tolerance Properties.
+    """
     import pandas as pd
 
-    _check_size(fabric, strategy)
-    graph, kinds = fabric.graph(), list(patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
-    share, rows = nic_share(fabric, kinds), list[dict[str, Any]]()
-    none = {"fault": "none", "gpus_failed": 0, "nics_cut": 0, "hb_bandwidth": 1.0}
-    for found in [none, *faults.effects(fabric).to_dict("records")]:
-        lost = [] if found is none else _lost_ranks(fabric, graph, found["fault"])
-        answers = _without(strategy, global_batch, lost, share) if lost else _around(fabric, kinds, found, share)
-        for answer in answers:
-            data, batch = answer.get("data", strategy.data), answer.get("global_batch", global_batch)
-            idle = fabric.gpus // strategy.data * (strategy.data - data) - found["gpus_failed"]
-            row = {name: found[name] for name in ("fault", "gpus_failed", "nics_cut")} | {"hb_share": 1.0}
-            row |= {"data": data, "global_batch": batch, "gpus_idle": max(idle, 0), **answer}
-            time, limit = math.inf, "no replica left"
-            if data:
-                shares = row["nic_share"], row["hb_share"]
-                time, limit = _iteration(model, machine, fabric, _padded(strategy, batch, data), runtime, *shares)
-            rows.append(row | {"fabric": graph.name, "iteration_s": time, "tokens_share": batch / time, "limit": limit})
-    columns = "fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share data global_batch iteration_s"
-    table = pd.DataFrame(rows)[[*columns.split(), "tokens_share", "limit"]]
+    n, k, ranks = fabric.gpus, fabric.hb_domain_size, np.arange(fabric.gpus)
+    if n % k:
+        raise ValueError(f"fabric has {n} GPUs: give whole HB domains of {k}")
+    ring = pd.DataFrame({"source": ranks, "target": (ranks + k) % n, "bytes": 1.0})
+    group, rows = model.group_size(n, batch_tokens, k), []
+    for found, lost, ways in _cases(fabric, [named_flows(ring, k)] if n > k else []):
+        left = n - k * np.unique(np.asarray(lost, int) // k).size
+        for way in [*ways, *([{"job": "HB domain left out, whole batch", "gpus": left}] if lost else [])]:
+            row = {"nic_share": ways[0]["nic_share"], "hb_share": 1.0, "gpus": n} | way
+            rates = {"nic_Bps": fabric.nic_Bps * row["nic_share"], "hb_Bps": fabric.hb_Bps * row["hb_share"]}
+            time = math.inf
+            if row["gpus"]:
+                time = float(replace(model, **rates).iteration(row["gpus"], k, batch_tokens, group).iteration_s)
+            rows.append(found | row | _outcome(found, n - row["gpus"], time, batch_tokens))
+    return _compared(fabric, rows, "gpus")
+
+
+def _outcome(found: dict[str, Any], stopped: int, time: float, work: float) -> dict[str, float]:
+    return {"gpus_idle": max(stopped - found["gpus_failed"], 0), "iteration_s": time, "tokens_share": work / time}
+
+
+def _compared(fabric: RailFabric, rows: list[dict[str, Any]], scale: str, limit: str = "") -> "pd.DataFrame":
+    import pandas as pd
+
+    columns = (
+        f"fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share {scale} iteration_s tokens_share {limit}"
+    )
+    table = pd.DataFrame(rows).assign(fabric=fabric.graph().name)[columns.split()]
     return table.assign(tokens_share=table["tokens_share"] / table["tokens_share"].iloc[0])
+
+
+def _cases(fabric: RailFabric, kinds: Flows) -> Iterator[tuple[dict[str, Any], list[int], list[dict[str, Any]]]]:
+    """Each fault as (`faults.effect`, ranks lost to the job, ways to go on with all GPUs), first the whole fabric."""
+    graph, share = fabric.graph(), nic_share(fabric, kinds)
+    whole = {"fault": "none", "gpus_failed": 0, "nics_cut": 0}
+    yield whole, [], [{"job": "whole", "nic_share": share}]
+    for found in faults.effects(fabric).to_dict("records"):
+        fault, lost = found["fault"], _lost_ranks(fabric, graph, found["fault"])
+        if lost:
+            ways = [{"job": "spare GPUs take over", "nic_share": share}]
+        elif fault == "HB switch":
+            ways = [{"job": "HB domain on its other switches", "nic_share": share, "hb_share": found["hb_bandwidth"]}]
+        elif not found["nics_cut"]:
+            ways = [{"job": "rerouted over the other links", "nic_share": nic_share(fabric, kinds, fault)}]
+        else:
+            ways = [{"job": "moved to all other rails", "nic_share": nic_share(fabric, kinds, fault)}]
+            ways += [{"job": "moved to one other rail", "nic_share": nic_share(fabric, kinds, fault, True)}]
+        yield {name: found[name] for name in whole}, lost, ways
 
 
 def _padded(strategy: Strategy, global_batch: int, data: int) -> dict[str, Any]:
     """The strategy on fewer replicas, with the micro-batches of each rounded up to what its schedule takes."""
     unit = strategy.pipeline if strategy.interleave > 1 else 1
     each = data * strategy.micro_batch * unit
-    return row_of(strategy, -(-global_batch // each) * each, data)
+    return strategy.columns(-(-global_batch // each) * each) | {"data": data}
 
 
 def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
@@ -169,27 +212,12 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
     return lost
 
 
-def _without(strategy: Strategy, global_batch: int, lost: list[int], share: float) -> Iterator[dict[str, Any]]:
+def _without(strategy: Strategy, global_batch: int, lost: list[int]) -> Iterator[dict[str, Any]]:
     """Ways to go on without some ranks."""
-    yield {"job": "spare GPUs take over", "nic_share": share}
     each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
     data = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
-    yield {"job": "replicas dropped, whole batch", "nic_share": share, "data": data}
-    batch = global_batch // strategy.data * data
-    yield {"job": "replicas dropped, less batch", "nic_share": share, "data": data, "global_batch": batch}
-
-
-def _around(fabric: RailFabric, kinds: "list[pd.DataFrame]", found: dict, share: float) -> Iterator[dict[str, Any]]:
-    """Ways to go on with every GPU over what links are left."""
-    fault = found["fault"]
-    if fault in ("none", "HB switch"):
-        job = "whole" if fault == "none" else "HB domain on its other switches"
-        yield {"job": job, "nic_share": share, "hb_share": float(found["hb_bandwidth"])}
-    elif not found["nics_cut"]:
-        yield {"job": "rerouted over the other links", "nic_share": nic_share(fabric, kinds, fault)}
-    else:
-        yield {"job": "moved to all other rails", "nic_share": nic_share(fabric, kinds, fault)}
-        yield {"job": "moved to one other rail", "nic_share": nic_share(fabric, kinds, fault, True)}
+    yield {"job": "replicas dropped, whole batch", "data": data}
+    yield {"job": "replicas dropped, less batch", "data": data, "global_batch": global_batch // strategy.data * data}
 
 
 def beside(tables: "pd.DataFrame") -> "pd.DataFrame":
@@ -243,7 +271,9 @@ def goodput_of_training(
     ranks = strategy.gpus // strategy.data
     if np.any(counts % ranks) or np.any(counts < ranks):
         raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
-    found = iteration_times(model, machine, row_of(strategy, batches, counts // ranks), runtime)
+    found = iteration_times(
+        model, machine, {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}, runtime
+    )
     tables = []
     for i, n in enumerate(counts.tolist()):
         events = interruptions(n, machine.hb_domain_size, radix, platform, rates)
@@ -313,7 +343,7 @@ def moe_iteration(
         raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
     ways = [("direct", True, float(ratio)) for ratio in oversubscriptions]
     ways += [("two-hop", True, math.inf), ("two-hop", False, math.inf)]
-    tables, row = [], row_of(strategy, global_batch)
+    tables, row = [], strategy.columns(global_batch)
     for size in hb_domain_sizes:
         rows = []
         for routing, pipelined, ratio in [("direct", True, 1.0), *ways]:

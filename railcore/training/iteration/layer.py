@@ -49,9 +49,9 @@ class Layer:
 
     linear, attention, elementwise: compute. tensor, context, expert: exposed communication; *_link: all of it.
     recompute: what the backward pass does again. stage: sum of these; forward, backward: by pass. logits: the last
-    stage's logits and loss, with their link time in logits_link. boundary_bytes: of a rank to
-    the next stage, whose tensor ranks gather the whole in boundary_gather.
-    kept_bytes: activations kept; working_bytes: of the layer being recomputed; logits_bytes: of the last stage.
+    stage's logits and loss, with their link time in logits_link. boundary_bytes: of a rank to the next stage, whose
+    tensor ranks gather the whole in boundary_gather. kept_bytes: activations kept; working_bytes: of the layer being
+    recomputed; logits_bytes: of the last stage, in bf16 and fp32, 6 u V / t.
     """
 
     linear: np.ndarray
@@ -81,8 +81,9 @@ def product_time(
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n [s].
 
-    2 M N k / (R q) + bytes / B_HBM + kernel start: M N are m n rounded up to whole tiles, q the share of the last wave
-    of tiles over the processors that is full, R the machine's rate; operands and result each pass HBM once.
+    2 W P A k / R + bytes / B_HBM + kernel start. A elements in a tile of TILE, laid whichever way covers the result
+    with fewer elements (the first of equals); a side shorter than the tile's takes the next multiple of STEP. W whole
+    waves, batch x tiles over the P processors, rounded up; R the machine's rate. Operands and result pass HBM once.
     fp8: operands of one byte, and 2 bytes more for each element cast from bf16; the k x n operand is cast too unless
     it is `weights`, whose cast serves all micro-batches.
     """
@@ -115,10 +116,17 @@ def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
 def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dict[str, np.ndarray]) -> Layer:
     """A layer's times for every row of `key`, arrays named as in KEY; a mixture's layers count on average.
 
-    Backward products: of the input's and of the weights' gradient. Elementwise kernels move their operands through
-    HBM once: norms 4 u h and 8 u h bytes forward and backward, residual and dropout 7 u h and 5 u h (6 and 0 without
-    dropout), activation 2 m u f / t and (4 m - 2) u f / t, rotary 4 u (a + k) d / t each way, tokens put in their
-    experts' order and back 8 u h q / t each way (q their copies), unfused softmax and dropout 9 and 11 bytes a score.
+    Products (rows x columns, inner side), each with its input's and its weights' gradient: queries, keys and values
+    u x (a + 2 k) d / t, h (a rank has a head of keys and values at least); projection u x h, a d / t; feed-forward
+    u x (m - 1) f / t, h and u x h, f / t; of an expert u q e / E tokens, E / e of them in one, q = top_k imbalance.
+    Scores unfused: b a / t products s / c x s, d and s / c x d, s; fused: 2 s^2 d / c FLOPs a head at
+    attention_fraction of half_rate, and 2.5 times that backward.
+    Elementwise kernels move their operands through HBM once: norms 4 u h and 8 u h bytes forward and backward, residual
+    and dropout 7 u h and 5 u h (6 and 0 without dropout), each over t where sequence_parallel and half as many in a
+    parallel block; activation 2 m u f / t and (4 m - 2) u f / t; rotary, without learned positions, 4 u (a + k) d / t
+    each way; tokens put in their experts' order and back 8 u h q / t each way; unfused softmax 4 and 6 bytes a score,
+    dropout 5 and 5 more. Kernels started each way: two for a norm, one for the activation, one for rotary.
+    Recompute: "selective" the forward attention where it is not fused, "full" the whole forward pass.
     """
     b, t, c, e = (key[name].astype(float) for name in KEY[:4])
     u = model.sequence_length * b / c
@@ -150,7 +158,7 @@ def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dic
         passes[0],
         passes[1] + again,
         tensor[2] + (key["recompute"] == 2) * tensor[0],
-        context[2],
+        context[2] + (key["recompute"] == 2) * context[3],
         (expert[0] + expert[1]) * twice,
         logits,
         logits_link,
@@ -219,10 +227,11 @@ def _elementwise(model, machine, runtime, key, u, t):
 def _communication(model, machine, runtime, key, u, weight, attention):
     """Of tensor, context and expert ranks: exposed forward, exposed backward, link time of both.
 
-    A block's AllReduce, or AllGather and ReduceScatter, each way; sequence parallelism gathers the input once more for
-    the weights' gradient. The backward pass hides all but the first gather, as far as the weights' gradients reach.
-    Context ranks gather keys and values behind the scores, twice in the backward pass. Tokens go to their experts and
-    back, each way.
+    Each of two operators (one in a parallel block; a mixture's counts top_k imbalance times) has an AllReduce, or an
+    AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient.
+    overlap_tensor hides two gathers' time of the backward pass behind the weights' gradients, as far as these reach:
+    without sequence parallelism all, with it all but one gather. Context ranks gather keys and values behind the
+    scores, twice in the backward pass. Tokens go to their experts and back, each way.
     """
     t, c, e = (key[name] for name in ("tensor", "context", "expert"))
     mixed = model.mixture_layers / model.layers
@@ -235,7 +244,11 @@ def _communication(model, machine, runtime, key, u, weight, attention):
     context = [np.maximum(n * ring - core, 0.0) for n, core in zip((1, 2), attention, strict=True)]
     sent = ELEMENT * u * model.hidden * model.top_k * model.imbalance / t
     exchange = 2 * mixed * machine.exchange_time(sent, e, t)
-    return (2 * gather, behind - hidden, 2 * gather + behind), (*context, 3 * ring), (exchange, exchange, 2 * exchange)
+    return (
+        (2 * gather, behind - hidden, 2 * gather + behind),
+        (*context, 3 * ring, ring),
+        (exchange, exchange, 2 * exchange),
+    )
 
 
 def _logits(model, machine, u, t):

@@ -2,15 +2,17 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.network.topology import RailFabric
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.training.expert_routing import ROUTINGS, expert_all_to_all_time
+
+if TYPE_CHECKING:
+    from railcore.network.topology import RailFabric
 
 PRECISIONS = ("bf16", "fp8")
 
@@ -20,9 +22,9 @@ class Machine:
     """One GPU of a cluster and the links it has, one direction each.
 
     gpu, precision: of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
-    linear_rate, half_rate: dense peak in that precision and in bf16 [FLOP/s]; linear_fraction, half_fraction: share
-    that the best matrix product reaches. sustained_fraction: share of that which products of training reach, beyond
-    what tiles and memory explain. processors: multiprocessors, over which a product's tiles are spread.
+    linear_rate, half_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]; linear_fraction,
+    half_fraction: share that the best matrix product reaches. sustained_fraction: share of that which products of
+    training reach, beyond what tiles and memory explain. processors: that a product's tiles are spread over.
     attention_fraction: share of half_rate that fused attention reaches.
     memory_bytes, memory_Bps, memory_fraction: size, bandwidth and achievable share of HBM. kernel_s: start of a kernel.
     reserved_bytes: memory that the runtime and its communication buffers take.
@@ -74,7 +76,7 @@ class Machine:
                 continue
             least = 0 if name.endswith(("latency_s", "kernel_s", "reserved_bytes")) else math.ulp(0.0)
             most = 1 if name.endswith("_fraction") else math.inf
-            if not least <= value <= most or (name.endswith("_size") and value != int(value)):
+            if not least <= value <= most or (name in ("hb_domain_size", "processors") and value % 1):
                 raise ValueError(f"{name} is {value!r}: give a value above 0" + (" up to 1" if most == 1 else ""))
 
     @property
@@ -92,7 +94,7 @@ class Machine:
         """HBM bandwidth that kernels reach [bytes/s]."""
         return self.memory_Bps * self.memory_fraction
 
-    def on(self, fabric: RailFabric) -> "Machine":
+    def on(self, fabric: "RailFabric") -> "Machine":
         """The same GPU on a fabric: its HB domain, its bandwidths and the layer over its rails."""
         links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
         return replace(self, **links)
@@ -102,7 +104,7 @@ class Machine:
     ) -> np.ndarray:
         """Time of AllGathers or ReduceScatters of a group, D bytes together [s]; an AllReduce takes twice as long.
 
-        n ranks, neighbours `stride` apart, x = gcd(n, K // stride) of them in an HB domain, y = n / x domains. Rings
+        n ranks, neighbours `stride` apart, x = gcd(n, max(K // stride, 1)) in an HB domain, y = n / x domains. Rings
         through all ranks, one for each of the x, so that every NIC works: (n - 1) / n D / B, B = B_HB within a domain,
         else min(B_HB, x B_NIC). With `phases` the ranks on a rail go first, then those in a domain:
         (y - 1) / (x y) D / B_NIC + (x - 1) / x D / B_HB. Each of the calls has the latency of a tree's steps, log2 x in

@@ -29,7 +29,10 @@ _BLOCK = 2**22  # targets x links at a time
 
 @dataclass(frozen=True)
 class _Links:
-    """Links of a graph as arrays, each direction one: places of its nodes, bandwidth; domain of an HB link, else 0."""
+    """Links of a graph as arrays, each direction one: places of its nodes, bandwidth; domain of an HB link, else 0.
+
+    out, into: incidence [links, nodes] of tails and heads.
+    """
 
     place: dict[str, int]
     domain: np.ndarray
@@ -37,16 +40,21 @@ class _Links:
     head: np.ndarray
     rate: np.ndarray
     hb_domain: np.ndarray
+    out: Any
+    into: Any
 
 
 def _links(graph: "nx.Graph") -> _Links:
+    from scipy.sparse import csr_array
+
     place = {node: i for i, node in enumerate(graph)}
     edges = [(place[a], place[b], at["bandwidth_Bps"], at["kind"] == "hb") for a, b, at in graph.edges(data=True)]
     a, b, rate, hb = (np.array(column) for column in zip(*edges, strict=True))
     tail, head = np.concatenate([a, b]).astype(np.int64), np.concatenate([b, a]).astype(np.int64)
     domain = np.array([at["domain"] or 0 for _, at in graph.nodes(data=True)])
-    hb = np.concatenate([hb, hb])
-    return _Links(place, domain, tail, head, np.concatenate([rate, rate]), np.where(hb, domain[head], 0))
+    hb, every = np.concatenate([hb, hb]), np.arange(tail.size)
+    out, into = (csr_array((np.ones(tail.size), (every, end)), (tail.size, len(place))) for end in (tail, head))
+    return _Links(place, domain, tail, head, np.concatenate([rate, rate]), np.where(hb, domain[head], 0), out, into)
 
 
 def wired_loads(graph: "nx.Graph", flows: "pd.DataFrame") -> "pd.DataFrame":
@@ -107,24 +115,17 @@ def _to_domain(links: _Links, source, target, amount, domain: int, within: bool)
 
 def _pushed(links: _Links, held, left, cost, ends) -> np.ndarray:
     """Load of every link as what nodes hold for each target [targets, nodes] moves there link by link."""
-    from scipy.sparse import csr_array
-
     with np.errstate(invalid="ignore"):
         way = np.abs(left[:, links.tail] - left[:, links.head] - cost) < 1e-6
-    nodes = held.shape[1]
-    out, into = (
-        csr_array((np.ones(place.size), (np.arange(place.size), place)), shape=(place.size, nodes))
-        for place in (links.tail, links.head)
-    )
     rate = way * links.rate
-    share = rate / np.maximum((rate @ out)[:, links.tail], 1e-300)
+    share = rate / np.maximum((rate @ links.out)[:, links.tail], 1e-300)
     total = np.zeros(links.tail.size)
     every = np.arange(len(ends))
     held[every, ends] = 0.0
     while held.any():
         moved = held[:, links.tail] * share
         total += moved.sum(axis=0)
-        held = moved @ into
+        held = moved @ links.into
         held[every, ends] = 0.0
     return total
 

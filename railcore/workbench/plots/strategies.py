@@ -44,8 +44,7 @@ def pareto(data: "pd.DataFrame", limit_bytes: float, ax: "Axes") -> "Axes":
             ha=side,
             fontsize=8,
         )
-    ax.set(xlabel="memory of the fullest GPU [GB]", ylabel="iteration time [s]", yscale="log")
-    plain_axis(ax.yaxis)
+    ax.set(xlabel="memory of the fullest GPU [GB]", ylabel="iteration time [s]", ylim=(0, None))
     ax.margins(x=0.12, y=0.12)
     return ax
 

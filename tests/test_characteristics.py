@@ -1,0 +1,88 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.training import characteristics, hb_domains, transformer
+from railcore.training.iteration import machine
+from railcore.training.parallelism import Strategy
+from railcore.training.search import search
+
+H100 = machine.from_catalog("DGX H100")
+LLAMA, MIXTURE = transformer.from_catalog("Llama-3 8B"), transformer.from_catalog("MoE-1.3B")
+
+
+def test_each_way_splits_what_it_should():
+    table = characteristics.splits(LLAMA, MIXTURE, H100, 4, 8).set_index("strategy")
+    half = characteristics.splits(LLAMA, MIXTURE, H100, 2, 8).set_index("strategy")
+    states = ["weights_bytes", "gradients_bytes", "optimizer_bytes"]
+    for way in ("DP", "CP"):
+        assert table.loc[way, states].tolist() == pytest.approx(half.loc["DP", states].tolist())
+    for way in ("FSDP", "TP", "TP & SP", "PP"):
+        assert (4 * table.loc[way, states]).tolist() == pytest.approx(half.loc["DP", states].tolist(), rel=1e-3)
+    assert table.loc["TP", "activations_bytes"] > table.loc["TP & SP", "activations_bytes"]
+    for way in table.index.drop("EP"):
+        assert 2 * table.loc[way, "products_s"] == pytest.approx(half.loc["DP", "products_s"], rel=1e-3)
+    assert 2 * table.loc["EP", "experts_bytes"] == pytest.approx(half.loc["EP", "experts_bytes"])
+    assert (table["sent_bytes"] > half["sent_bytes"] / 2).all()
+
+
+def test_broken_rows_are_those_that_differ():
+    table = characteristics.splits(LLAMA, MIXTURE, H100, 8, 8)
+    assert characteristics.broken(table, ["memory", "compute"]) == ["FSDP"]
+    assert characteristics.broken(table, ["communication", "per"]) == ["FSDP", "CP"]
+    table.loc[0, "communication"] = "forward:all_reduce"
+    assert characteristics.broken(table, ["communication"]) == ["DP", "FSDP", "CP"]
+
+
+def test_rules_of_thumb_never_beat_the_best():
+    models = {"Llama-3 8B": LLAMA, "Megatron 22B": transformer.from_catalog("Megatron 22B")}
+    table = characteristics.rules_of_thumb(models, H100, [1, 8, 32], 64)
+    assert set(table["id"]) == {"small", "to_512"} and (table["excess"] >= 0).all()
+    assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
+    found = search(models["Megatron 22B"], H100, 32, 64, top=1)
+    assert table["best_s"].iloc[-1] == found.best["total_s"].iloc[0]
+
+
+def test_names_tell_strategies_apart_and_columns_go_both_ways():
+    found = search(LLAMA, H100, 16, 32, top=60)
+    names = characteristics.named(found.best)["strategy"]
+    assert names.is_unique and names.str.contains("b").all()
+    for row in found.best.to_dict("records"):
+        strategy = Strategy.from_columns(row)
+        assert strategy.columns(32) == {key: int(row[key]) for key in strategy.columns(32)}
+        strategy.check(LLAMA, 32, 16)
+
+
+def test_batch_that_does_not_divide():
+    with pytest.raises(ValueError, match="batch is 12: give a multiple of degree 8"):
+        characteristics.splits(LLAMA, MIXTURE, H100, 8, 12)
+    with pytest.raises(ValueError, match=r"way 'ZP' is none of DP"):
+        characteristics.way("ZP", 8)
+
+
+def sweep(times, ideal=1.0, gpus=64):
+    sizes = [8, 16, 32, gpus]
+    rows = [("m", gpus, k, 1, 1.0, t, ideal, t / ideal - 1, "", np.nan) for k, t in zip(sizes, times, strict=True)]
+    return pd.DataFrame(
+        rows, columns="model gpus hb_domain_size batch nic_Bps iteration_s ideal_s slowdown strategy gain".split()
+    )
+
+
+def test_plateau_and_rising_gains():
+    assert hb_domains.plateau(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
+    assert hb_domains.plateau(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
+    assert hb_domains.plateau(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
+    assert hb_domains.rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
+    assert hb_domains.rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
+
+
+def test_larger_domains_and_faster_nics_are_never_slower():
+    batches = {"Llama-3 8B": [64, 128]}
+    table = hb_domains.best_times(
+        {"Llama-3 8B": LLAMA}, H100, [64], [2, 8, 16], batches, [H100.nic_Bps, 2 * H100.nic_Bps]
+    )
+    assert len(table) == 2 * 2 * 4 and (table["slowdown"] >= -1e-12).all()
+    times = table.set_index(["batch", "nic_Bps", "hb_domain_size"])["iteration_s"].unstack()
+    assert (times.diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)
+    slow, fast = (times.xs(nic, level="nic_Bps") for nic in (H100.nic_Bps, 2 * H100.nic_Bps))
+    assert (fast <= slow + 1e-12).all(axis=None) and fast[64].equals(slow[64])
