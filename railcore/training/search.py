@@ -81,11 +81,14 @@ class Found:
         return iteration_times(self.model, self.machine, rows, self.runtime, self.offload)
 
 
+@lru_cache(maxsize=4096)
 def divisors(n: int) -> np.ndarray:
     """Divisors of n in order."""
     small = np.arange(1, int(n**0.5) + 1)
     small = small[n % small == 0]
-    return np.unique(np.concatenate([small, n // small]))
+    found = np.unique(np.concatenate([small, n // small]))
+    found.setflags(write=False)
+    return found
 
 
 def space(
@@ -120,6 +123,25 @@ def _blocks(parts: Iterator[dict[str, np.ndarray]], block: int) -> Iterator[dict
                 pending, rows = [], 0
     if rows:
         yield _merged(pending)
+
+
+@lru_cache(maxsize=8)
+def _in_one(model: Transformer, gpus: int, limits: tuple) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
+    """A space of no more than a block and its splits, kept for searches on other machines; None for a larger one."""
+    allowed = {name: None if values is None else np.array(values) for name, values in limits}
+    splits = Counter[str]()
+    blocks = _blocks(_parts(model, gpus, allowed, splits), BLOCK)
+    first = next(blocks, {})
+    return None if next(blocks, None) else (first, dict(splits))
+
+
+def _listed(model: Transformer, gpus: int, allowed: dict) -> tuple[Iterator[dict[str, np.ndarray]], Counter[str]]:
+    """The blocks of a space, and its splits by reason, complete once all blocks are taken."""
+    limits = tuple((name, None if values is None else tuple(values.tolist())) for name, values in allowed.items())
+    if few := _in_one(model, gpus, limits):
+        return iter([few[0]] if few[0] else []), Counter(few[1])
+    splits = Counter[str]()
+    return _blocks(_parts(model, gpus, allowed, splits), BLOCK), splits
 
 
 def _merged(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -221,11 +243,11 @@ def search(
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
-    allowed, splits = _limits(gpus, global_batch, dict(limits)), Counter[str]()
+    blocks, splits = _listed(model, gpus, _limits(gpus, global_batch, dict(limits)))
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
     best, front = _Kept(top), _Kept()
-    for columns in _blocks(_parts(model, gpus, allowed, splits), BLOCK):
+    for columns in blocks:
         start = 0
         for result in estimates(model, machine, columns, runtime, offload):
             memory, rows = result.memory_bytes, slice(start, start := start + result.total_s.size)
