@@ -5,7 +5,7 @@ import pytest
 from railcore.training import characteristics, hb_domains, transformer
 from railcore.training.iteration import machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import search
+from railcore.training.search import named, search
 
 H100 = machine.from_catalog("DGX H100")
 LLAMA, MIXTURE = transformer.from_catalog("Llama-3 8B"), transformer.from_catalog("MoE-1.3B")
@@ -45,7 +45,7 @@ def test_rules_of_thumb_never_beat_the_best():
 
 def test_names_tell_strategies_apart_and_columns_go_both_ways():
     found = search(LLAMA, H100, 16, 32, top=60)
-    names = characteristics.named(found.best)["strategy"]
+    names = named(found.best)["strategy"]
     assert names.is_unique and names.str.contains("b").all()
     for row in found.best.to_dict("records"):
         strategy = Strategy.from_columns(row)

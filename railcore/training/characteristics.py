@@ -11,7 +11,7 @@ from railcore.facts.tables import read_csv
 from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
 from railcore.training.iteration.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import Found, divisors, search
+from railcore.training.search import divisors, search, short
 from railcore.training.traffic import step
 from railcore.training.transformer import WEIGHT_BYTES, Transformer
 
@@ -45,9 +45,10 @@ def splits(model: Transformer, mixture: Transformer, machine: Machine, degree: i
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches; embeddings are left out.
     Columns strategy; weights_bytes, gradients_bytes, optimizer_bytes, experts_bytes (their weights), activations_bytes
-    of a GPU; products_s, elementwise_s of a GPU in an iteration (rates alone); sent_bytes of a GPU;
-    memory, compute: what of these is 1 / degree of one GPU's; communication: pass and operation of the transfers; per.
-    EP is shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
+    of a GPU; products_s, elementwise_s of a GPU in an iteration (rates alone); experts_run: of a mixture layer, on a
+    GPU; sent_bytes of a GPU; memory, compute: what of these is 1 / degree of one GPU's; communication: pass and
+    operation of the transfers; per. EP is shown on the mixture, without what its data ranks split and send; CP without
+    the sum of gradients.
     batch [sequences]. Raises ValueError unless degree divides it.
     """
     import pandas as pd
@@ -63,17 +64,17 @@ def splits(model: Transformer, mixture: Transformer, machine: Machine, degree: i
         )
         split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < EQUAL]
         if name == "EP":
-            split = [key for key in split if abs(data[key] * degree / alone[key] - 1) > EQUAL]
+            split = [key for key in split if data[key] == alone[key]]
         table = step(shape, replace(strategy, micro_batch=1), batch)
         own = {"EP": "expert", "CP": "context"}.get(name)
         table = table[(table["kind"] == own) if own else ~table["stages"].isin(("first", "last", "ends"))]
-        compute = " ".join(key.removesuffix("_s") for key in split if key.endswith("_s"))
+        compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))
         passes = table["pass"].replace("after", "backward") + ":" + table["operation"]
         rows.append(
             {"strategy": name, **sizes}
             | {"sent_bytes": float(table["sent_bytes"].sum())}
             | {"memory": " ".join(key.removesuffix("_bytes") for key in split if key.endswith("_bytes"))}
-            | {"compute": "experts" if name == "EP" else compute}
+            | {"compute": compute}
             | {"communication": " ".join(dict.fromkeys(passes)), "per": "/".join(dict.fromkeys(table["per"]))}
         )
     return pd.DataFrame(rows)
@@ -95,6 +96,7 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
         "activations_bytes": float(p * layers * kept),
         "products_s": float(p * layers * (rates.linear + rates.attention).item()),
         "elementwise_s": float(p * layers * moves.elementwise.item()),
+        "experts_run": model.experts / strategy.expert,
     }
 
 
@@ -156,27 +158,3 @@ def _only(ways: Sequence[str], gpus: int) -> dict[str, Any]:
     """Limits of a search: more than one rank in these ways, one in the others."""
     more = [int(n) for n in divisors(gpus) if n > 1]
     return {name: more if name in ways else [1] for name in ("tensor", "pipeline", "data")}
-
-
-def named(table: "pd.DataFrame") -> "pd.DataFrame":
-    """A table of strategies with their short names in a column."""
-    return table.assign(strategy=[short(row) for row in table.to_dict("records")])
-
-
-def listed(found: Found) -> "pd.DataFrame":
-    """The best strategies with times [s], memory, and the breakdown, parts that none has left out."""
-    import pandas as pd
-
-    parts = pd.DataFrame(found.estimate().breakdown)
-    return named(found.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
-
-
-def short(row: Mapping) -> str:
-    """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
-    parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
-    parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
-    parts += ["sp"] if row["sequence_parallel"] else []
-    parts += [f"v{int(row['interleave'])}"] if row["interleave"] > 1 else []
-    parts += [f"b{int(row['micro_batch'])}"]
-    parts += [("", "selective", "full")[int(row["recompute"])], ("", "zero1", "zero2", "fsdp")[int(row["sharding"])]]
-    return " ".join(part for part in parts if part)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.training.characteristics import short
 from railcore.training.iteration.layer import MODERN, RUNTIMES, Runtime
 from railcore.training.iteration.machine import Machine
-from railcore.training.search import search
+from railcore.training.search import search, short
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -21,14 +20,7 @@ DOCUMENT = replace(RUNTIMES["megatron2021"], overlap_data=True)
 READINGS: Mapping[str, Mapping[str, Any]] = {
     "as the document describes it": {"phases": True, "runtime": DOCUMENT, "interleave": 1, "sharding": 0},
     "rings with all NICs of a domain": {"phases": False, "runtime": DOCUMENT, "interleave": 1, "sharding": 0},
-    "all recompute": {"phases": True, "runtime": DOCUMENT, "interleave": 1, "sharding": 0, "recompute": 2},
     "nothing hidden": {"phases": True, "runtime": RUNTIMES["megatron2021"], "interleave": 1, "sharding": 0},
-    "fused attention": {
-        "phases": True,
-        "runtime": replace(DOCUMENT, fused_attention=True),
-        "interleave": 1,
-        "sharding": 0,
-    },
     "today's software": {"phases": False, "runtime": MODERN},
 }
 

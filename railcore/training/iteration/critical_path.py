@@ -56,7 +56,8 @@ def iteration_times(
     T = m (S + logits) + (p - 1) S / v + D + U. m = G / (d b) micro-batches pass the last of p stages one after another;
     S is forward, backward and recompute of a stage's L / p layers, the hops to and from its neighbours, and what of
     all their communication is exposed; filling and draining takes 1 / v of S, its hops never hidden, for every other
-    stage; D is the exposed exchange of gradients and weights, U the optimizer's step and its way to the host.
+    stage; D is the exposed exchange of gradients and weights, U the optimizer's step, or the way of gradients and
+    weights to the host and back and the step in its memory. Kinds of traffic are taken not to share links at a time.
     strategies: arrays of one shape by the names in STRATEGY, recompute and sharding as indices in RECOMPUTE and
     SHARDING. Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the
     context and data ranks. offload: "optimizer" keeps its states in the host's memory.
@@ -143,7 +144,7 @@ def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
 
     layers: of a stage. fill: passes of a stage that filling and draining takes. flight, flight_last: micro-batches
     whose activations wait on the first stage, p or p + (p - 1) / v interleaved, and on the last, (1 + (v - 1) p) / v.
-    weights_bytes: sharded, a GPU's own share and two layers of the stage at work. hop_s, hop_s_per_byte: of the 2 v
+    weights_bytes, gradients_bytes: sharded, a GPU's share and two layers at work. hop_s, hop_s_per_byte: of the 2 v
     hops of a micro-batch, hidden where chunks are interleaved. States [bytes]. Link times (`_data_links`).
     """
     t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
@@ -154,8 +155,9 @@ def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
     latency = machine.send_time(0, p, t * c * d)
     per_byte = (machine.send_time(1.0, p, t * c * d) - latency) * 2 * v
     update = np.where(sharding >= 1, own, mine)
-    moved = (GRADIENT_BYTES + WEIGHT_BYTES) * (offload == "optimizer") / machine.host_Bps
-    working = np.minimum(2, layers) * mine / layers  # two layers of sharded weights, gathered
+    away = (GRADIENT_BYTES + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    moved = away * (offload == "optimizer")
+    working = np.minimum(2, layers) * mine / layers  # two layers at work, gathered or not yet scattered
     return _data_links(model, machine, place, shared, experts) | {
         "layers": layers,
         "fill": (p - 1) / v,
@@ -167,9 +169,9 @@ def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
         "hide": (v > 1) * float(runtime.overlap_pipeline),
         "window": (layers - 1) * runtime.overlap_data,
         "weights_bytes": WEIGHT_BYTES * np.where(sharding == 3, own + working, mine),
-        "gradients_bytes": GRADIENT_BYTES * np.where(sharding >= 2, own, mine),
+        "gradients_bytes": GRADIENT_BYTES * np.where(sharding >= 2, np.minimum(own + working, mine), mine),
         "optimizer_bytes": OPTIMIZER_BYTES * update * (offload == "none"),
-        "optimizer_s": UPDATE_BYTES / machine.hbm_Bps * update,
+        "optimizer_s": UPDATE_BYTES / machine.hbm_Bps * update * (offload == "none"),
         "offload_s": moved * update,
         "uneven": layers * p != model.layers,
         "alone": (v > 1) & (p == 1),
@@ -223,8 +225,8 @@ def _assembled(machine: Machine, at: dict[str, np.ndarray]) -> Estimate:
         "offload_s": at["offload_s"],
     }
     links = {f"{name}_link_s": all_layers * at[f"{name}_link"] for name in ("tensor", "context", "expert")}
-    links["tensor_link_s"] += m * at["logits_link"]
     links |= {
+        "logits_link_s": m * at["logits_link"],
         "pipeline_link_s": m * hop,
         "data_link_s": m * (at["inner_f"] + at["inner_b"]) + at["after"] + at["before"],
     }

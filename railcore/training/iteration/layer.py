@@ -99,18 +99,14 @@ def product_time(
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
     """Tiles of an m x n result and elements of a tile, laid whichever way needs less."""
-    best: tuple[np.ndarray, np.ndarray] | None = None
+    found = []
     for rows, columns in (TILE, TILE[::-1]):
         a = np.minimum(rows, np.ceil(np.asarray(m) / STEP) * STEP)
         b = np.minimum(columns, np.ceil(np.asarray(n) / STEP) * STEP)
-        count = np.ceil(m / a) * np.ceil(n / b)
-        if best is None:
-            best = count, a * b
-        else:
-            less = count * a * b < best[0] * best[1]
-            best = np.where(less, count, best[0]), np.where(less, a * b, best[1])
-    assert best
-    return best
+        found.append((np.ceil(m / a) * np.ceil(n / b), a * b))
+    (count, area), (turned, turned_area) = found
+    less = turned * turned_area < count * area
+    return np.where(less, turned, count), np.where(less, turned_area, area)
 
 
 def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dict[str, np.ndarray]) -> Layer:
@@ -145,30 +141,32 @@ def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: dic
         sum(model.layer_activation_bytes(b, t, c, key["sequence_parallel"], level, **options).values())
         for level in (key["recompute"], 0)
     )
-    twice = 1 + 0.5 * (key["recompute"] == 2)  # forward once more
-    found = (
-        linear[0] + linear[1],
-        attention[0] + attention[1],
-        elementwise[0] + elementwise[1],
-        tensor[0] + tensor[1],
-        context[0] + context[1],
-        expert[0] + expert[1],
-        again,
-        passes[0] + passes[1] + again,
-        passes[0],
-        passes[1] + again,
-        tensor[2] + (key["recompute"] == 2) * tensor[0],
-        context[2] + (key["recompute"] == 2) * context[3],
-        (expert[0] + expert[1]) * twice,
-        logits,
-        logits_link,
-        ELEMENT * u * model.hidden / t,
-        np.where(key["sequence_parallel"], 0.0, machine.link_time(ELEMENT * u * model.hidden, key["tensor"])),
-        kept,
-        whole * (key["recompute"] == 2),
-        (ELEMENT + 4) * u * model.vocabulary / t,
-    )
-    return Layer(*np.broadcast_arrays(*found))
+    full = key["recompute"] == 2
+    found = {
+        "linear": linear[0] + linear[1],
+        "attention": attention[0] + attention[1],
+        "elementwise": elementwise[0] + elementwise[1],
+        "tensor": tensor[0] + tensor[1],
+        "context": context[0] + context[1],
+        "expert": expert[0] + expert[1],
+        "recompute": again,
+        "stage": passes[0] + passes[1] + again,
+        "forward": passes[0],
+        "backward": passes[1] + again,
+        "tensor_link": tensor[2] + full * tensor[0],
+        "context_link": context[2] + full * context[3],
+        "expert_link": expert[0] + expert[1] + full * expert[0],
+        "logits": logits,
+        "logits_link": logits_link,
+        "boundary_bytes": ELEMENT * u * model.hidden / t,
+        "boundary_gather": np.where(
+            key["sequence_parallel"], 0.0, machine.link_time(ELEMENT * u * model.hidden, key["tensor"])
+        ),
+        "kept_bytes": kept,
+        "working_bytes": whole * full,
+        "logits_bytes": (ELEMENT + 4) * u * model.vocabulary / t,
+    }
+    return Layer(**dict(zip(found, np.broadcast_arrays(*found.values()), strict=True)))
 
 
 def _products(model, machine, u, t, e):

@@ -30,9 +30,10 @@ class Machine:
     reserved_bytes: memory that the runtime and its communication buffers take.
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
-    step. host_Bps: to the CPU's memory. phases: collectives beyond an HB domain run as two phases in sequence.
-    routing, pipelined: of tokens to their experts, see `expert_routing`; oversubscription: of the any-to-any layer over
-    the rails, which "direct" needs and the others do not use; math.inf is rail-only.
+    step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share. phases: collectives beyond an
+    HB domain run as two phases in sequence. routing, pipelined: of tokens to their experts, see `expert_routing`.
+    oversubscription: of the any-to-any layer over the rails, which "direct" needs and the others do not use; math.inf
+    is rail-only.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -59,6 +60,7 @@ class Machine:
     nic_fraction: float
     nic_latency_s: float
     host_Bps: float
+    host_memory_Bps: float
     phases: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
@@ -176,6 +178,7 @@ def from_catalog(platform: str, precision: str = "bf16", **changes: Any) -> Mach
         "nic_Bps": box["nic_bandwidth"],
         "processors": int(share["processors"]),
         "kernel_s": common["kernel_time"],
+        "host_memory_Bps": common["host_memory_bandwidth"],
         "reserved_bytes": common["reserved_memory"],
         "hb_latency_s": common["hb_latency"],
         "nic_latency_s": common["nic_latency"],

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.facts import files
-from railcore.training.iteration.critical_path import TIMES, iteration_times
+from railcore.facts import catalog, files
+from railcore.training.iteration.critical_path import REASONS, TIMES, iteration_times
 from railcore.training.iteration.layer import RUNTIMES
 from railcore.training.iteration.machine import from_catalog
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
@@ -90,22 +90,31 @@ def _strategy(row: Any) -> dict[str, int]:
 
 
 def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None, **changes: Any) -> "pd.DataFrame":
-    """The table with the model's iteration time beside each run: modelled_s, error, and the breakdown's columns.
+    """The table with the model's iteration time beside each run: modelled_s, error, memory_bytes, limit, and the
+    breakdown's columns.
 
-    error = modelled / measured - 1. changes: fields of `Machine` in place of the catalog's; runtime: of `Runtime`.
+    limit: "feasible", or what would rule the run out; it ran all the same. error = modelled / measured - 1.
+    changes: fields of `Machine` in place of the catalog's; runtime: of `Runtime`.
     Of a mixture all layers are taken to have experts.
     """
-    rows, machines = [], {}
+    rows, limits, machines = [], [], {}
     for row in table.itertuples():
         kind = (row.platform, row.precision)
         if kind not in machines:
             machines[kind] = from_catalog(*kind, **changes)
         options = replace(RUNTIMES[row.runtime], **(runtime or {}))
         found = iteration_times(_model(row), machines[kind], _strategy(row), options)
-        rows.append([found.total_s.item(), *(found.breakdown[name].item() for name in TIMES)])
+        limits.append(REASONS[found.reason.item()])
+        rows.append([found.total_s.item(), found.memory_bytes.item(), *(found.breakdown[n].item() for n in TIMES)])
     values = np.array(rows)
     table = table.assign(modelled_s=values[:, 0], error=values[:, 0] / table["measured_iteration_s"] - 1)
-    return table.assign(**dict(zip(TIMES, values[:, 1:].T, strict=True)))
+    table = table.assign(memory_bytes=values[:, 1], limit=limits)
+    return table.assign(**dict(zip(TIMES, values[:, 2:].T, strict=True)))
+
+
+def gpu_memory(platform: str) -> float:
+    """Memory of a GPU of a catalog platform [bytes]."""
+    return catalog.item("gpus", str(catalog.item("platforms", platform)["gpu"]))["memory"]
 
 
 def fitted(table: "pd.DataFrame", **changes: Any) -> float:
@@ -160,7 +169,7 @@ def shown(table: "pd.DataFrame") -> "pd.DataFrame":
     columns = (
         "source software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch recompute"
     )
-    columns += " measured_iteration_s modelled_s error"
+    columns += " measured_iteration_s modelled_s error memory_bytes limit"
     return table.assign(label=label + " " + table["recompute"])[["label", *columns.split()]]
 
 
@@ -174,6 +183,18 @@ def halves(table: "pd.DataFrame") -> "pd.DataFrame":
         value = fitted(table[mask])
         rest = summary(predictions(table[~mask], None, **{FITTED: value}))
         found.append(rest.assign(fitted_to=name, fitted=value))
+    return pd.concat(found)[["fitted_to", "fitted", *found[0].columns[:-2]]]
+
+
+def across(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Fitted to the runs of one source, the errors of the others, and so on round."""
+    import pandas as pd
+
+    found = []
+    for source, part in table.groupby("source", sort=False):
+        value = fitted(part)
+        rest = summary(predictions(table[table["source"] != source], None, **{FITTED: value}))
+        found.append(rest.assign(fitted_to=source, fitted=value))
     return pd.concat(found)[["fitted_to", "fitted", *found[0].columns[:-2]]]
 
 

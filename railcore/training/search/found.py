@@ -1,6 +1,6 @@
 """Evaluation of all strategies, and what is kept of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from railcore.facts.units import show
 from railcore.training.iteration.critical_path import REASONS, STRATEGY, Estimate, estimates, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
-from railcore.training.search.spaces import checked_limits, listed
+from railcore.training.search.spaces import blocks_of, checked_limits
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def search(
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
-    blocks, splits = listed(model, gpus, checked_limits(gpus, global_batch, dict(limits)))
+    blocks, splits = blocks_of(model, gpus, checked_limits(gpus, global_batch, dict(limits)))
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
     best, front = _Kept(top), _Kept()
@@ -188,3 +188,27 @@ def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     ahead = np.minimum.accumulate(memory[order])
     first = np.concatenate([[True], memory[order][1:] < ahead[:-1]])
     return order[first]
+
+
+def short(row: Mapping) -> str:
+    """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
+    parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
+    parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
+    parts += ["sp"] if row["sequence_parallel"] else []
+    parts += [f"v{int(row['interleave'])}"] if row["interleave"] > 1 else []
+    parts += [f"b{int(row['micro_batch'])}"]
+    parts += [("", "selective", "full")[int(row["recompute"])], ("", "zero1", "zero2", "fsdp")[int(row["sharding"])]]
+    return " ".join(part for part in parts if part)
+
+
+def named(table: "pd.DataFrame") -> "pd.DataFrame":
+    """A table of strategies with their short names in a column."""
+    return table.assign(strategy=[short(row) for row in table.to_dict("records")])
+
+
+def listed(found: Found) -> "pd.DataFrame":
+    """The best strategies with times [s], memory, and the breakdown, parts that none has left out."""
+    import pandas as pd
+
+    parts = pd.DataFrame(found.estimate().breakdown)
+    return named(found.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])

@@ -67,7 +67,7 @@ def _in_one(model: Transformer, gpus: int, limits: tuple) -> tuple[dict[str, np.
     return None if next(blocks, None) else (first, dict(splits))
 
 
-def listed(model: Transformer, gpus: int, allowed: dict) -> tuple[Iterator[dict[str, np.ndarray]], Counter[str]]:
+def blocks_of(model: Transformer, gpus: int, allowed: dict) -> tuple[Iterator[dict[str, np.ndarray]], Counter[str]]:
     """The blocks of a space, and its splits by reason, complete once all blocks are taken."""
     limits = tuple((name, None if values is None else tuple(values.tolist())) for name, values in allowed.items())
     if few := _in_one(model, gpus, limits):
