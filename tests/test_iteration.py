@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, iteration, pipeline_schedule
+from railcore.training import collectives, iteration, pipeline_schedule, traffic
 from railcore.training.iteration import (
     MODERN,
     REASONS,
@@ -23,6 +23,7 @@ from railcore.training.iteration import (
 from railcore.training.iteration.critical_path import OFFLOAD, STAGE, TIMES, estimates
 from railcore.training.iteration.layer import KEY, layer_times, product_time
 from railcore.training.parallelism import Strategy
+from railcore.training.traffic import Wire
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 from railcore.training.transformer import from_catalog as model_from_catalog
 
@@ -865,3 +866,29 @@ def test_unknown_platforms_and_precisions_are_refused():
     with pytest.raises(ValueError, match="precision is 'fp4': give one of bf16, fp8"):
         machine.from_catalog("DGX H100", "fp4")
     assert isinstance(A100, Machine)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("sharding", ["none", "optimizer", "gradients", "weights"])
+def test_links_carry_the_bytes_of_the_counted_step(sequence_parallel, recompute, sharding):
+    """Two ways to the same bytes: every transfer of `traffic.step`, and link times at one bandwidth everywhere."""
+    model, B = MODELS["GPT-3"], 1e9
+    strategy = Strategy(
+        4, 2, 4, 8, recompute=recompute, sequence_parallel=sequence_parallel, sharding=sharding, micro_batch=2
+    )
+    wire = Wire(gradient_bytes=4, scatter_gather=True, embeddings=False)
+    table = traffic.step(model, strategy, 64, wire)
+    table = table[~table["stages"].str.startswith("all but") | (table["kind"] != "tensor")]  # gathers of the hops
+    sent = table.groupby("kind")["sent_bytes"].sum()
+    even = {"hb_Bps": B, "nic_Bps": B, "hb_fraction": 1, "nic_fraction": 1, "hb_latency_s": 0, "nic_latency_s": 0}
+    found = iteration_times(model, replace(A100, hb_domain_size=1, **even), strategy.columns(64))
+    links = {name.removesuffix("_link_s"): float(time) for name, time in found.links.items()}
+    tensor = "sequence" if sequence_parallel else "tensor"
+    assert links["tensor"] == pytest.approx(sent[tensor] / B, rel=1e-9)
+    assert links["context"] == pytest.approx(sent["context"] / B, rel=1e-9)
+    gathered = 0 if sequence_parallel else 2 * 4 * 0.75 * 2 * 2048 / 2 * 2 * 12288  # m, 3 / 4 of u in 2 bytes, twice
+    assert links["pipeline"] == pytest.approx((sent["pipeline"] + gathered) / B, rel=1e-9)
+    edges = model.parameters()["embedding"] + model.parameters()["positions"]
+    inner = model.total_parameters - edges  # the fullest of 4 stages has the edges too, which the table leaves out
+    assert links["data"] * inner / (inner + 4 * edges) == pytest.approx(sent["data"] / B, rel=1e-9)

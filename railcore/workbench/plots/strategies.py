@@ -66,24 +66,24 @@ def wrong_choice(data: Mapping[str, "pd.DataFrame"], ax: "Axes") -> "Axes":
 
 
 def best_by_domain(data: "pd.DataFrame", by: str, label: str = "{}") -> "Figure":
-    """Slowdown over one HB domain for all against HB domain size, a panel for each `model`, a line for each `by`.
+    """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
-    Columns model, hb_domain_size, slowdown.
+    Columns panel, hb_domain_size, slowdown.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import PercentFormatter
 
-    models = list(data["model"].unique())
-    figure, axes = plt.subplots(1, len(models), figsize=(3.6 * len(models), 4.4), sharey=True, squeeze=False)
+    panels = list(data["panel"].unique())
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 4.4), sharey=True, squeeze=False)
     sizes = sorted(data["hb_domain_size"].unique())
-    for ax, model in zip(axes[0], models, strict=True):
-        for i, (value, part) in enumerate(data[data["model"] == model].groupby(by)):
+    for ax, panel in zip(axes[0], panels, strict=True):
+        for i, (value, part) in enumerate(data[data["panel"] == panel].groupby(by)):
             style = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 4}
             ax.plot(part["hb_domain_size"], part["slowdown"], label=label.format(number(value)), **style)
         ax.set_xscale("log", base=2)
         ax.set_xticks(sizes, [number(size) for size in sizes], rotation=45)
         ax.minorticks_off()
-        ax.set(title=model, xlabel="HB domain size [GPUs]")
+        ax.set(title=panel, xlabel="HB domain size [GPUs]")
     axes[0][0].set_ylabel("slowdown over one HB domain for all")
     axes[0][0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     handles, labels = axes[0][0].get_legend_handles_labels()
