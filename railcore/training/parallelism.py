@@ -151,6 +151,11 @@ class Strategy:
         for name, whole, by, parts in rules:
             if whole % parts:
                 raise ValueError(f"{by} is {parts}, which does not divide {name} {whole} of {model.name}: change one")
+        if model.kv_heads % self.tensor and self.tensor % model.kv_heads:
+            raise ValueError(
+                f"tensor is {self.tensor}, neither a divisor nor a multiple of kv_heads {model.kv_heads} of "
+                f"{model.name}: change one"
+            )
         if self.expert > 1 and not model.experts:
             raise ValueError(f"expert is {self.expert}, but {model.name} has no experts: give 1")
         microbatches = self.microbatches(global_batch)
