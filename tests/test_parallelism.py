@@ -244,3 +244,17 @@ def test_sharding_of_a_line():
         assert Strategy.from_megatron_args(line).recompute == "selective"
     both = "--recompute-activations --recompute-granularity selective"
     assert Strategy.from_megatron_args(both).recompute == "selective"
+
+
+@pytest.mark.parametrize(("given", "meant"), [("--tp 8", "tensor-model"), ("--tensor-parallel-size 8", "tensor-model")])
+def test_a_misspelt_argument_is_not_passed_over(given, meant):
+    with pytest.raises(ValueError, match=f"is unknown: Megatron-LM has --{meant}"):
+        megatron_run(given, gpus=8)
+
+
+def test_what_may_change_the_result_is_said():
+    run = megatron_run("--micro-batch-size 1 --lr 1e-4 --multi-latent-attention", gpus=8)
+    assert "--lr is not used" in run.warnings
+    assert any("multi-latent-attention" in text and "may change" in text for text in run.warnings)
+    with pytest.raises(ValueError, match="gpus is -8"):
+        megatron_run("--micro-batch-size 1", gpus=-8)

@@ -287,7 +287,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"global_batch": []}, "global_batch is"),
         ({"tensor": 0}, "tensor is 0"),
         ({"sharding": -1}, "sharding is -1: give whole numbers from 0"),
-        ({"recompute": "full"}, "recompute is 'full'"),
+        ({"recompute": "half"}, "recompute is 'half'"),
         ({"tensors": 4}, "limit 'tensors' is unknown: name one of micro_batch, tensor"),
         ({"top": 0}, "top is 0"),
         ({"offload": "weights"}, "offload is 'weights'"),
@@ -326,3 +326,8 @@ def test_a_pareto_front_is_what_its_definition_says(pairs):
     time, memory = (np.array([pair[i] for pair in pairs], float) for i in (0, 1))
     front = pareto_front(time, memory)
     assert front.tolist() == plain_front(time, memory)
+
+
+def test_limits_take_names_too():
+    names, places = (search(DENSE, A100, 16, 8, **limits) for limits in ({"recompute": ["full"]}, {"recompute": 2}))
+    assert names.best.equals(places.best) and names.counts == places.counts

@@ -10,6 +10,7 @@ from railcore.training.transformer import (
     RECOMPUTE,
     SHARDING,
     Transformer,
+    batch_sequences,
     from_catalog,
     model_flops_utilization,
 )
@@ -367,3 +368,8 @@ def test_unknown_names_are_refused():
     with pytest.raises(KeyError, match="GPT-3"):
         from_catalog("GPT3")
     assert from_catalog("GPT-3", sequence_length=4096).sequence_length == 4096
+
+
+def test_batches_are_sequences_however_they_are_published():
+    assert batch_sequences("GPT-1T") == 3072
+    assert batch_sequences("GPT-3") == round(3.2e6 / 2048)

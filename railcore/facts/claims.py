@@ -134,7 +134,8 @@ def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. Results go below the folder RAILCORE_OUT; nothing is written
-    when one row is refused. In a run with the user's own parameters or catalog there is no verdict.
+    when one row is refused. In a run with the user's own parameters or catalog there is no verdict, and a value that
+    is not finite is left out.
     Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
     """
     reasons = dict(reasons or {})
@@ -143,6 +144,8 @@ def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None
     free = files.parameterized()
     rows = []
     for claim_id, given in values.items():
+        if free and given is not None and not math.isfinite(given):
+            continue  # what a claim asks for need not exist with the user's numbers
         value, entry, reason = _checked(claim_id, given), claim(claim_id), " ".join(reasons.get(claim_id, "").split())
         judged = "" if free else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
         if judged not in ("", "reproduced") and not reason:
@@ -161,7 +164,8 @@ def _comparison(rows: list[dict[str, str]], free: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
     table = [(row["v"], _compared(row, free)) for row in rows]
     if free:
-        return markdown([cells for _, cells in table])
+        note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
+        return note + markdown([cells for _, cells in table])
     agree = [cells for judged, cells in table if judged == "reproduced"]
     differ = [cells for judged, cells in table if judged != "reproduced"]
     fitted = sum(row["v"] == "reproduced" and row["reason"].startswith("fitted:") for row in rows)

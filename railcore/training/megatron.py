@@ -1,5 +1,6 @@
 """Reading a Megatron-LM launch line: its parallel sizes, batch and model. Argument names are Megatron-LM's."""
 
+import difflib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _WORDS = {
 _SHARDING = dict(
     zip(_WORDS["data-parallel-sharding-strategy"], ("none", "optimizer", "gradients", "weights"), strict=True)
 )
+_MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute overlap shard offload attention".split()
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
 
@@ -94,12 +96,27 @@ def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
             if name in _NUMBERS or name in _WORDS:
                 break
         if name not in _NUMBERS and name not in _SWITCHES and name not in _WORDS:
-            unused.append(f"--{name} is not used")
+            unused.append(_unused(name))
             continue
         read = _value(name, values)
         if given.setdefault(name, read) != read:
             raise ValueError(f"--{name} is given twice, as {given[name]} and {read}: keep one")
     return given, unused
+
+
+def _unused(name: str) -> str:
+    """What is said of an argument that is not read. Raises ValueError where it looks like one that is, misspelt."""
+    known = [*_NUMBERS, *_SWITCHES, *_WORDS]
+    near = difflib.get_close_matches(name, known, 1, 0.85) or [k for k in known if name == _initials(k)]
+    if near:
+        raise ValueError(f"--{name} is unknown: Megatron-LM has --{near[0]}")
+    matters = any(part in name for part in _MATTERS)
+    return f"--{name} is not used" + (", and may change the model or its time" if matters else "")
+
+
+def _initials(name: str) -> str:
+    """Short form of a size, such as tp of tensor-model-parallel-size."""
+    return f"{name[0]}p" if "parallel-size" in name else ""
 
 
 def _value(name: str, values: list[str]) -> Any:
@@ -117,6 +134,8 @@ def _value(name: str, values: list[str]) -> Any:
 
 def _world(given: dict[str, Any], gpus: int | None) -> int:
     """GPUs by every way the line says it, which must agree; 0 where it does not."""
+    if gpus is not None and gpus < 1:
+        raise ValueError(f"gpus is {gpus}: give a positive whole number, or none where the line says it")
     ways = {"gpus": gpus or 0, "--world-size": given.get("world-size", 0)}
     if "nproc-per-node" in given:
         ways["--nnodes x --nproc-per-node"] = given.get("nnodes", 1) * given["nproc-per-node"]

@@ -240,6 +240,13 @@ def from_catalog(name: str, **changes: Any) -> Transformer:
     return Transformer(**{"name": name, **read, **changes})
 
 
+def batch_sequences(name: str) -> int:
+    """Published batch of a catalog model [sequences], where it is given in tokens divided by its sequence length."""
+    item = catalog.item("models", name)
+    tokens = item.row("batch").unit == "tokens"
+    return round(item["batch"] / item["sequence_length"]) if tokens else int(item["batch"])
+
+
 def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: ArrayLike, peak: ArrayLike) -> np.ndarray:
     """Share of the GPUs' peak rate that the model's own FLOPs use: F / (T N R), recompute not counted.
 

@@ -25,7 +25,8 @@ class Runtime:
     overlap_tensor: the backward pass hides what it sends between tensor ranks behind the products of the weights'
     gradients. overlap_pipeline: with interleaved chunks, what goes to the next stage travels behind others.
     overlap_data: gradients and sharded weights travel behind backward and forward passes. fused_attention: scores are
-    never stored, and what the causal mask hides is not computed. dropout: after attention and feed-forward.
+    never stored, so that selective recompute changes nothing, and what the causal mask hides is not computed.
+    dropout: after attention and feed-forward.
     """
 
     overlap_tensor: bool = True

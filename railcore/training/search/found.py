@@ -91,13 +91,16 @@ def search(
     """Evaluate `space` block by block; keep the `top` best, the Pareto front of time and memory, and counts by reason.
 
     Memory is bounded by a block, whatever the number of strategies. An empty result is an answer: `Found.counts` says
-    why. Raises ValueError for an HB domain larger than the cluster, and what `space` refuses.
+    why. Ranks fill HB domains in their order: where groups do not divide one, the worst of them sets the time
+    (`Machine.link_time`), so that 72 GPUs can be worse than 64. Raises ValueError for an HB domain larger than the
+    cluster, and what `space` refuses.
     """
+    allowed = checked_limits(gpus, global_batch, dict(limits))
     if machine.hb_domain_size > gpus:
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
-    blocks, splits = blocks_of(model, gpus, checked_limits(gpus, global_batch, dict(limits)))
+    blocks, splits = blocks_of(model, gpus, allowed)
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
     best, front = _Kept(top), _Kept()

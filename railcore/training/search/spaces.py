@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from railcore.training.iteration.critical_path import REASONS, STRATEGY
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
 BLOCK = 131_072  # rows of `space` at a time: bounds the memory of a search
 
@@ -33,7 +33,7 @@ def space(
     """Every strategy of `gpus` GPUs that divides heads, layers, sequence, experts and batch, in blocks of columns.
 
     global_batch: sequences of an iteration, one or several. limits: the values allowed of any name in STRATEGY, such as
-    tensor=8 or recompute=[0, 2]; by default context is 1, and the rest whatever divides.
+    tensor=8 or recompute=["none", "full"]; by default context is 1, and the rest whatever divides.
     Raises ValueError for a count or limit out of range.
     """
     if block < 1:
@@ -87,7 +87,9 @@ def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> dict
     given = {"context": 1, **limits, "global_batch": global_batch}
     allowed: dict[str, np.ndarray | None] = dict.fromkeys(STRATEGY)
     for name, values in given.items():
-        array = np.unique(np.atleast_1d(np.asarray(values)))
+        places = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
+        listed = [values] if isinstance(values, str | int | np.integer) else list(values)
+        array = np.unique(np.asarray([places.index(value) if value in places else value for value in listed]))
         least, most = {"sequence_parallel": (0, 1), "recompute": (0, 2), "sharding": (0, 3)}.get(name, (1, 2**31))
         if array.dtype == bool:
             array = array.astype(np.int64)
