@@ -139,3 +139,8 @@ def test_a_tornado_has_the_widest_bar_on_top():
     ax = plotting.tornado(data, plt.subplots()[1], "share")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["little", "much"]
     plt.close("all")
+
+
+def test_columns_that_differ_in_their_unit_alone_both_stay():
+    table = outputs.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
+    assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]

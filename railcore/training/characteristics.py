@@ -125,8 +125,8 @@ def rules_of_thumb(
 ) -> "pd.DataFrame":
     """Every rule of Table 1 on each model and GPU count that it covers: the best strategy that obeys it, and of all.
 
-    Columns id, model, gpus, practices; best, best_s; obeying, obeying_s; excess = obeying_s / best_s - 1, infinite
-    where no strategy that obeys fits. Cases where nothing fits at all are left out.
+    Columns id, model, gpus, practices; best_strategy, best_s; obeying_strategy, obeying_s; excess = obeying_s / best_s
+    - 1, infinite where no strategy that obeys fits. Cases where nothing fits at all are left out.
     """
     import pandas as pd
 
@@ -150,7 +150,7 @@ def rules_of_thumb(
                 best_s = float(best["total_s"].iloc[0])
                 row = (rule["id"], name, n, rule["practices"], short(best.iloc[0]), best_s)
                 rows.append((*row, short(kept.iloc[0]) if len(kept) else "none fits", least_s, least_s / best_s - 1))
-    columns = "id model gpus practices best best_s obeying obeying_s excess".split()
+    columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s excess".split()
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -82,7 +82,8 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     for name, column in table.items():
         stem, _, suffix = str(name).rpartition("_")
         unit = SUFFIXES.get(suffix, "") if stem else ""
-        columns[units.words(stem if unit else str(name))] = [
+        label = units.words(stem if unit else str(name))
+        columns[label if label not in columns else units.words(str(name))] = [
             cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
         ]
     return type(table)(columns)
