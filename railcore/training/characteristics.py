@@ -9,7 +9,7 @@ import numpy as np
 from railcore.facts import files
 from railcore.facts.tables import read_csv
 from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
-from railcore.training.iteration.machine import Machine
+from railcore.training.iteration.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.search import divisors, search, short
 from railcore.training.traffic import step
@@ -28,7 +28,6 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "PP": {"pipeline": DEGREE},
     "EP": {"data": DEGREE, "expert": DEGREE},
 }
-ENDLESS = 1e30  # bytes/s of memory that costs nothing
 EQUAL = 1e-3  # relative
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from railcore.network.topology import RailFabric
 
 PRECISIONS = ("bf16", "fp8")
+ENDLESS = 1e30  # bytes/s of a memory or link that costs nothing
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ import numpy as np
 from railcore.facts import catalog, files
 from railcore.training.iteration.critical_path import REASONS, TIMES, iteration_times
 from railcore.training.iteration.layer import RUNTIMES
-from railcore.training.iteration.machine import from_catalog
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.iteration.machine import ENDLESS, from_catalog
+from railcore.training.parallelism import Strategy
+from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FITTED = "sustained_fraction"
-ENDLESS = 1e30  # bytes/s of a link that costs nothing
 TERMS: Mapping[str, Mapping[str, Any]] = {
     "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, FITTED: 1.0},
     "whole waves of tiles": {"processors": 1},
@@ -73,20 +73,19 @@ def _model(row: Any) -> Transformer:
     )
 
 
-def _strategy(row: Any) -> dict[str, int]:
-    return {
-        "micro_batch": row.microbatch,
-        "tensor": row.tp,
-        "context": row.cp,
-        "expert": row.ep,
-        "sequence_parallel": row.sequence_parallel,
-        "recompute": RECOMPUTE.index(row.recompute),
-        "pipeline": row.pp,
-        "data": row.dp,
-        "interleave": row.interleave,
-        "sharding": SHARDING.index(row.sharding),
-        "global_batch": row.global_batch,
-    }
+def _strategy(row: Any) -> Strategy:
+    return Strategy(
+        row.tp,
+        row.cp,
+        row.pp,
+        row.dp,
+        row.ep,
+        row.interleave,
+        row.microbatch,
+        row.recompute,
+        bool(row.sequence_parallel),
+        row.sharding,
+    )
 
 
 def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None, **changes: Any) -> "pd.DataFrame":
@@ -103,7 +102,7 @@ def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None,
         if kind not in machines:
             machines[kind] = from_catalog(*kind, **changes)
         options = replace(RUNTIMES[row.runtime], **(runtime or {}))
-        found = iteration_times(_model(row), machines[kind], _strategy(row), options)
+        found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), options)
         limits.append(REASONS[found.reason.item()])
         rows.append([found.total_s.item(), found.memory_bytes.item(), *(found.breakdown[n].item() for n in TIMES)])
     values = np.array(rows)
