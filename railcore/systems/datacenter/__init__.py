@@ -1,0 +1,21 @@
+"""A budget to racks, power, model, layout and exposed communication, over one or several datacenters."""
+
+from railcore.systems.datacenter.exposed import RULES, Times, exposed_share, times
+from railcore.systems.datacenter.layer import Layer, Precision, layer, precision
+from railcore.systems.datacenter.layout import Layout, layout
+from railcore.systems.datacenter.site import Site, site
+
+__all__ = [
+    "RULES",
+    "Layer",
+    "Layout",
+    "Precision",
+    "Site",
+    "Times",
+    "exposed_share",
+    "layer",
+    "layout",
+    "precision",
+    "site",
+    "times",
+]

@@ -1,0 +1,154 @@
+"""Compute and communication times of one layer, and the share of them that computation does not hide.
+
+Data-parallel gradients go through five steps (flops2024, section 4.1), each over what the one before left: (1) among
+the g layers of a rack on the scale-up network, (2) among y racks of a datacenter on the scale-out network, (3) among
+the datacenters, (4) and (5) back over the scale-out and the scale-up network.
+Symbols: F forward and B backward time, T tensor-parallel and P pipeline time of a pass, x1 to x5 the steps, m
+micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from railcore.systems.datacenter.layer import RECOMPUTED, Layer
+from railcore.systems.datacenter.layout import Layout, layout
+from railcore.systems.datacenter.site import Site
+from railcore.training.collectives import forms
+
+REDUCE = ("all_reduce", "reduce_scatter")
+WIDE_AREA = ("one_shot", "direct")
+STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of one layer on the GPUs that hold it [s]; arrays of one shape.
+
+    forward_s, backward_s: of one micro-batch, F and B = 2 F (recomputation included). tensor_s: T, collectives of a
+    pass; pipeline_s: P, the send to the next stage in a pass. steps_s: x1 to x5 of the gradients, once an iteration.
+    steps_bytes: that a GPU sends in each.
+    """
+
+    forward_s: Any
+    backward_s: Any
+    tensor_s: Any
+    pipeline_s: Any
+    steps_s: tuple[Any, ...]
+    steps_bytes: tuple[Any, ...]
+
+    def gradients_s(self, rule: str = "each network") -> Any:
+        """Time of the gradient exchange that the last backward pass does not hide [s], by one of `RULES`."""
+        if rule not in RULES:
+            raise ValueError(f"rule is {rule!r}: give one of {', '.join(map(repr, RULES))}")
+        return RULES[rule](self)
+
+    def exposed_s(self, rule: str = "each network", micro_batches: float = 1) -> Any:
+        """Communication that is not hidden [s]: m (2 T + 2 P) + `gradients_s`."""
+        if not np.all(np.asarray(micro_batches) >= 1):
+            raise ValueError(f"micro_batches is {micro_batches!r}: give 1 or more")
+        return micro_batches * 2 * (self.tensor_s + self.pipeline_s) + self.gradients_s(rule)
+
+    def share(self, rule: str = "each network", micro_batches: float = 1) -> Any:
+        """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
+        exposed = self.exposed_s(rule, micro_batches)
+        return exposed / (micro_batches * (self.forward_s + self.backward_s) + exposed)
+
+
+def _over(time: Any, cover: Any) -> Any:
+    return np.maximum(0.0, time - cover)
+
+
+def _scale_out(x: Times) -> Any:
+    return _over(x.steps_s[1], x.backward_s)
+
+
+def _slowest_reduce(x: Times) -> Any:
+    return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
+
+
+def _each_network(x: Times) -> Any:
+    return sum(_over(step, x.backward_s) for step in x.steps_s[:3])
+
+
+def _busiest_network(x: Times) -> Any:
+    one, two, three, four, five = x.steps_s
+    return _over(np.maximum(np.maximum(one + five, two + four), three), x.backward_s)
+
+
+def _gathers_forward(x: Times) -> Any:
+    return _slowest_reduce(x) + _over(np.maximum(x.steps_s[3], x.steps_s[4]), x.forward_s)
+
+
+# What of the five steps is not hidden; the document prints none of these rules. B covers the last backward pass.
+RULES: dict[str, Callable[[Times], Any]] = {
+    "scale-out reduce": _scale_out,  # (x2 - B)+
+    "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
+    "each network": _each_network,  # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
+    "gathers under forward": _gathers_forward,  # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
+    "busiest network": _busiest_network,  # (max(x1 + x5, x2 + x4, x3) - B)+
+}
+
+
+def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", recomputed: float = RECOMPUTED) -> Times:
+    """Times of a layer laid out on a site, in steady state.
+
+    F = flops / (t rate), B = 2 F; T = two AllReduces of s b h r in rings of t over the scale-up network (two
+    AllGathers and two ReduceScatters); P = s b h r / t over the scale-out network;
+    x1 = AllReduce of G / t among g, x2 = AllReduce of G / (t g) among y, x4 and x5 their AllGathers; x3 as
+    `wide_area` of G / (t g y).
+    reduce: "all_reduce" as the document has it, or "reduce_scatter", which suffices for x1 and x2 before a gather.
+    recomputed: see `Layer.flops`. Source: flops2024, sections 4 and 4.1.
+    """
+    if reduce not in REDUCE:
+        raise ValueError(f"reduce is {reduce!r}: give one of {', '.join(REDUCE)}")
+    fits = np.asarray(laid.tensor) > 0
+    t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
+    in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
+    ring = {
+        0: (forms.steps_and_bytes(reduce, "ring", in_rack, g)[1], site.hb_Bps),
+        1: (forms.steps_and_bytes(reduce, "ring", in_site, y)[1], site.nic_Bps),
+        3: (forms.steps_and_bytes("all_gather", "ring", in_site, y)[1], site.nic_Bps),
+        4: (forms.steps_and_bytes("all_gather", "ring", in_rack, g)[1], site.hb_Bps),
+    }
+    wan_bytes, wan_s = wide_area(in_site / y, site)
+    sent = [wan_bytes if step == 2 else ring[step][0] for step in range(5)]
+    steps = [wan_s if step == 2 else ring[step][0] / ring[step][1] for step in range(5)]
+    forward = _fitting(fits, layer.flops(recomputed) / (t * site.gpu_rate))
+    return Times(
+        forward_s=forward,
+        backward_s=2 * forward,
+        tensor_s=2 * forms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1] / site.hb_Bps,
+        pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
+        steps_s=tuple(steps),
+        steps_bytes=tuple(sent),
+    )
+
+
+def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
+    """Bytes that a GPU sends and time [s] of the exchange of its chunk with its peers in the other datacenters.
+
+    The faster of sending the whole chunk to each of D - 1 peers at once (D - 1 chunks, one delay) and of summing a
+    share each and sending that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU; loss at the tail adds
+    tail_loss_rtts round trips. One datacenter needs none of it: 0.
+    """
+    one, two = (forms.steps_and_bytes("all_reduce", form, chunk_bytes, site.datacenters) for form in WIDE_AREA)
+    (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
+    lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
+    return np.where(one_s <= two_s, one[1], two[1]), np.minimum(one_s, two_s) + lost
+
+
+def exposed_share(
+    layer: Layer, site: Site, rule: str = "each network", micro_batches: float = 1, **options: Any
+) -> Any:
+    """Exposed share of layers on a site, each with its own layout; not a number where a model does not fit.
+
+    Any field of `layer` and `site` may be an array: a sweep is one call. options: of `times`.
+    """
+    return times(layer, layout(layer, site, strict=False), site, **options).share(rule, micro_batches)
+
+
+def _fitting(fits: Any, value: Any, other: float = np.nan) -> Any:
+    return value if np.all(fits) else np.where(fits, value, other)

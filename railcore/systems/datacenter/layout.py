@@ -1,0 +1,137 @@
+"""How a model is laid out over racks: tensor-parallel degree, layers of a rack, replicas, racks of a layer.
+
+The layers in a rack are one and the same layer of different replicas (flops2024, section 4): pipeline stages are whole
+racks, gradients are summed in the rack first. Symbols: t tensor-parallel degree, g = rack / t layers of a rack, y racks
+that hold a layer in one datacenter, L layers, which is also the pipeline-parallel degree.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.systems.datacenter.layer import Layer
+from railcore.systems.datacenter.site import Site
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest not a number.
+
+    tensor: t. layers_per_rack: g. racks_per_layer: over all datacenters, L into the racks; racks_per_layer_here: y, in
+    each datacenter. replicas: g racks_per_layer; replicas_used: g y in each datacenter, times datacenters.
+    device_bytes: training state of a GPU; active_bytes: its activations of the micro-batches kept on it.
+    host_bytes: activations offloaded from a GPU, those of all L stages' micro-batches in flight; offload_s: time that
+    one micro-batch's take in one direction, to be held against its forward pass.
+    warnings: what is odd but allowed, such as a degree that does not divide the heads.
+    """
+
+    tensor: Any
+    layers_per_rack: Any
+    racks_per_layer: Any
+    racks_per_layer_here: Any
+    datacenters: Any
+    device_bytes: Any
+    active_bytes: Any
+    host_bytes: Any
+    offload_s: Any
+    rack_gpus: Any
+    layers: Any
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def replicas(self) -> Any:
+        """Data-parallel replicas that the racks hold, wherever they stand."""
+        return self.layers_per_rack * self.racks_per_layer
+
+    @property
+    def replicas_here(self) -> Any:
+        """Replicas in one datacenter."""
+        return self.layers_per_rack * self.racks_per_layer_here
+
+    @property
+    def gpus_here(self) -> Any:
+        """GPUs that work in one datacenter."""
+        return self.racks_per_layer_here * self.layers * self.rack_gpus
+
+
+def device_bytes(layer: Layer, tensor: ArrayLike, resident: float = 1.0) -> tuple[Any, Any]:
+    """Training state and activations of one GPU [bytes]: a layer's over t; resident: micro-batches kept on the GPU."""
+    return layer.layer_state_bytes / np.asarray(tensor), resident * layer.activation_bytes / np.asarray(tensor)
+
+
+def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, strict: bool = True) -> Layout:
+    """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
+
+    tensor: a degree of your own, 0 for the smallest that fits. resident: micro-batches whose activations stay on the
+    GPU while the others wait in the host's memory.
+    strict: raise ValueError where no degree fits (it says how many bytes are missing) or where the racks do not hold
+    one replica; else such elements are marked as `Layout` says.
+    """
+    size = int(np.max(site.rack_gpus))
+    if np.any(np.asarray(site.rack_gpus) != size):
+        raise ValueError(f"rack_gpus is {site.rack_gpus!r}: give one size of rack")
+    if tensor and (tensor < 0 or size % tensor):
+        raise ValueError(f"tensor is {tensor!r}: give a divisor of the rack's {size} GPUs, or 0")
+    degrees = np.array([tensor] if tensor else [t for t in range(1, size + 1) if size % t == 0] + [0], float)
+    needed = layer.layer_state_bytes + resident * layer.activation_bytes
+    least = needed / site.memory_bytes
+    t = degrees[np.searchsorted(degrees[:-1], least)] if not tensor else np.where(least <= tensor, float(tensor), 0.0)
+    share = np.where(t > 0, t, np.nan)
+    g, depth = size / share, np.ceil(layer.layers)
+    racks, here = (np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters)))
+    if strict:
+        _fits(t, needed, int(degrees.max()), site)
+        _enough(here, depth, site)
+    state, active = device_bytes(layer, share, resident)
+    host = active / resident * depth
+    return Layout(
+        tensor=np.where(here >= 1, t, 0)[()],
+        layers_per_rack=g[()],
+        racks_per_layer=racks[()],
+        racks_per_layer_here=np.where(here >= 1, here, np.nan)[()],
+        datacenters=site.datacenters,
+        device_bytes=state,
+        active_bytes=active,
+        host_bytes=host,
+        offload_s=active / resident / site.host_Bps,
+        rack_gpus=size,
+        layers=depth[()],
+        warnings=_warnings(t, layer, racks, here, site),
+    )
+
+
+def _fits(t: Any, needed: Any, largest: int, site: Site) -> None:
+    if np.all(t > 0):
+        return
+    missing = np.max(needed - largest * np.asarray(site.memory_bytes))
+    raise ValueError(
+        f"tensor parallelism over the {largest} GPUs of a rack leaves {missing:.4g} bytes of a layer without memory: "
+        "give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+    )
+
+
+def _enough(here: Any, depth: Any, site: Site) -> None:
+    if np.all(here >= 1):
+        return
+    need = np.max(depth * np.asarray(site.datacenters))
+    raise ValueError(f"racks is {site.racks!r}: give at least {need:,.0f}, one for each layer in each datacenter")
+
+
+def _warnings(t: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
+    """Oddities of a single layout; sweeps have none."""
+    if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
+        return ()
+    found = [
+        f"tensor degree {t:.0f} does not divide {what} {value:,.0f}"
+        for what, value in (("heads", layer.heads), ("hidden", layer.hidden))
+        if value % t
+    ]
+    left = site.racks - here * layer.layers * site.datacenters
+    if left:
+        found.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
+    if racks > here * site.datacenters:
+        lost = racks - here * site.datacenters
+        found.append(f"{lost:.0f} racks of a layer cannot be shared evenly by {site.datacenters} datacenters")
+    return tuple(found)
