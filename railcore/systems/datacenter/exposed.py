@@ -137,7 +137,7 @@ def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
     one, two = (forms.steps_and_bytes("all_reduce", form, chunk_bytes, site.datacenters) for form in WIDE_AREA)
     (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
     lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
-    return np.where(one_s <= two_s, one[1], two[1]), np.minimum(one_s, two_s) + lost
+    return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
 
 
 def exposed_share(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts.units import show
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.site import Site
 
@@ -107,7 +108,7 @@ def _fits(t: Any, needed: Any, largest: int, site: Site) -> None:
         return
     missing = np.max(needed - largest * np.asarray(site.memory_bytes))
     raise ValueError(
-        f"tensor parallelism over the {largest} GPUs of a rack leaves {missing:.4g} bytes of a layer without memory: "
+        f"tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer without memory: "
         "give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
     )
 

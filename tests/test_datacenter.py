@@ -1,0 +1,259 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import catalog, units
+from railcore.systems import datacenter as dc
+from railcore.systems.datacenter.exposed import wide_area
+from railcore.training.collectives import hierarchical_phase_times
+from railcore.training.transformer import Transformer, from_catalog
+
+DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
+FP4, BF16 = dc.precision("flops2024"), dc.precision("bf16")
+SITE = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "flops2024 MoE"]
+
+
+def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
+    layer = dc.layer(model, bytes_of)
+    layout = dc.layout(layer, site, **options)
+    return layer, layout, dc.times(layer, layout, site)
+
+
+# A layer is a Transformer's
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_is_the_share_of_its_model(name):
+    model = from_catalog(name)
+    layer, flops = dc.layer(model, BF16, micro_batch=3), model.forward_flops(3)
+    assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
+    kinds = model.parameters()
+    edges = kinds["embedding"] + kinds["positions"] + kinds["output"]
+    assert layer.weights * model.layers == pytest.approx(model.total_parameters - edges, rel=1e-13)
+    whole = sum(flops.values()) - flops["logits"]
+    assert (layer.linear_flops + layer.score_flops) * model.layers == pytest.approx(whole, rel=1e-13)
+    selective = model.training_flops(3, "selective") - 3 * flops["logits"]
+    assert 3 * layer.flops() * model.layers == pytest.approx(selective, rel=1e-13)
+    kept = sum(model.layer_activation_bytes(3, sequence_parallel=True, recompute=1).values())
+    assert layer.activation_bytes == pytest.approx(kept, rel=1e-13)
+    assert sum(layer.state_bytes.values()) == pytest.approx(18 * model.total_parameters)
+    assert layer.layer_state_bytes * model.layers == pytest.approx(18 * model.total_parameters)
+
+
+def test_activations_are_34_bytes_in_bf16_and_10_in_fp4():
+    tokens = DENSE.sequence_length * DENSE.hidden
+    assert dc.layer(DENSE, BF16).activation_bytes == 34 * tokens
+    assert dc.layer(DENSE, FP4).activation_bytes == 10 * tokens
+
+
+@given(st.integers(2, 400), st.integers(64, 40_000), st.booleans())
+def test_a_model_of_another_size_is_that_model(layers, width, mixture):
+    like = MIXTURE if mixture else DENSE
+    hidden = 256 * width
+    other = replace(like, name="other", layers=layers, hidden=hidden, ffn_hidden=4 * hidden, head_dim=hidden // 256)
+    scaled, built = dc.layer(like, FP4, 2, layers, hidden), dc.layer(other, FP4, 2)
+    for field in ("weights", "linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
+        # the norm after the last layer is spread over all layers
+        assert getattr(scaled, field) == pytest.approx(getattr(built, field), rel=1e-5), field
+    assert scaled.parameters == pytest.approx(built.parameters, rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [{"layers": 0}, {"hidden": -1.0}, {"micro_batch": np.inf}])
+def test_a_layer_of_nothing_is_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        dc.layer(DENSE, FP4, **bad)
+
+
+# Layout
+
+
+@settings(deadline=None)
+@given(st.floats(2e9, 4e12), st.sampled_from([8, 36, 72, 73, 576]), st.integers(1, 4), st.floats(1, 8))
+def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites, resident):
+    site = replace(SITE, memory_bytes=memory, rack_gpus=rack, datacenters=sites)
+    layer = dc.layer(DENSE, FP4)
+    needed = layer.layer_state_bytes + resident * layer.activation_bytes
+    fitting = [t for t in range(1, rack + 1) if rack % t == 0 and needed <= t * memory]
+    if not fitting:
+        with pytest.raises(ValueError, match=f"leaves {units.show(needed - rack * memory, 'B', 4)} of a layer"):
+            dc.layout(layer, site, resident=resident)
+        return
+    found = dc.layout(layer, site, resident=resident)
+    assert found.tensor == fitting[0] and found.layers_per_rack == rack / fitting[0]
+    assert (found.device_bytes + found.active_bytes) * found.tensor == pytest.approx(needed)
+    assert found.racks_per_layer_here == site.racks // (134 * sites)
+    assert found.racks_per_layer >= sites * found.racks_per_layer_here
+    assert found.gpus_here * sites <= site.gpus
+    assert found.replicas >= sites * found.replicas_here
+    assert found.host_bytes == pytest.approx(134 * layer.activation_bytes / found.tensor)
+
+
+def test_more_racks_than_layers_are_needed_in_every_datacenter():
+    with pytest.raises(ValueError, match="racks is 267: give at least 268"):
+        dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=267))
+    least = dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=268))
+    assert least.racks_per_layer_here == 1 and least.replicas_here == least.layers_per_rack
+
+
+def test_a_degree_of_ones_own():
+    layer = dc.layer(DENSE, FP4)
+    assert dc.layout(layer, SITE, tensor=24).tensor == 24
+    with pytest.raises(ValueError, match="tensor is 20"):
+        dc.layout(layer, SITE, tensor=20)
+    with pytest.raises(ValueError, match="of a layer without memory"):
+        dc.layout(layer, SITE, tensor=12)
+    assert dc.layout(layer, SITE, tensor=12, strict=False).tensor == 0
+
+
+def test_oddities_are_warnings():
+    dense, mixture = dc.layout(dc.layer(DENSE, FP4), SITE), dc.layout(dc.layer(MIXTURE, FP4), SITE)
+    assert any("heads 256" in text for text in dense.warnings)
+    assert not any("hidden" in text for text in dense.warnings)
+    assert any("hidden 109,568" in text for text in mixture.warnings)
+    assert any("evenly by 2 datacenters" in text for text in mixture.warnings)
+    tidy = replace(SITE, racks=134 * 4, rack_gpus=64, memory_bytes=200e9)
+    assert dc.layout(dc.layer(DENSE, FP4), tidy).warnings == ()
+
+
+# Times
+
+
+@settings(deadline=None)
+@given(st.integers(1, 5), st.integers(1, 40), st.sampled_from([18, 24, 36, 72]))
+def test_the_hierarchical_exchange_sends_no_more_than_one_ring_would(sites, y, t):
+    """Reduce, then gather, over three networks in turn: 2 (n - 1) / n of the buffer for n = g y D replicas."""
+    site = replace(SITE, racks=134 * y * sites, datacenters=sites, one_way_delay_s=0.0)
+    layer = dc.layer(DENSE, FP4)
+    layout = dc.layout(layer, site, tensor=t)
+    sent = dc.times(layer, layout, site, reduce="reduce_scatter").steps_bytes
+    n = layout.layers_per_rack * y * sites
+    assert sum(sent) == pytest.approx(2 * (n - 1) / n * layer.gradient_bytes / t)
+    whole = dc.times(layer, layout, site).steps_bytes
+    assert whole[:2] == pytest.approx([2 * sent[0], 2 * sent[1]]) and whole[2:] == pytest.approx(sent[2:])
+
+
+def test_one_datacenter_is_the_hierarchical_all_reduce_of_collectives():
+    site = replace(SITE, datacenters=1)
+    layer, layout, _ = laid(site=site)
+    ours = dc.times(layer, layout, site, reduce="reduce_scatter").steps_s
+    g, y = int(layout.layers_per_rack), int(layout.racks_per_layer_here)
+    phases = hierarchical_phase_times(
+        "all_reduce",
+        layer.gradient_bytes / 18,
+        g,
+        y,
+        site.hb_Bps,
+        site.nic_Bps,
+        hb_algorithm="ring",
+        nic_algorithm="ring",
+    )
+    assert ours[2] == 0
+    assert [ours[0], ours[1] + ours[3], ours[4]] == pytest.approx(list(phases.values()))
+
+
+@given(st.floats(1e3, 1e10), st.integers(2, 12), st.floats(0, 0.2), st.floats(0, 3))
+def test_the_wide_area_takes_the_better_of_two_exchanges(chunk, sites, delay, lost):
+    site = replace(SITE, datacenters=sites, one_way_delay_s=delay, tail_loss_rtts=lost)
+    size, time = wide_area(chunk, site)
+    at_once = ((sites - 1) * chunk, (sites - 1) * chunk / site.wan_Bps + delay)
+    in_two = (2 * (sites - 1) / sites * chunk, 2 * (sites - 1) / sites * chunk / site.wan_Bps + 2 * delay)
+    assert time - 2 * delay * lost == pytest.approx(min(at_once[1], in_two[1]))
+    assert size == pytest.approx(at_once[0]) or size == pytest.approx(in_two[0])
+    if sites == 2:
+        assert size == pytest.approx(chunk)
+
+
+def test_times_scale_with_what_they_cross():
+    layer, layout, base = laid()
+    for field, names in (("hb_Bps", (0, 4)), ("nic_Bps", (1, 3)), ("gpu_rate", ())):
+        faster = dc.times(layer, layout, replace(SITE, **{field: 2 * getattr(SITE, field)}))
+        halved = [step / 2 if at in names else step for at, step in enumerate(base.steps_s)]
+        assert faster.steps_s == pytest.approx(halved)
+        assert faster.tensor_s == pytest.approx(base.tensor_s / (2 if field == "hb_Bps" else 1))
+        assert faster.pipeline_s == pytest.approx(base.pipeline_s / (2 if field == "nic_Bps" else 1))
+        assert faster.backward_s == pytest.approx(base.backward_s / (2 if field == "gpu_rate" else 1))
+    assert base.backward_s == 2 * base.forward_s
+    with pytest.raises(ValueError, match="reduce is 'gather'"):
+        dc.times(layer, layout, SITE, reduce="gather")
+
+
+speeds = st.floats(1e8, 1e13)
+
+
+@settings(deadline=None)
+@given(speeds, speeds, speeds, st.sampled_from([DENSE, MIXTURE]), st.integers(1, 4))
+def test_rules_are_ordered_and_shares_are_shares(hb, nic, wan, model, sites):
+    site = replace(SITE, hb_Bps=hb, nic_Bps=nic, wan_Bps=wan, datacenters=sites)
+    _, _, x = laid(model, site)
+    late = {rule: x.gradients_s(rule) for rule in dc.RULES}
+    assert 0 <= late["scale-out reduce"] <= late["slowest reduce"] <= late["each network"]
+    assert late["slowest reduce"] <= min(late["busiest network"], late["gathers under forward"])
+    floor = 2 * (x.tensor_s + x.pipeline_s) / (x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s))
+    for rule in dc.RULES:
+        assert 0 < floor <= x.share(rule) < 1
+        assert x.share(rule, 1e12) == pytest.approx(floor, abs=1e-6)
+        assert x.share(rule, 4) <= x.share(rule, 2) + 1e-12
+    with pytest.raises(ValueError, match="rule is 'all'"):
+        x.share("all")
+    with pytest.raises(ValueError, match="micro_batches is 0"):
+        x.share(micro_batches=0)
+
+
+def test_a_sweep_equals_its_points():
+    rng = np.random.default_rng(1)
+    n = 60
+    hidden, layers = 256 * rng.integers(50, 1600, n), rng.integers(1, 400, n)
+    fields = {name: 10 ** rng.uniform(8, 13, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
+    fields |= {"racks": rng.integers(100, 60_000, n), "datacenters": rng.integers(1, 5, n)}
+    fields |= {"memory_bytes": 10 ** rng.uniform(10, 12, n), "tail_loss_rtts": rng.integers(0, 2, n)}
+    swept = dc.exposed_share(dc.layer(DENSE, FP4, layers=layers, hidden=hidden), replace(SITE, **fields))
+    fitted = 0
+    for i in range(n):
+        point = replace(SITE, **{name: values[i] for name, values in fields.items()})
+        layer = dc.layer(DENSE, FP4, layers=layers[i], hidden=hidden[i])
+        try:
+            one = dc.times(layer, dc.layout(layer, point), point).share()
+        except ValueError:
+            assert np.isnan(swept[i])
+        else:
+            fitted += 1
+            assert swept[i] == pytest.approx(one, rel=1e-12)
+    assert 10 < fitted < n
+
+
+# Sites
+
+
+def test_a_documents_own_rows_replace_the_catalogs():
+    ours, theirs = dc.site(1, rate="fp4_dense_rate"), dc.site(1, document="flops2024", rate="fp4_dense_rate")
+    assert theirs.hb_Bps == 2 * ours.hb_Bps and theirs.nic_Bps == 2 * ours.nic_Bps
+    assert theirs.memory_bytes > ours.memory_bytes and theirs.gpu_rate == ours.gpu_rate
+    assert dc.site(1, rate="fp4_dense_rate", gpu_rate=5.0).gpu_rate == 5.0
+    with pytest.raises(catalog.UnknownName):
+        dc.site(1, platform="DGX Z100")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"hb_Bps": 0}, {"nic_Bps": -1.0}, {"wan_Bps": np.nan}, {"racks": 1.5}, {"racks": 0}, {"datacenters": 0},
+     {"one_way_delay_s": -0.1}, {"tail_loss_rtts": np.inf}, {"gpu_rate": 0.0}, {"memory_bytes": 0}],
+)  # fmt: skip
+def test_a_site_of_nothing_is_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        replace(SITE, **bad)
+    name, value = next(iter(bad.items()))
+    with pytest.raises(ValueError, match=name):
+        replace(SITE, **{name: np.array([1.0, value])})
+
+
+def test_any_transformer_can_be_laid_out():
+    small = Transformer("mine", 12, 768, 12, 12, 3072, 50257, 1024)
+    site = dc.site(24, "DGX H100", rate="bf16_dense_rate", datacenters=1)
+    layer = dc.layer(small, BF16)
+    layout = dc.layout(layer, site)
+    assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
+    assert 0 < dc.times(layer, layout, site).share() < 1
