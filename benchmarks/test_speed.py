@@ -11,6 +11,7 @@ import pytest
 
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
+from railcore.systems import datacenter
 from railcore.training import traffic
 from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
@@ -89,3 +90,23 @@ def test_strategies_a_second(benchmark, capsys):
         print("\nstrategies of GPT-3 on 4,096 A100:", ", ".join(f"{name} {x:,}" for name, x in info.items()))
     assert found.evaluated >= 10**6
     assert info["peak_MB"] < 512
+
+
+def exposed_of_a_million():
+    """Scale-up, scale-out and wide-area speeds and model sizes at random, each with a layout of its own."""
+    rng = np.random.default_rng(0)
+    n, model = 10**6, from_catalog("flops2024 dense")
+    speeds = {name: 10 ** rng.uniform(9, 12, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
+    site = datacenter.site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
+    layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)
+    return model, datacenter.precision("flops2024"), layers, hidden, site
+
+
+def test_exposed_share_of_a_million_points(benchmark):
+    model, precision, layers, hidden, site = exposed_of_a_million()
+
+    def sweep():
+        return datacenter.exposed_share(datacenter.layer(model, precision, layers=layers, hidden=hidden), site)
+
+    share = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
+    assert share.shape == (10**6,)

@@ -177,6 +177,9 @@ def test_times_scale_with_what_they_cross():
         assert faster.pipeline_s == pytest.approx(base.pipeline_s / (2 if field == "nic_Bps" else 1))
         assert faster.backward_s == pytest.approx(base.backward_s / (2 if field == "gpu_rate" else 1))
     assert base.backward_s == 2 * base.forward_s
+    gathers = 4 * 17 / 18 * DENSE.sequence_length * DENSE.hidden * FP4.element  # two there, two back
+    assert base.tensor_s == pytest.approx(gathers / SITE.hb_Bps)
+    assert base.pipeline_s == pytest.approx(DENSE.sequence_length * DENSE.hidden / 2 / 18 / SITE.nic_Bps)
     with pytest.raises(ValueError, match="reduce is 'gather'"):
         dc.times(layer, layout, SITE, reduce="gather")
 

@@ -85,6 +85,9 @@ class Item(Mapping):
     def __iter__(self) -> Iterator[str]:
         return (row.parameter for row in self.rows)
 
+    def __contains__(self, parameter: object) -> bool:
+        return any(row.parameter == parameter for row in self.rows)
+
     def __len__(self) -> int:
         return len(self.rows)
 

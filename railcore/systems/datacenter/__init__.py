@@ -4,6 +4,7 @@ from railcore.systems.datacenter.exposed import RULES, Times, exposed_share, tim
 from railcore.systems.datacenter.layer import Layer, Precision, layer, precision
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.site import Site, site
+from railcore.systems.datacenter.sizing import Sizing, size
 
 __all__ = [
     "RULES",
@@ -11,11 +12,13 @@ __all__ = [
     "Layout",
     "Precision",
     "Site",
+    "Sizing",
     "Times",
     "exposed_share",
     "layer",
     "layout",
     "precision",
     "site",
+    "size",
     "times",
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from railcore.systems.datacenter.layer import RECOMPUTED, Layer
 from railcore.systems.datacenter.layout import Layout, layout
@@ -29,7 +30,7 @@ class Times:
 
     forward_s, backward_s: of one micro-batch, F and B = 2 F (recomputation included). tensor_s: T, collectives of a
     pass; pipeline_s: P, the send to the next stage in a pass. steps_s: x1 to x5 of the gradients, once an iteration.
-    steps_bytes: that a GPU sends in each.
+    steps_bytes: that a GPU sends in each. experts_s: of tokens to experts elsewhere and back, in a pass.
     """
 
     forward_s: Any
@@ -38,6 +39,7 @@ class Times:
     pipeline_s: Any
     steps_s: tuple[Any, ...]
     steps_bytes: tuple[Any, ...]
+    experts_s: Any = 0.0
 
     def gradients_s(self, rule: str = "each network") -> Any:
         """Time of the gradient exchange that the last backward pass does not hide [s], by one of `RULES`."""
@@ -45,11 +47,13 @@ class Times:
             raise ValueError(f"rule is {rule!r}: give one of {', '.join(map(repr, RULES))}")
         return RULES[rule](self)
 
-    def exposed_s(self, rule: str = "each network", micro_batches: float = 1) -> Any:
-        """Communication that is not hidden [s]: m (2 T + 2 P) + `gradients_s`."""
+    def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+        """Communication that is not hidden [s]: m 2 (T + P + experts) + `gradients_s`."""
         if not np.all(np.asarray(micro_batches) >= 1):
             raise ValueError(f"micro_batches is {micro_batches!r}: give 1 or more")
-        return micro_batches * 2 * (self.tensor_s + self.pipeline_s) + self.gradients_s(rule)
+        return np.asarray(micro_batches) * 2 * (self.tensor_s + self.pipeline_s + self.experts_s) + self.gradients_s(
+            rule
+        )
 
     def share(self, rule: str = "each network", micro_batches: float = 1) -> Any:
         """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
@@ -82,6 +86,13 @@ def _gathers_forward(x: Times) -> Any:
     return _slowest_reduce(x) + _over(np.maximum(x.steps_s[3], x.steps_s[4]), x.forward_s)
 
 
+def _whole_period(x: Times) -> Any:
+    one, two, three, four, five = x.steps_s
+    up, out = one + five + 2 * x.tensor_s, two + four + 2 * x.pipeline_s
+    waits = x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s + x.experts_s)
+    return _over(np.maximum(np.maximum(up, out), three), waits)
+
+
 # What of the five steps is not hidden; the document prints none of these rules. B covers the last backward pass.
 RULES: dict[str, Callable[[Times], Any]] = {
     "scale-out reduce": _scale_out,  # (x2 - B)+
@@ -89,6 +100,7 @@ RULES: dict[str, Callable[[Times], Any]] = {
     "each network": _each_network,  # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
     "gathers under forward": _gathers_forward,  # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
     "busiest network": _busiest_network,  # (max(x1 + x5, x2 + x4, x3) - B)+
+    "whole period": _whole_period,  # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
 }
 
 

@@ -108,8 +108,8 @@ def _fits(t: Any, needed: Any, largest: int, site: Site) -> None:
         return
     missing = np.max(needed - largest * np.asarray(site.memory_bytes))
     raise ValueError(
-        f"tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer without memory: "
-        "give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+        f"tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer without "
+        "memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
     )
 
 

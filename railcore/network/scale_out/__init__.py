@@ -1,0 +1,36 @@
+"""Scale-out networks of many GPUs: rails and planes, locality of traffic, reach of cables, what faults leave."""
+
+from railcore.network.scale_out.comparison import choices, combinations, comparison, shapes, summary, tree_levels
+from railcore.network.scale_out.designs import (
+    cheapest,
+    chip_modes,
+    chip_powers,
+    chip_radix,
+    fewest_rails,
+    levels,
+    network_parts,
+    networks,
+    rack_rails,
+    scaled_prices,
+    shared_wires,
+)
+
+__all__ = [
+    "cheapest",
+    "chip_modes",
+    "chip_powers",
+    "chip_radix",
+    "choices",
+    "combinations",
+    "comparison",
+    "fewest_rails",
+    "levels",
+    "network_parts",
+    "networks",
+    "rack_rails",
+    "scaled_prices",
+    "shapes",
+    "shared_wires",
+    "summary",
+    "tree_levels",
+]

@@ -1,0 +1,107 @@
+"""The networks of flops2024, Section 6.1 side by side: what the text counts, and where its tiers cut a datacenter."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from railcore.network.cost import PriceBook
+from railcore.network.scale_out.designs import COUNTS, cheapest, chip_modes, chip_radix, fewest_rails, levels, networks
+
+Shapes = Mapping[str, tuple[int, int]]
+
+
+def shapes(hb_domain_size: int, rails: int, planes: int) -> dict[str, tuple[int, int]]:
+    """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, chosen.
+
+    hb_domain_size: GPUs of a rack; rails, planes: the chosen ones.
+    """
+    k = hb_domain_size
+    named = {"fat tree": (1, 1), f"{planes} planes": (1, planes), f"{k} rails": (k, 1)}
+    return named | {f"{k} rails, {planes} planes": (k, planes), f"{rails} rails, {planes} planes": (rails, planes)}
+
+
+def comparison(
+    gpus: Sequence[int], named: Shapes, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
+) -> pd.DataFrame:
+    """`networks` of every shape over each number of GPUs, counted in each way: columns network, count and its own."""
+    rails, planes = np.array(list(named.values())).T
+    tables = [
+        networks(n, rails, planes, prices, powers, chip, nic_Bps, count).assign(network=list(named), count=count)
+        for n in dict.fromkeys(gpus)
+        for count in COUNTS
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    return table[["network", "count", *table.columns.drop(["network", "count"])]]
+
+
+def summary(tree: pd.Series, multi: pd.Series, rail: pd.Series, both: pd.Series, own: pd.Series) -> dict[str, float]:
+    """What the section says of its networks, by the last parts of the claims' ids.
+
+    Rows of `comparison`: fat tree, planes alone, rails alone, both (smooth, over the section's GPUs), and the chosen
+    rails and planes over the datacenter's.
+    """
+    return {
+        "fattree.tiers": tree["tiers"],
+        "fattree.switches": tree["chips"],
+        "fattree.links": tree["cables"],
+        "fattree.wire_cost": tree["links_usd"],
+        "multiplane.tiers": multi["tiers"],
+        "multiplane.switch_reduction": 1 - multi["chips"] / tree["chips"],
+        "multiplane.link_reduction": 1 - multi["cables"] / tree["cables"],
+        "multiplane.tor_gpus_ratio": multi["leaf_gpus"] / tree["leaf_gpus"],
+        "multirail.rails": rail["rails"],
+        "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
+        "multirail.tiers": rail["tiers"],
+        "multirail4p.tiers": both["tiers"],
+        "multirail4p.chips": own["chips"],
+        "multirail4p.cables": own["cables"],
+        "multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
+        "multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
+    }
+
+
+def combinations(
+    gpus: int, rails: int, planes: Sequence[int], prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
+) -> pd.DataFrame:
+    """`networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts."""
+    modes = chip_modes(chip, nic_Bps)
+    r, p = np.meshgrid(np.arange(1, rails + 1), [count for count in planes if count in modes])
+    return networks(gpus, r, p, prices, powers, chip, nic_Bps)
+
+
+def choices(
+    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float, tiers: int = 2
+) -> dict[str, tuple[int, int]]:
+    """(rails, planes) of a `combinations` table worth a mark: cheapest, cheapest that divides a rack, fewest rails.
+
+    Fewest: with so many tiers and `planes`, by `fewest_rails`, and the fewest of these that divide a rack. Also the
+    chosen rails and planes. What the table lacks is left out.
+    """
+    dividing = table[hb_domain_size % table["rails"] == 0]
+    radix = chip_radix(chip, planes, nic_Bps)
+    fewest = int(fewest_rails(table["gpus"].iloc[0], radix, planes, tiers))
+    whole = next((r for r in range(fewest, hb_domain_size + 1) if hb_domain_size % r == 0), 0)
+    best, in_rack = (tuple(map(int, cheapest(rows)[["rails", "planes"]].iloc[0])) for rows in (table, dividing))
+    found = {
+        "cheapest": (best[0], best[1]),
+        "cheapest that divides a rack": (in_rack[0], in_rack[1]),
+        "chosen": (rails, planes),
+        f"fewest rails with {tiers} tiers": (fewest, planes),
+        "fewest of these that divide a rack": (whole, planes),
+    }
+    shown = set(zip(table["rails"], table["planes"], strict=True))
+    return {name: shape for name, shape in found.items() if shape in shown}
+
+
+def tree_levels(
+    gpus: int, hb_domain_size: int, named: Shapes, chip: str, nic_Bps: float
+) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """`levels` of every shape whose rails divide a rack, by name."""
+    found = {}
+    for name, (rails, planes) in named.items():
+        if hb_domain_size % rails == 0:
+            radix = int(chip_radix(chip, planes, nic_Bps))
+            tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)
+            found[name] = levels(hb_domain_size, rails, radix, planes, tiers)
+    return found

@@ -1,0 +1,201 @@
+"""Scale-out networks by rails and planes: the parts of every combination, what they cost, and the cheapest.
+
+A datacenter's N GPUs are spread over R rails, each rail over P planes: R P networks of n = ceil(N / R) endpoints on
+switch chips of K = k P ports, k being a chip's ports at the NIC's full speed. One rail and one plane is a fat tree.
+Planes share front ports and wires: a box holds P chips, and P links of 1/P of the speed run in one cable.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps, number
+from railcore.network.cost import PriceBook, book_rate, network_total, price_book
+from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, positive_integer, rail_parts
+
+COUNTS = ("smooth", "rounded", "whole")
+
+
+def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
+    """Ports of a catalog switch chip by number of planes, at the NIC's speed over the planes.
+
+    nic_Bps [bytes/s, one direction]. Raises ValueError where the chip has no port of nic_Bps or of a whole part of it.
+    """
+    item, modes = catalog.item("switches", chip), {}
+    speeds = {item["port_bandwidth"]: "ports"}
+    for parameter in item:
+        if parameter.startswith("ports_"):
+            speeds[int(parameter.removeprefix("ports_").removesuffix("g")) * Gbps] = parameter
+    for speed, parameter in speeds.items():
+        planes = round(nic_Bps / speed) or 1
+        if math.isclose(planes * speed, nic_Bps):
+            modes[planes] = int(item[parameter])
+    if not modes:
+        offered = ", ".join(number(speed / Gbps) for speed in sorted(speeds))
+        raise ValueError(
+            f"nic_Bps is {nic_Bps!r} ({number(nic_Bps / Gbps)} Gbps), but {chip} has ports of {offered} Gbps: "
+            "give a whole multiple of one of them, or another chip"
+        )
+    return dict(sorted(modes.items()))
+
+
+def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64]:
+    """Front ports of a chip at the NIC's full speed, k = ports of the mode / planes, for each number of planes.
+
+    Raises ValueError for planes that the chip has no mode for.
+    """
+    modes, wanted = chip_modes(chip, nic_Bps), positive_integer("planes", planes)
+    for count in np.unique(wanted):
+        if int(count) not in modes or modes[int(count)] % int(count):
+            offered = ", ".join(map(str, modes))
+            raise ValueError(f"planes is {int(count)}, but {chip} has modes for {offered} planes: choose one of them")
+    return np.vectorize(lambda count: modes[int(count)] // int(count), otypes=[np.int64])(wanted)
+
+
+def network_parts(
+    gpus: ArrayLike,
+    rails: ArrayLike,
+    radix: ArrayLike,
+    planes: ArrayLike = 1,
+    count: str = "whole",
+    below: tuple[float, ...] = (),
+) -> Parts:
+    """Chips and logical links of N GPUs spread evenly over R rails, by one of three ways to count; none for one GPU.
+
+    smooth: (2 t - 1) N / k chips and N links a tier and plane, as fractions; rounded: chips rounded up, in each tier
+    of each network; whole: as wired with equal trunks and full bisection (`rail_parts`).
+    gpus N, rails R, planes P broadcast; radix k [ports of full speed]; below: oversubscription by tier (whole alone).
+    GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack. Raises ValueError for more rails
+    than GPUs, an unknown count, and an oversubscription that is not counted whole. Source: flops2024, Section 6.1.
+    """
+    n, r, k, p = np.broadcast_arrays(
+        positive_integer("gpus", gpus), positive_integer("rails", rails), radix, positive_integer("planes", planes)
+    )
+    if np.any(r > n):
+        raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
+    if count not in COUNTS:
+        raise ValueError(f"count is {count!r}: give one of {', '.join(COUNTS)}")
+    if count == "whole":
+        return rail_parts(n, r, k, rails=r, planes=p, below=below)
+    if below:
+        raise ValueError(f"below is {below!r}, but count is {count!r}: oversubscription is counted whole only")
+    size, ports = -(-n // r), k * p
+    tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
+    tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
+    facing_down = np.where(tier == tiers, ports, ports // 2)
+    each = n / facing_down if count == "smooth" else np.ceil(size / facing_down) * r
+    used = tier <= tiers
+    chips: NDArray = np.where(used, each * p, 0)
+    links: NDArray = np.where(used, n * p, 0)
+    return Parts(tiers, chips, links, ports)
+
+
+def shared_wires(parts: Parts, planes: ArrayLike) -> Parts:
+    """The same parts at full speed: P links of the planes run in one cable, P ports of the chips in one front port.
+
+    Prices and powers of parts of the NIC's speed apply to them. Source: flops2024, Section 6.1.
+    """
+    cables: NDArray = parts.links_by_tier / np.asarray(planes)
+    return Parts(parts.tiers, parts.switches_by_tier, cables, parts.radix // np.asarray(planes))
+
+
+def scaled_prices(book: str, nic_Bps: float) -> PriceBook:
+    """Prices [USD] of a catalog book for ports and transceivers of the NIC's speed, in proportion to the speed."""
+    return price_book(book).scaled(nic_Bps / book_rate(book))
+
+
+def chip_powers(chip: str, optic: str, nic_Bps: float) -> PriceBook:
+    """Powers [W] of a port of the NIC's speed on a catalog chip and of a catalog transceiver for it."""
+    item, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
+    return PriceBook(item["power"] * nic_Bps / item["capacity"], module["power"] * nic_Bps / module["bandwidth"])
+
+
+def networks(
+    gpus: ArrayLike,
+    rails: ArrayLike,
+    planes: ArrayLike,
+    prices: PriceBook,
+    powers: PriceBook,
+    chip: str = "51.2T",
+    nic_Bps: float = 800 * Gbps,
+    count: str = "whole",
+    below: tuple[float, ...] = (),
+) -> pd.DataFrame:
+    """Networks of the broadcast GPUs, rails and planes, a row each.
+
+    Columns gpus, rails, planes, tiers, rail_gpus (GPUs that a GPU reaches without forwarding, itself included),
+    leaf_gpus (GPUs under one tier-1 switch, the same under those of all planes), chips, boxes, switch_links (logical,
+    between switches), cables (of them), transceivers (on them), chips_usd, links_usd, host_links_usd (transceivers
+    below tier 1), cost_usd = chips_usd + links_usd as the document counts, power_w of the same. Prices and powers are
+    of parts of the NIC's speed.
+    """
+    n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
+    parts = network_parts(n, r, chip_radix(chip, p, nic_Bps), p, count, below)
+    wired = shared_wires(parts, p)
+    hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
+    table = {"gpus": n, "rails": r, "planes": p, "tiers": parts.tiers}
+    size = -(-n // r)
+    filled = np.ceil(size * r * p / np.maximum(parts.switches_by_tier[0], 1)).astype(np.int64)
+    facing_down = np.where(parts.tiers > 1, parts.radix // 2, size)
+    table |= {"rail_gpus": size, "leaf_gpus": filled if count == "whole" else facing_down, "chips": parts.switches}
+    table |= {"boxes": parts.switches / p, "switch_links": cables * p, "cables": cables, "transceivers": 2 * cables}
+    table["chips_usd"] = prices.port * wired.ports
+    table["links_usd"] = prices.transceiver * 2 * cables
+    table["host_links_usd"] = prices.transceiver * 2 * hosts
+    table["cost_usd"] = table["chips_usd"] + table["links_usd"]
+    table["power_w"] = network_total(wired, powers) - powers.transceiver * 2 * hosts
+    return pd.DataFrame(table)
+
+
+def cheapest(table: pd.DataFrame, tolerance: float = 0.0) -> pd.DataFrame:
+    """Rows of a `networks` table that cost at most 1 + tolerance times the least, cheapest first, fewer rails first."""
+    near = table[table["cost_usd"] <= table["cost_usd"].min() * (1 + tolerance)]
+    return near.sort_values(["cost_usd", "rails", "planes"], ignore_index=True)
+
+
+def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: ArrayLike) -> NDArray[np.int64]:
+    """Fewest rails whose networks need no more than so many tiers: R = ceil(N / (2 (k P / 2)^t)).
+
+    gpus N, radix k [ports of full speed], planes P, tiers t. Source: flops2024, Section 6.1.
+    """
+    reach = clos_reach(np.asarray(radix) * positive_integer("planes", planes), tiers)
+    return -(-positive_integer("gpus", gpus) // reach)
+
+
+def levels(hb_domain_size: int, rails: int, radix: int, planes: int, tiers: int) -> tuple[int, tuple[int, ...]]:
+    """GPUs of a rack on one rail, e = K / R, and endpoints below a switch of each tier but the top one: (k P / 2)^i.
+
+    hb_domain_size K of a rack. Raises ValueError for rails R that do not divide it.
+    """
+    if hb_domain_size % rails:
+        near = max(r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0 and r <= rails)
+        raise ValueError(
+            f"rails is {rails}, which does not divide a rack of {hb_domain_size}: give {near}, for example"
+        )
+    return hb_domain_size // rails, tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
+
+
+def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
+    """How R rails fit racks of K GPUs that are one HB domain (scale-up or NVLink domain) each.
+
+    Columns rails; divides: whether R divides K (yes, no), so that each rank of a rack keeps one rail; rails_of_a_rack =
+    min(K, R); same_rank_every = R / gcd(R, K): numbered plainly (GPU g on rail g modulo R), GPUs of equal rank share a
+    rail only in racks that far apart; shared_by_any_two = max(0, 2 min(K, R) - R): rails at least that two racks both
+    have; groups: sets of racks with the very same rails where each rack leaves out R - K, R / gcd(R, K) of them.
+    """
+    r = np.atleast_1d(positive_integer("rails", rails))
+    k = int(positive_integer("hb_domain_size", hb_domain_size))
+    of_rack, period = np.minimum(r, k), r // np.gcd(r, k)
+    return pd.DataFrame(
+        {
+            "rails": r,
+            "divides": np.where(k % r, "no", "yes"),
+            "rails_of_a_rack": of_rack,
+            "same_rank_every": period,
+            "shared_by_any_two": np.maximum(0, 2 * of_rack - r),
+            "groups": np.where(r > k, period, 1),
+        }
+    )

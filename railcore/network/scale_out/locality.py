@@ -1,0 +1,201 @@
+"""Traffic locality: which share of a job's flows leaves a leaf or pod by its placement, and what that saves.
+
+A job is `stages` rings of `members` racks: racks of a ring exchange gradients with their neighbours on it, and the
+racks at one place of two consecutive stages exchange activations (a chain). GPU j of a rack talks to GPU j of others.
+A network numbers its endpoints rack by rack, e of each rack (all K where it is one rail, K / R with R rails), and a
+block (a leaf, a pod) holds B consecutive ones.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.network.cost import PriceBook
+from railcore.network.scale_out.designs import chip_radix, networks
+from railcore.network.topology.clos import down_ports, positive_integer
+
+Racks = NDArray[np.int64]
+
+
+def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
+    """Share of a ring's flows that leave their block, the mean over where the ring starts.
+
+    f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
+    members n, stride g [racks from member to member], rack_endpoints e, block B [endpoints]. A ring of one sends none.
+    """
+    n, step = np.asarray(members, float), np.asarray(rack_endpoints, float) * stride
+    return np.where(n > 1, ((n - 1) * _leaves(step, block) + _leaves(step * (n - 1), block)) / n, 0.0)
+
+
+def chain_crossing(
+    stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
+) -> np.ndarray:
+    """Share of the flows between stages that leave their block, the mean over where a band starts.
+
+    f = ((S - b) min(1, e / B) + (b - 1) min(1, e (h (n - 1) + 1) / B)) / (S - 1): S - b steps within a band, to the
+    next rack, and b - 1 from band to band, with h = S / b stages in each. stages S, members n, bands b, rack_endpoints
+    e, block B [endpoints]. A chain of one stage sends none.
+    """
+    s, b, e = (np.asarray(value, float) for value in (stages, bands, rack_endpoints))
+    between = e * (s / b * (np.asarray(members) - 1) + 1)
+    flows = (s - b) * _leaves(e, block) + (b - 1) * _leaves(between, block)
+    return np.where(s > 1, flows / np.maximum(s - 1, 1), 0.0)
+
+
+def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
+    return np.minimum(1.0, np.asarray(distance, float) / block)
+
+
+def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
+    """Share of flows that leave their block where racks stand at random.
+
+    f = 1 - q (q - 1 + 2 r) / (B / e (M - 1)), with q + r = B / e the racks that share a block in a rank, q whole, and
+    M racks: the chance that two of them do.
+    """
+    here = np.asarray(block, float) / rack_endpoints
+    whole = np.floor(here)
+    together = whole * (whole - 1 + 2 * (here - whole)) / (here * (np.asarray(racks) - 1))
+    return 1 - np.clip(together, 0, 1)
+
+
+def best_bands(stages: int, members: int, block: int) -> int:
+    """Bands of stages for which the larger share of both kinds of flow that leave a leaf of `block` racks is least.
+
+    Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
+    of `ring_crossing` at a stride of S / b and `chain_crossing`, over b = 1 ... S.
+    """
+    sizes = {"stages": stages, "members": members, "block": block}
+    s, n, racks = (int(positive_integer(name, value)) for name, value in sizes.items())
+    bands = np.arange(1, s + 1)
+    worse = np.maximum(ring_crossing(n, s / bands, 1, racks), chain_crossing(s, n, bands, 1, racks))
+    return int(bands[np.argmin(worse)])
+
+
+def banded(stages: int, members: int, bands: int) -> Racks:
+    """Place of the rack of each stage and ring member on the floor [stages, members], laid out in bands of stages.
+
+    A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
+    """
+    stage, member = np.mgrid[:stages, :members]
+    order = np.lexsort([array.ravel() for array in (stage, member, stage * bands // stages)])
+    place = np.empty(stages * members, dtype=np.int64)
+    place[order] = np.arange(order.size)
+    return place.reshape(stages, members)
+
+
+def layouts(stages: int, members: int, block: int) -> dict[str, int]:
+    """Bands of the layouts compared: rings together (a band a stage), pipelines together (one), the best for leaves."""
+    best = best_bands(stages, members, block)
+    return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
+
+
+def placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str, Racks]:
+    """Places of racks [stages, members] by `layouts` for leaves of `block` racks, and at random."""
+    placed = {name: banded(stages, members, bands) for name, bands in layouts(stages, members, block).items()}
+    shuffled = np.random.default_rng(seed).permutation(stages * members)
+    return placed | {"random": shuffled.reshape(stages, members)}
+
+
+def counted(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
+    """Flows counted on a placement: shares of ring and chain flows that leave their block, and of the worst block.
+
+    ring, chain: mean share over all flows; ring_most, chain_most: flows that leave the block that sends most, over B.
+    place [stages, members]: racks' places; rack_endpoints e, block B [endpoints].
+    """
+    ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
+    at = (place[None].astype(np.int32) * np.int32(rack_endpoints) + ranks) // np.int32(block)
+    found: dict[str, float] = {}
+    ring = (at, np.roll(at, -1, axis=2)) if place.shape[1] > 1 else (at[:, :0], at[:, :0])
+    for name, (source, target) in {"ring": ring, "chain": (at[:, :-1], at[:, 1:])}.items():
+        leaving = source[source != target]
+        found[name] = leaving.size / source.size if source.size else 0.0
+        found[f"{name}_most"] = int(np.bincount(leaving).max()) / block if leaving.size else 0.0
+    return found
+
+
+def closed_forms(
+    stages: int, members: int, rack_endpoints: int, block: int, leaf_racks: int
+) -> dict[str, tuple[float, float]]:
+    """Shares of ring and chain flows that leave a block in closed form, by the names of `placements`."""
+    at, found = (rack_endpoints, block), {}
+    for name, bands in layouts(stages, members, leaf_racks).items():
+        ring = ring_crossing(members, stages / bands, *at)
+        found[name] = (float(ring), float(chain_crossing(stages, members, bands, *at)))
+    anywhere = float(random_crossing(stages * members, *at))
+    return found | {"random": (anywhere, anywhere)}
+
+
+def crossing_table(
+    levels: Mapping[str, tuple[int, Sequence[int]]], stages: int, members: int, ring_bytes: float, chain_bytes: float
+) -> pd.DataFrame:
+    """Shares of traffic that leave each level of the networks, by placement, in closed form and counted.
+
+    levels: name to (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]); bands are those of the largest leaf, in
+    racks. ring_bytes, chain_bytes: what a GPU sends in a step on its ring and its chain [bytes]. Columns network, tier,
+    block, placement; ring and chain (closed forms), ring_counted, chain_counted, bytes_leaving (share of all bytes,
+    counted), most_leaving (share of the busiest block's bandwidth, the larger of both kinds), oversubscription = 1 /
+    most_leaving that slows no flow.
+    """
+    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
+    each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
+    for name, tier, endpoints, block in each:
+        forms = closed_forms(stages, members, endpoints, block, leaf)
+        for layout, place in placements(stages, members, leaf).items():
+            found = counted(place, endpoints, block)
+            leaving = (ring_bytes * found["ring"] + chain_bytes * found["chain"]) / (ring_bytes + chain_bytes)
+            most = max(found["ring_most"], found["chain_most"])
+            ratio = 1 / most if most else np.inf
+            shares = (*forms[layout], found["ring"], found["chain"], leaving, most, ratio)
+            rows.append((name, tier, block, layout, *shares))
+    columns = (
+        "network tier block placement ring chain ring_counted chain_counted bytes_leaving most_leaving oversubscription"
+    )
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def thinned(
+    gpus: int,
+    rails: int,
+    planes: int,
+    ratios: ArrayLike,
+    stages: int,
+    members: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    chip: str,
+    nic_Bps: float,
+    outside: float = 0.0,
+) -> pd.DataFrame:
+    """Rails of one GPU a rack with oversubscribed leaves: cost, and whether a placement's flows still fit, all at once.
+
+    A leaf has d = floor(k P s / (1 + s)) GPUs and ceil(d / s) uplinks. It fits where what leaves the busiest leaf, on a
+    placement for leaves of d, is no more than its uplinks: (1 - w) x flows + w d, with w = outside, the share of a
+    GPU's bandwidth that goes to other datacenters. Columns placement (bands as one name), oversubscription s, leaf_gpus
+    d, uplinks, most_leaving [NICs' worth], fits, tiers, chips, cables, cost_usd, power_w, saved (share of the cost at
+    s = 1). Raises ValueError for an oversubscription below 1 and a share outside 0 to 1.
+    """
+    if not 0 <= outside <= 1:
+        raise ValueError(f"outside is {outside!r}: give a share of a GPU's bandwidth from 0 to 1")
+    ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
+    for s in np.atleast_1d(np.asarray(ratios, float)):
+        network = networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
+        leaf = int(down_ports(np.array(ports), s))
+        uplinks = int(np.ceil(leaf / s))
+        for layout, place in placements(stages, members, leaf).items():
+            found = counted(place, 1, leaf)
+            most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
+            name = layout.partition(",")[0]
+            parts = [network[column] for column in ("tiers", "chips", "cables", "cost_usd", "power_w")]
+            rows.append((name, s, leaf, uplinks, most, most <= uplinks + 1e-9, *parts))
+    columns = "placement oversubscription leaf_gpus uplinks most_leaving fits tiers chips cables cost_usd power_w"
+    table = pd.DataFrame(rows, columns=columns.split())
+    full = networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
+    return table.assign(saved=1 - table["cost_usd"] / full)
+
+
+def most_thinned(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a `thinned` table with the largest oversubscription that fits each placement."""
+    fitting = table[table["fits"]].sort_values("oversubscription", kind="stable")
+    return fitting.groupby("placement", sort=False).tail(1).drop(columns="fits")

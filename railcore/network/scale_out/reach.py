@@ -1,0 +1,222 @@
+"""Copper against optics: how long a network's links are on a floor of racks, and which medium reaches that far.
+
+Racks stand in rows, rows behind each other in columns of rows, columns beside each other in a nearly square hall; the
+numbering turns back at the end of each column.
+Switches of a block stand where its middle rack stands, those of the top tier in the middle of the hall: the shortest
+lengths that a layout gives, so that shares within reach of copper are upper bounds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps, number
+from railcore.network.topology.clos import positive_integer
+
+Levels = Mapping[str, tuple[int, Sequence[int]]]
+COPPER = ("DAC", "ACC", "AEC")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A hall of racks; lengths in metres.
+
+    rack_pitch_m: from rack to rack along a row; row_pitch_m: from row to row; racks_per_row; cross_aisle_m: between
+    columns of rows; drop_m: from a switch or NIC up to the tray; in_rack_m: a cable within a rack; slack: share of
+    length added. Raises ValueError for a length that is not positive, and a slack below 0.
+    """
+
+    rack_pitch_m: float
+    row_pitch_m: float
+    racks_per_row: int
+    cross_aisle_m: float
+    drop_m: float
+    in_rack_m: float
+    slack: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "racks_per_row", int(positive_integer("racks_per_row", round(self.racks_per_row))))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (0 <= value < np.inf and (value > 0 or field.name == "slack")):
+                raise ValueError(f"{field.name} is {value!r}: give a positive number")
+
+    def rack_positions(self, racks: int) -> NDArray[np.float64]:
+        """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
+        racks = int(positive_integer("racks", racks))
+        width, rows = self.racks_per_row * self.rack_pitch_m + self.cross_aisle_m, -(-racks // self.racks_per_row)
+        columns = max(1, round(np.sqrt(rows * self.row_pitch_m / width)))
+        deep, rack = -(-rows // columns), np.arange(racks)
+        row = rack // self.racks_per_row
+        column, down = row // deep, row % deep
+        across = np.where(column % 2, deep - 1 - down, down)
+        along = column * width + rack % self.racks_per_row * self.rack_pitch_m
+        return np.column_stack([along, across * self.row_pitch_m])
+
+
+_PARAMETERS = {"slack": "cable_slack"}
+
+
+def catalog_floor(name: str = "GPU hall", **bounds: str) -> Floor:
+    """A floor of the catalog; bounds: "low" or "high" by field for its bounds, as in drop_m="high"."""
+    item, found = catalog.item("floor", name), {}
+    for field in fields(Floor):
+        row = item.row(_PARAMETERS.get(field.name, field.name.removesuffix("_m")))
+        found[field.name] = getattr(row, bounds.get(field.name, "value"))
+    return Floor(**found)
+
+
+def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[NDArray[np.float64]]:
+    """Lengths of the links below tier 1, 2, ... of one rail, one for each endpoint and tier, sorted [m].
+
+    rack_endpoints e of a rack on the rail; blocks: endpoints below a switch block of tier 1, 2, ... but the top tier,
+    which stands in the middle of the hall. Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
+    """
+    for value in (rack_endpoints, *blocks):
+        positive_integer("rack_endpoints and blocks", value)
+    at = floor.rack_positions(racks)
+    endpoint = np.arange(racks * rack_endpoints)
+    lower, lengths = endpoint // rack_endpoints, []
+    for block in blocks:
+        first = endpoint // block * block
+        upper = (first + np.minimum(first + block, endpoint.size)) // 2 // rack_endpoints
+        a, b, links = _runs(lower, upper)
+        lengths.append(_sorted(_length(floor, at[a], at[b], a == b), links))
+        lower = upper
+    centre = (at.min(axis=0) + at.max(axis=0)) / 2
+    a, _, links = _runs(lower, lower)
+    lengths.append(_sorted(_length(floor, at[a], centre, np.zeros(a.shape, bool)), links))
+    return lengths
+
+
+def _runs(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Neighbouring endpoints with the same racks below and above as one run: the racks, and endpoints in it."""
+    changes = np.flatnonzero((np.diff(lower) != 0) | (np.diff(upper) != 0)) + 1
+    starts = np.concatenate([[0], changes])
+    return lower[starts], upper[starts], np.diff(np.append(starts, lower.size))
+
+
+def _sorted(lengths: np.ndarray, links: np.ndarray) -> NDArray[np.float64]:
+    order = np.argsort(lengths, kind="stable")
+    return np.repeat(lengths[order], links[order])
+
+
+def _length(floor: Floor, a: np.ndarray, b: np.ndarray, same: np.ndarray) -> NDArray[np.float64]:
+    tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
+    return np.where(same, floor.in_rack_m, tray)
+
+
+def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
+    """Media of the catalog for links of the NIC's speed, shortest reach first.
+
+    Columns medium, copper, reach_m, reach_low_m, reach_high_m, price_usd and power_w of a whole link with both ends.
+    optic_price: price of a transceiver [USD] that stands in for the catalog's. Raises ValueError where there is none.
+    """
+    rows = []
+    for name in catalog.names("transceivers"):
+        item = catalog.item("transceivers", name)
+        if not np.isclose(item["bandwidth"], nic_Bps):
+            continue
+        copper, reach = name.split()[-1] in COPPER, item.row("reach")
+        price = item["price"] if copper else 2 * (item["price"] if optic_price is None else optic_price)
+        low, high = reach.low or reach.value, reach.high or reach.value
+        rows.append((name, copper, reach.value, low, high, price, 2 * item["power"]))
+    if not rows:
+        raise ValueError(f"nic_Bps is {nic_Bps!r}: the catalog has no medium of {number(nic_Bps / Gbps)} Gbps, add one")
+    columns = "medium copper reach_m reach_low_m reach_high_m price_usd power_w".split()
+    return pd.DataFrame(rows, columns=columns).sort_values(["reach_m", "price_usd"], ignore_index=True)
+
+
+def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
+    """Row of the cheapest medium that reaches each length. Raises ValueError where none does."""
+    reach, prices = table["reach_m"].to_numpy(), table["price_usd"].to_numpy()
+    if lengths.max() > reach.max():
+        raise ValueError(f"lengths up to {number(lengths.max(), 4)} m: no medium of the table reaches that far")
+    order = np.argsort(reach, kind="stable")
+    cheapest = [order[i:][prices[order[i:]].argmin()] for i in range(order.size)]
+    return np.array(cheapest)[np.searchsorted(reach[order], lengths)]
+
+
+def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[str, int], NDArray[np.float64]]:
+    """`link_lengths` by network and tier; levels: network to (rack_endpoints, blocks)."""
+    return {
+        (name, tier): lengths
+        for name, (endpoints, blocks) in levels.items()
+        for tier, lengths in enumerate(link_lengths(floor, racks, endpoints, blocks), start=1)
+    }
+
+
+def reach_table(
+    lengths: Mapping[tuple[str, int], NDArray[np.float64]], cables: int, options: pd.DataFrame
+) -> pd.DataFrame:
+    """Links of each network and tier by length, the medium that each needs, and what the media cost.
+
+    lengths: `lengths_by_network`; cables: of a tier, one a GPU. Columns network, tier, cables, median_m, p90_m,
+    longest_m, a share for each medium (links within its reach), cost_usd and power_w of the cheapest media that reach,
+    optics_cost_usd and optics_power_w with the cheapest optics everywhere.
+    """
+    rows, optics = [], options[~options["copper"]]
+    for (name, tier), found in lengths.items():
+        row: dict[str, object] = {"network": name, "tier": tier, "cables": cables}
+        row |= {key: found[round(q * (found.size - 1))] for key, q in _QUANTILES.items()}
+        within = np.searchsorted(found, options["reach_m"].to_numpy(), side="right") / found.size
+        row |= dict(zip(options["medium"], within, strict=True))
+        for table, cost, power in ((options, "cost_usd", "power_w"), (optics, "optics_cost_usd", "optics_power_w")):
+            shares = np.bincount(choose(found, table), minlength=len(table)) / found.size
+            row |= {cost: cables * (shares @ table["price_usd"]), power: cables * (shares @ table["power_w"])}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+_QUANTILES = {"median_m": 0.5, "p90_m": 0.9, "longest_m": 1.0}
+
+
+def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]], points: int = 51) -> pd.DataFrame:
+    """Share of links up to a length: columns network, tier, length_m, share, so many points a network and tier."""
+    shares, frames = np.linspace(0, 1, points), []
+    for (name, tier), found in lengths.items():
+        at = found[np.round(shares * (found.size - 1)).astype(int)]
+        frames.append(pd.DataFrame({"network": name, "tier": tier, "length_m": at, "share": shares}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
+    """Cost of each network's switch chips, switch-to-switch and host links, with optics and with what reaches.
+
+    table: `networks` with a column network; reached: `reach_table` of the same. Columns links, network, part, cost_usd.
+    """
+    chips, rows = table.set_index("network")["chips_usd"], []
+    for way, column in (("all optics", "optics_cost_usd"), ("cheapest medium that reaches", "cost_usd")):
+        for name, part in reached.groupby("network", sort=False):
+            host = part[part["tier"] == 1][column].sum()
+            rows.append((way, name, "switch chips", chips[name]))
+            rows.append((way, name, "switch-to-switch links", part[column].sum() - host))
+            rows.append((way, name, "host links", host))
+    return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
+
+
+def bounds(name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], medium: str) -> pd.DataFrame:
+    """Share of a network's links within a medium's reach, with each number at its low and at its high.
+
+    name: of the catalog's floor; medium: of its transceivers. Columns input, low, high, at_low, at_high, centre, for
+    `plotting.tornado`.
+    """
+
+    def share(floor: Floor, reach_m: float) -> float:
+        return float(np.mean(np.concatenate(link_lengths(floor, racks, rack_endpoints, blocks)) <= reach_m))
+
+    floor, reach, rows = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), []
+    centre = share(floor, reach.value)
+    for field in fields(Floor):
+        ends = [catalog_floor(name, **{field.name: end}) for end in ("low", "high")]
+        texts = [number(getattr(end, field.name), 4) for end in ends]
+        label = field.name.replace("_m", " [m]").replace("_", " ")
+        rows.append((label, *texts, *(share(end, reach.value) for end in ends), centre))
+    ends_m = [reach.value if end is None else end for end in (reach.low, reach.high)]
+    texts = [number(end, 4) for end in ends_m]
+    rows.append((f"reach of {medium} [m]", *texts, *(share(floor, end) for end in ends_m), centre))
+    return pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high", "centre"])

@@ -1,0 +1,62 @@
+"""The wide area between datacenters: delay, one TCP flow under loss, bit errors, tails, admission and priority."""
+
+from railcore.network.wide_area.admission import allocation
+from railcore.network.wide_area.bit_errors import ReedSolomon, bit_error_rate, code, packet_loss
+from railcore.network.wide_area.priority import priority_waits, shared_wait
+from railcore.network.wide_area.routes import (
+    Route,
+    great_circle_distance,
+    one_way_delay,
+    round_trip,
+    route,
+    route_factor,
+)
+from railcore.network.wide_area.tables import flow_needs, link_losses, policies, tails, throughputs, waits
+from railcore.network.wide_area.tcp import (
+    LAWS,
+    cubic_window,
+    flows_needed,
+    mathis_window,
+    pftk_window,
+    recovery_time,
+    start_rounds,
+    tcp_throughput,
+    tolerable_loss,
+)
+from railcore.network.wide_area.transfers import any_loss, completion_time, loss_for, repair_packets, sending_rounds
+
+__all__ = [
+    "LAWS",
+    "ReedSolomon",
+    "Route",
+    "allocation",
+    "any_loss",
+    "bit_error_rate",
+    "code",
+    "completion_time",
+    "cubic_window",
+    "flow_needs",
+    "flows_needed",
+    "great_circle_distance",
+    "link_losses",
+    "loss_for",
+    "mathis_window",
+    "one_way_delay",
+    "packet_loss",
+    "pftk_window",
+    "policies",
+    "priority_waits",
+    "recovery_time",
+    "repair_packets",
+    "round_trip",
+    "route",
+    "route_factor",
+    "sending_rounds",
+    "shared_wait",
+    "start_rounds",
+    "tails",
+    "tcp_throughput",
+    "throughputs",
+    "tolerable_loss",
+    "waits",
+]

@@ -1,0 +1,92 @@
+"""Bit errors to lost packets and back, without error correction and under a Reed-Solomon code."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.network.wide_area.numeric import Floats, inverse, positive, probability
+
+_LEAST_RATE, _MOST_RATE = 1e-25, 0.5
+
+
+def packet_loss(bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+    """Probability that a packet has a wrong bit and is dropped: p = 1 - (1 - b)^(8 L).
+
+    bit_error_rate b, each bit for itself; packet_bytes L.
+    """
+    b = probability("bit_error_rate", bit_error_rate)
+    return -np.expm1(8 * positive("packet_bytes", packet_bytes) * np.log1p(-b))
+
+
+def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+    """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
+    return -np.expm1(np.log1p(-probability("loss", loss)) / (8 * positive("packet_bytes", packet_bytes)))
+
+
+@dataclass(frozen=True)
+class ReedSolomon:
+    """A code of n symbols of m bits, k of them message, that corrects t = (n - k) / 2 wrong symbols.
+
+    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them.
+    Wrong bits fall independently. Source: binomial tail, as in IEEE 802.3's studies of RS(544,514).
+    """
+
+    codeword_symbols: int
+    message_symbols: int
+    symbol_bits: int
+    interleaved: int = 1
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != int(value) or value < 1:
+                raise ValueError(f"{field.name} is {value!r}: give a whole number of at least 1")
+        if self.message_symbols >= self.codeword_symbols:
+            raise ValueError(f"message_symbols is {self.message_symbols!r}: give fewer than {self.codeword_symbols}")
+
+    @property
+    def correctable(self) -> int:
+        """Wrong symbols in a codeword that are corrected, t."""
+        return (self.codeword_symbols - self.message_symbols) // 2
+
+    def codeword_loss(self, bit_error_rate: ArrayLike) -> Floats:
+        """Probability that a codeword has more than t wrong symbols: P[Bin(n, s) > t], s = 1 - (1 - b)^m."""
+        from scipy.special import bdtrc
+
+        return bdtrc(self.correctable, self.codeword_symbols, self._wrong_symbol(bit_error_rate))
+
+    def bit_error_rate_after(self, bit_error_rate: ArrayLike) -> Floats:
+        """Wrong bits left, where a codeword that fails keeps all of its own: b P[Bin(n - 1, s) >= t].
+
+        s as in `codeword_loss`: given a wrong bit, at least t other symbols of its codeword must be wrong too.
+        """
+        from scipy.special import bdtrc
+
+        others = bdtrc(self.correctable - 1, self.codeword_symbols - 1, self._wrong_symbol(bit_error_rate))
+        return np.asarray(bit_error_rate, float) * others
+
+    def codewords(self, packet_bytes: ArrayLike) -> Floats:
+        """Codewords that a packet of L bytes touches on average: I + (8 L - 1) / (k m), I interleaved ones at least."""
+        bits = 8 * positive("packet_bytes", packet_bytes)
+        return self.interleaved + (bits - 1) / (self.message_symbols * self.symbol_bits)
+
+    def packet_loss(self, bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+        """Probability that a codeword of the packet fails: 1 - (1 - q)^c, q `codeword_loss`, c `codewords`."""
+        with np.errstate(divide="ignore"):
+            return -np.expm1(self.codewords(packet_bytes) * np.log1p(-self.codeword_loss(bit_error_rate)))
+
+    def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+        """The bit error rate before correction that loses so many packets, inverse of `packet_loss`."""
+        target, L = np.broadcast_arrays(probability("loss", loss, 0), positive("packet_bytes", packet_bytes))
+        return inverse(lambda b: self.packet_loss(b, L), target, _LEAST_RATE, _MOST_RATE)
+
+    def _wrong_symbol(self, bit_error_rate: ArrayLike) -> Floats:
+        return -np.expm1(self.symbol_bits * np.log1p(-probability("bit_error_rate", bit_error_rate)))
+
+
+def code(name: str) -> ReedSolomon:
+    """A code of the catalog's wide_area, such as "KP4"."""
+    item = catalog.item("wide_area", name)
+    return ReedSolomon(**{field.name: int(item[field.name]) for field in fields(ReedSolomon)})

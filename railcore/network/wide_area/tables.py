@@ -1,0 +1,148 @@
+"""What the wide area asks of a transfer, as tables: flows, links, tails, admission, waits."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.network.wide_area import bit_errors, tcp, transfers
+from railcore.network.wide_area.admission import allocation
+from railcore.network.wide_area.numeric import positive
+from railcore.network.wide_area.priority import priority_waits, shared_wait
+
+CODE = "KP4"
+
+
+def flow_needs(
+    transfer_bytes: Mapping[str, float],
+    within: float,
+    rtts: Mapping[str, float],
+    packet: str = "9000-byte packet",
+    laws: Iterable[str] = tcp.LAWS,
+) -> pd.DataFrame:
+    """What one flow needs to move each transfer within a time [s] over each path, a row for each law of TCP.
+
+    Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands), ber and
+    ber_fec (bit error rates behind that loss, without correction and before that of the code `CODE`), cold_start_s
+    (`start_rounds` in time) and recovery_s (after one loss). rtts: round trips [s] by path; packet: of the catalog.
+    """
+    size, rs = catalog.item("wide_area", packet), bit_errors.code(CODE)
+    mss, frame, rows = size["payload"], size["frame"], []
+    for (transfer, data), (path, rtt), law in (
+        (a, b, c) for a in transfer_bytes.items() for b in rtts.items() for c in laws
+    ):
+        rate = float(positive("transfer_bytes", data) / positive("within", within))
+        loss = tcp.tolerable_loss(rate, rtt, mss, law)
+        bers = (bit_errors.bit_error_rate(loss, frame), rs.bit_error_rate(loss, frame))
+        times = (tcp.start_rounds(data, mss) * rtt, tcp.recovery_time(rate, rtt, mss, law))
+        rows.append((transfer, path, law, rate, rate * rtt, *map(float, (loss, *bers, *times))))
+    columns = "transfer path law rate_Bps window_bytes loss ber ber_fec cold_start_s recovery_s"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def throughputs(
+    losses: ArrayLike,
+    rtts: Mapping[str, float],
+    link: float,
+    packet: str = "9000-byte packet",
+    laws: Iterable[str] = ("Mathis", "CUBIC"),
+) -> pd.DataFrame:
+    """`tcp_throughput` at each loss, path and law.
+
+    Columns path, law, loss, ber (the bit error rate behind it without correction), throughput_Bps.
+    """
+    size, p = catalog.item("wide_area", packet), np.asarray(losses, float)
+    ber = bit_errors.bit_error_rate(p, size["frame"])
+    parts = [
+        pd.DataFrame({"path": path, "law": law, "loss": p, "ber": ber}).assign(
+            throughput_Bps=tcp.tcp_throughput(p, rtt, size["payload"], link, law)
+        )
+        for path, rtt in rtts.items()
+        for law in laws
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
+    """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent."""
+    frame = catalog.item("wide_area", packet)["frame"]
+    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", CODE, "oFEC"))
+    return {
+        f"no FEC at {plain['bit_error_rate']:g}": float(bit_errors.packet_loss(plain["bit_error_rate"], frame)),
+        f"{CODE} at {coded['bit_error_rate']:g}": float(
+            bit_errors.code(CODE).packet_loss(coded["bit_error_rate"], frame)
+        ),
+        f"oFEC at {coherent['bit_error_rate']:g}": float(
+            bit_errors.packet_loss(coherent["bit_error_rate_after"], frame)
+        ),
+    }
+
+
+def tails(
+    losses: Mapping[str, float],
+    transfer_bytes: float,
+    devices: float,
+    rtt: float,
+    capacity: float,
+    failure: float = 0.01,
+    packet: str = "9000-byte packet",
+) -> pd.DataFrame:
+    """What a loss does to a step in which every device has to finish its transfer.
+
+    Columns case, loss, flows (of CUBIC that fill the capacity of a device) and flows_all (of all devices); one_waits
+    and any_waits (probability that one device, and that any device, sends again), extra_s (mean delay of the slowest
+    device); repair_packets and repair_share (redundancy with which no device sends again but with probability
+    `failure`). losses by case; rtt [s]; capacity of a device [bytes/s].
+    """
+    mss = catalog.item("wide_area", packet)["payload"]
+    packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
+    for case, loss in losses.items():
+        flows = float(tcp.flows_needed(capacity, loss, rtt, mss, capacity))
+        extra = float(transfers.sending_rounds(packets, loss, devices) - 1) * rtt
+        repair = transfers.repair_packets(packets, loss, failure, devices)
+        some = (float(transfers.any_loss(packets, loss, n)) for n in (1, devices))
+        rows.append((case, loss, flows, flows * devices, *some, extra, repair, repair / packets))
+    columns = "case loss flows flows_all one_waits any_waits extra_s repair_packets repair_share"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
+    """What gradients get beside other demands as a link loses capacity, under each policy, all in bytes/s.
+
+    Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
+    reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
+    capacity_Bps, policy, gradients_Bps, others_Bps, slowdown (need over what is admitted).
+    """
+    rows = []
+    for capacity in capacities:
+        demands = np.array([capacity, *others], float)
+        first = np.arange(len(demands)) == 0
+        ways: dict[str, dict] = {
+            "max-min": {},
+            "reserved": {"reserved": np.where(first, min(float(positive("need", need)), capacity), 0)},
+            "priority": {"priorities": ~first},
+        }
+        for policy, options in ways.items():
+            admitted = allocation(capacity, demands, **options)
+            rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
+    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "slowdown"])
+
+
+def waits(
+    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet", other: str | None = None
+) -> pd.DataFrame:
+    """Mean wait of gradients against the load of other traffic on their link: columns other_load, queue, wait_s.
+
+    load: of gradients, share of the link [bytes/s]; packet: of the catalog, of gradients and, unless `other` is given,
+    of the others. Queues: strict priority, preemptive priority, one queue.
+    """
+    sizes = [catalog.item("wide_area", name)["frame"] for name in (packet, other or packet)]
+    rows = []
+    for other_load in other_loads:
+        loads = (load, other_load)
+        rows.append((other_load, "strict priority", priority_waits(loads, sizes, link)[0]))
+        rows.append((other_load, "preemptive priority", priority_waits(loads, sizes, link, preemptive=True)[0]))
+        rows.append((other_load, "one queue", shared_wait(loads, sizes, link)))
+    return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

@@ -1,0 +1,125 @@
+"""Throughput of one TCP flow against loss and round trip, its inverse, and what a cold or an interrupted flow needs."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.network.wide_area.numeric import Floats, inverse, positive, probability
+
+_LEAST_LOSS, _MOST_LOSS = 1e-30, float(np.nextafter(1, 0))
+
+
+def mathis_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
+    """Mean window that halves at a loss and grows by one a round trip [segments]: W = sqrt(3 / (2 p)), infinite at 0.
+
+    Source: Mathis, Semke, Mahdavi, Ott 1997, Section 2, every segment acknowledged.
+    """
+    with np.errstate(divide="ignore"):
+        return np.sqrt(1.5 / probability("loss", loss)) * np.ones_like(positive("rtt", rtt))
+
+
+def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
+    """Mean window of CUBIC [segments]: W = max(W_mathis, (C (3 + beta) / (4 (1 - beta)))^(1/4) (R / p)^(3/4)).
+
+    p loss, a loss after every 1 / p segments; R rtt [s]; C and beta of the catalog's TCP. The first of the two is
+    its window where it grows as the standard's does. Source: RFC 9438, Section 4.3; RFC 8312, Eq. (5).
+    """
+    tcp, (p, R) = catalog.item("wide_area", "TCP"), (probability("loss", loss), positive("rtt", rtt))
+    C, beta = tcp["cubic_c"], tcp["cubic_beta"]
+    with np.errstate(divide="ignore"):
+        return np.maximum(mathis_window(p, R), (C * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (R / p) ** 0.75)
+
+
+def pftk_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
+    """As `mathis_window`, with timeouts: W = 1 / (sqrt(2 p / 3) + T min(1, 3 sqrt(3 p / 8)) p (1 + 32 p^2)).
+
+    T: a timeout over a round trip, of the catalog's TCP. Source: Padhye, Firoiu, Towsley, Kurose 1998.
+    """
+    p, T = probability("loss", loss), catalog.item("wide_area", "TCP")["timeout_rtts"]
+    timeouts = T * np.minimum(1, 3 * np.sqrt(3 * p / 8)) * p * (1 + 32 * p**2)
+    with np.errstate(divide="ignore"):
+        return 1 / (np.sqrt(2 * p / 3) + timeouts) * np.ones_like(positive("rtt", rtt))
+
+
+LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
+    "Mathis": mathis_window,
+    "CUBIC": cubic_window,
+    "PFTK": pftk_window,
+}
+
+
+def tcp_throughput(
+    loss: ArrayLike,
+    rtt: ArrayLike,
+    mss: ArrayLike,
+    link: ArrayLike,
+    law: str = "CUBIC",
+    receive_window: ArrayLike = np.inf,
+) -> Floats:
+    """What one flow carries on average [bytes/s]: min(M W(p, R) / R, V / R, B).
+
+    loss p in [0, 1); rtt R [s]; mss M, payload of a segment [bytes]; link B [bytes/s]; receive_window V [bytes];
+    W of a law of `LAWS`. Without loss window or link is the limit. Arguments broadcast.
+    """
+    R, window = positive("rtt", rtt), np.asarray(receive_window, float)
+    if not np.all(window > 0):
+        raise ValueError(f"receive_window is {receive_window!r}: give bytes above 0, or infinity")
+    carried = positive("mss", mss) * _law(law)(loss, R) / R
+    return np.minimum(np.minimum(carried, window / R), positive("link", link))
+
+
+def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
+    """Largest loss at which a flow still carries `rate` [bytes/s]: the p with M W(p, R) / R = rate.
+
+    rtt R [s], mss M [bytes], W of `law`. Just below 1 where any loss will do.
+    """
+    R, W = positive("rtt", rtt), _law(law)
+    target, R = np.broadcast_arrays(positive("rate", rate) * R / positive("mss", mss), R)
+    return inverse(lambda p: W(p, R), target, _LEAST_LOSS, _MOST_LOSS)
+
+
+def flows_needed(
+    rate: ArrayLike,
+    loss: ArrayLike,
+    rtt: ArrayLike,
+    mss: ArrayLike,
+    link: ArrayLike,
+    law: str = "CUBIC",
+    receive_window: ArrayLike = np.inf,
+) -> Floats:
+    """Parallel flows that carry `rate` [bytes/s] together: its multiple of `tcp_throughput`, rounded up."""
+    one = tcp_throughput(loss, rtt, mss, link, law, receive_window)
+    return np.ceil(positive("rate", rate) / one * (1 - 1e-12))
+
+
+def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
+    """Round trips in which a new connection sends a transfer: n = ceil(log2(1 + N / w)), its window doubling each time.
+
+    N = transfer_bytes / mss rounded up [segments], w the catalog's initial window of TCP; no loss, no limiting link.
+    """
+    N = np.ceil(positive("transfer_bytes", transfer_bytes) / positive("mss", mss))
+    return np.ceil(np.log2(1 + N / catalog.item("wide_area", "TCP")["initial_window"]))
+
+
+def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
+    """Time after one loss until a flow has its window W = rate R / M again [s].
+
+    CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2.
+    rate [bytes/s], rtt R [s], mss M [bytes]; alpha = 3 (1 - beta) / (1 + beta). Source: RFC 9438, Sections 4.2, 4.3.
+    """
+    _law(law)
+    R = positive("rtt", rtt)
+    W = positive("rate", rate) * R / positive("mss", mss)
+    if law != "CUBIC":
+        return W * R / 2
+    tcp = catalog.item("wide_area", "TCP")
+    C, beta = tcp["cubic_c"], tcp["cubic_beta"]
+    return np.minimum(np.cbrt(W * (1 - beta) / C), W * R * (1 + beta) / 3)
+
+
+def _law(law: str) -> Callable[[ArrayLike, ArrayLike], Floats]:
+    if law not in LAWS:
+        raise ValueError(f"law is {law!r}: give one of {', '.join(map(repr, LAWS))}")
+    return LAWS[law]

@@ -1,0 +1,63 @@
+"""Transfers that all have to end: chance of a loss, rounds of retransmission, and repair packets that avoid them."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.network.wide_area.numeric import Floats, positive, probability
+
+
+def any_loss(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Probability that a packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
+    every = positive("packets", packets) * positive("transfers", transfers)
+    return -np.expm1(every * np.log1p(-probability("loss", loss)))
+
+
+def loss_for(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Largest loss with which `any_loss` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
+    every = positive("packets", packets) * positive("transfers", transfers)
+    return -np.expm1(np.log1p(-probability("failure", failure)) / every)
+
+
+def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Mean number of rounds until the last of n transfers is whole, lost packets sent again a round trip later.
+
+    E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
+    packets N of each transfer, loss p, transfers n. One round without loss.
+    """
+    every = positive("packets", packets) * positive("transfers", transfers)
+    p, every = np.broadcast_arrays(probability("loss", loss), every)
+    total, missing = np.ones(p.shape), np.array(p, float)
+    while np.any(missing * every > 1e-16):
+        total = total - np.expm1(every * np.log1p(-missing))
+        missing = missing * p
+    return total
+
+
+def completion_time(transfer_bytes: ArrayLike, rate: ArrayLike, rtt: ArrayLike, rounds: ArrayLike = 1) -> Floats:
+    """From the first bit sent to the last received [s]: B / rate + R / 2 + (r - 1) R.
+
+    transfer_bytes B, rate [bytes/s], rtt R [s], rounds r of `sending_rounds`. What is sent again is small against B.
+    """
+    R = positive("rtt", rtt, 0)
+    sent = positive("transfer_bytes", transfer_bytes, 0) / positive("rate", rate)
+    return sent + R / 2 + (positive("rounds", rounds, 1) - 1) * R
+
+
+def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
+    """Fewest packets of an erasure code beside N of a transfer, for n transfers to need no retransmission.
+
+    The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
+    packets N, loss p, transfers n; failure above 0. Losses are independent.
+    """
+    from scipy.special import bdtrc
+
+    positive("packets", packets, 1)
+    probability("loss", loss)
+    allowed = float(loss_for(probability("failure", failure, 0), 1, transfers))
+    low, high = -1, 0
+    while bdtrc(high, packets + high, loss) > allowed:
+        low, high = high, 2 * high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bdtrc(middle, packets + middle, loss) <= allowed else (middle, high)
+    return high

@@ -1,0 +1,59 @@
+"""What fill and drain of the pipeline add, and what an exchange once an iteration saves, against micro-batches.
+
+Symbols as in `exposed`; L stages of one layer each, m micro-batches of an iteration.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railcore.systems.datacenter.case import Case
+from railcore.systems.datacenter.exposed import Times
+from railcore.systems.datacenter.layer import Layer
+from railcore.systems.datacenter.layout import Layout
+from railcore.training.pipeline_schedule import pipeline_bubble_time
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def tokens(layer: Layer, laid: Layout) -> float:
+    """Tokens of one micro-batch of every replica that works: s b g y in each datacenter."""
+    sequence_tokens = layer.tensor_bytes / (layer.hidden * layer.precision.element)
+    return sequence_tokens * laid.replicas_here * laid.datacenters
+
+
+def iteration(times: Times, stages: int, micro_batches: Sequence[int], rule: str = "each network") -> "pd.DataFrame":
+    """An iteration with its pipeline filled and drained, one exchange of gradients at its end.
+
+    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `Times.gradients_s`: of the stage that ends last. L - 1 of the passes
+    are the bubble, (L - 1) / (m + L - 1) without X. The send of a pass keeps its stage waiting, as T does.
+    Columns micro_batches, time_s, computing, exposed, idle (shares of time_s, which sum to 1), steady_share: exposed
+    without fill and drain, an exchange for each micro-batch.
+    """
+    import pandas as pd
+
+    m = np.asarray(micro_batches)
+    wait = times.tensor_s + times.pipeline_s + times.experts_s
+    idle_s = pipeline_bubble_time(stages, m, times.forward_s + wait, times.backward_s + wait)
+    exposed_s = times.exposed_s(rule, m)
+    whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
+    shares = {"exposed": exposed_s / whole_s, "idle": idle_s / whole_s}
+    computing = 1 - shares["exposed"] - shares["idle"]
+    columns = {"micro_batches": m, "time_s": whole_s, "computing": computing, **shares}
+    return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
+
+
+def against_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> "pd.DataFrame":
+    """`iteration` of several cases under their rule; columns model, tokens (of an iteration), its columns."""
+    import pandas as pd
+
+    parts = []
+    for name, case in cases.items():
+        laid = case.layout
+        table = iteration(case.times, int(laid.layers), micro_batches, case.rule)
+        table.insert(0, "tokens", tokens(case.layer, laid) * np.asarray(micro_batches))
+        table.insert(0, "model", name)
+        parts.append(table)
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,179 @@
+"""Exposed communication against the speed of each network, at the points that a document prints, and over sites."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railcore.facts import claims
+from railcore.facts.units import Gbps, show
+from railcore.systems.datacenter.batches import tokens
+from railcore.systems.datacenter.case import Case
+from railcore.systems.datacenter.exposed import RULES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Point = tuple[str, dict[str, float], dict[str, float]]  # model, speeds of the site, speeds whose share is taken off
+NETWORKS = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
+PANELS = {"a": "hb_Bps", "b": "nic_Bps"}
+OTHERS: dict[str, dict[str, Any]] = {  # readings beside the rules, as `Case.changed` takes them
+    "one recomputed pass of the scores": {"options": {"recomputed": 1.0}},
+    "ReduceScatter in steps 1 and 2": {"options": {"reduce": "reduce_scatter"}},
+    "the same, busiest network": {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}},
+    "one direction of the scale-up": {"hb_factor": 0.5},
+}
+GAIN_TO = 1600 * Gbps  # a claim on a gain compares the speed in its id with this one
+
+
+def curves(
+    cases: Mapping[str, Case], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
+) -> "pd.DataFrame":
+    """Exposed share of every case against the speed of one network, the others as they are.
+
+    speeds_Bps: by field of the site, hb_Bps, nic_Bps, wan_Bps [bytes/s]. The wide area is drawn lossless, and with
+    lost_rtts round trips of loss at the tail too.
+    Columns network, speed_Bps, model, case ("lossless" or with the round trips), share.
+    """
+    import pandas as pd
+
+    parts = []
+    for field, speeds in speeds_Bps.items():
+        lost = {"lossless": 0.0} | ({f"tail loss, {lost_rtts:g} RTT": lost_rtts} if field == "wan_Bps" else {})
+        for loss, rtts in lost.items():
+            for name, case in cases.items():
+                site: dict[str, Any] = {"tail_loss_rtts": rtts, field: np.asarray(speeds, float)}
+                share = case.changed(site=site).share
+                columns = {"network": NETWORKS[field], "speed_Bps": speeds, "model": name, "case": loss, "share": share}
+                parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
+
+
+def printed_points(prefix: str = "flops2024") -> dict[str, Point]:
+    """Points of Fig. 3 a and b by claim, read from the ids: fig3a.moe_800g is the mixture, scale-up at 800 Gbps.
+
+    An id that ends in _gain is the fall from that speed to GAIN_TO; fig3.exposed_* are the machine as it is.
+    """
+    found: dict[str, Point] = {}
+    for panel in ("", "a", "b"):
+        for key in claims.ids(f"{prefix}.fig3{panel}"):
+            last = key.rpartition(".")[2]
+            if match := re.fullmatch(r"(\w+)_(\d+)g(_gain)?", last):
+                model, speed, gain = match.groups()
+                field = PANELS[panel]
+                found[key] = (model, {field: int(speed) * Gbps}, {field: GAIN_TO} if gain else {})
+            else:
+                found[key] = (last.removeprefix("exposed_"), {}, {})
+    return found
+
+
+def printed_marks(cases: Mapping[str, Case]) -> "pd.DataFrame":
+    """Points of `printed_points` that are shares: columns network, speed_Bps, model, share (printed), relation."""
+    import pandas as pd
+
+    rows = []
+    for key, (model, speeds, less) in printed_points().items():
+        entry = claims.claim(key)
+        at = speeds or {field: getattr(cases[model].site, field) for field in PANELS.values()}
+        for field, speed in at.items() if not less else ():
+            rows.append((NETWORKS[field], speed, model, entry.paper_value, entry.relation))
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
+
+
+def at_points(cases: Mapping[str, Case], points: Mapping[str, Point], hb_factor: float = 1.0) -> dict[str, float]:
+    """Exposed share at each point, or how much it falls between two of them; scale-up speeds times hb_factor."""
+    found = {}
+    for key, (model, speeds, less) in points.items():
+        case = cases[model]
+        ends = [{"hb_Bps": case.site.hb_Bps} | at for at in (speeds, less or speeds)]
+        high, low = (case.changed(site=at | {"hb_Bps": at["hb_Bps"] * hb_factor}).share for at in ends)
+        found[key] = float(high - low) if less else float(high)
+    return found
+
+
+def under_rules(
+    cases: Mapping[str, Case], points: Mapping[str, Point], others: Mapping[str, Mapping[str, Any]]
+) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """What each rule of overlap gives at points that are claims, beside the printed value, and its verdict.
+
+    others: further readings under the rule of the cases, each as `Case.changed` takes it; "hb_factor" in one
+    multiplies the scale-up speeds, of the points too.
+    The first table has columns reading, claim, paper_value, value, verdict; the second is for people: a row for each
+    reading, a column for each point, and how many claims it meets.
+    """
+    import pandas as pd
+
+    rows = []
+    for reading, change in {**{rule: {"case": {"rule": rule}} for rule in RULES}, **others}.items():
+        parts = {part: values for part, values in change.items() if part != "hb_factor"}
+        read = {name: case.changed(**parts) for name, case in cases.items()}
+        for key, value in at_points(read, points, change.get("hb_factor", 1.0)).items():
+            entry = claims.claim(key)
+            verdict = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance)
+            rows.append((reading, key, entry.paper_value, value, verdict))
+    table = pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
+    return table, _side_by_side(table)
+
+
+def variants(cases: Mapping[str, Case], others: Mapping[str, Mapping[str, Any]]) -> "pd.DataFrame":
+    """The steps and the exposed share as the cases are, and under other readings (as in `under_rules`).
+
+    Columns reading, model, forward_s, tensor_s, reduce_s (longest of steps 1 and 2), gather_s (of 4 and 5), hidden_s
+    (backward pass), exchange_s (exposed part), share.
+    """
+    import pandas as pd
+
+    rows = []
+    for reading, change in {"as the document counts": {}, **others}.items():
+        parts = {part: values for part, values in change.items() if part != "hb_factor"}
+        for name, case in cases.items():
+            faster = {"hb_Bps": case.site.hb_Bps * change.get("hb_factor", 1.0)}
+            read = case.changed(**parts).changed(site=faster)
+            t = read.times
+            one, two, _, four, five = t.steps_s
+            row = (reading, name, t.forward_s, t.tensor_s, max(one, two), max(four, five), t.backward_s)
+            rows.append((*row, t.gradients_s(read.rule), read.share))
+    columns = ["reading", "model", "forward_s", "tensor_s", "reduce_s", "gather_s", "hidden_s", "exchange_s", "share"]
+    return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[2:]})
+
+
+def over_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost_rtts: float = 1) -> "pd.DataFrame":
+    """The same racks in one or more datacenters, all as far apart as the site says.
+
+    Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), share,
+    wide_area_s (step 3 at the site's capacity), least_Bps and lossy_Bps: capacity of a GPU at which the backward pass
+    covers step 3, lossless and with lost_rtts; site_Bps: of all GPUs of a datacenter together, lossless [bytes/s].
+    """
+    import pandas as pd
+
+    rows = []
+    for count in datacenters:
+        for name, case in cases.items():
+            here = case.changed(site={"datacenters": count})
+            laid = here.layout
+            lossy = here.changed(site={"tail_loss_rtts": lost_rtts})
+            least, more = (at.quantities()["wan_masked"] for at in (here, lossy))
+            replicas = laid.replicas_here * count
+            row = (count, name, laid.racks_per_layer_here, replicas, tokens(here.layer, laid), here.share)
+            rows.append((*row, here.times.steps_s[2], least, more, least * laid.gpus_here))
+    columns = ["datacenters", "model", "racks_per_layer", "replicas", "tokens", "share", "wide_area_s"]
+    columns += ["least_Bps", "lossy_Bps", "site_Bps"]
+    return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[2:]})
+
+
+def _side_by_side(table: "pd.DataFrame") -> "pd.DataFrame":
+    marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
+    text = table.value.map("{:.1%} ".format) + table.verdict.map(marks)
+    short = table.claim.str.split(".", n=1).str[1]
+    wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
+    wide = wide.loc[table.reading.unique(), short.unique()]
+    met = table.verdict.eq("reproduced").groupby(table.reading).sum()
+    wide["met"] = [str(met[reading]) for reading in wide.index]
+    wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
+    return wide.loc[["printed", *table.reading.unique()]].reset_index()
+
+
+def _printed(key: str) -> str:
+    entry = claims.claim(key)
+    return f"{claims.RELATIONS[entry.relation]} {show(entry.paper_value * 100)}%"

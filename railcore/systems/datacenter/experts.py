@@ -1,0 +1,186 @@
+"""Experts of a mixture sharded over the tensor group, spread over the groups of a rack, or spread over racks.
+
+flops2024, section 5, shards every expert over the tensor group, so that no token leaves it. Spread over e places, each
+holding E / e whole experts of a layer, a place needs less memory, so that fewer GPUs hold a layer, and gradients of an
+expert are summed among fewer replicas; but tokens travel to their experts and back, in the forward and the backward
+pass. Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railcore.systems.datacenter.batches import tokens
+from railcore.systems.datacenter.case import Case
+from railcore.systems.datacenter.exposed import Times, times, wide_area
+from railcore.systems.datacenter.layer import RECOMPUTED, Layer, Precision, layer
+from railcore.systems.datacenter.layout import Layout, layout
+from railcore.systems.datacenter.site import Site
+from railcore.training.collectives import forms
+from railcore.training.transformer import Transformer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLACES = ("tensor group", "rack", "racks")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the experts of a layer are, and what that costs.
+
+    where: one of `PLACES`; places: e; tensor: t, GPUs of a group. micro_batch: sequences. device_bytes: state and
+    activations of a GPU. dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in
+    use. times: with the all-to-all of a pass in experts_s.
+    """
+
+    where: str
+    places: int
+    micro_batch: int
+    device_bytes: float
+    dispatched_bytes: float
+    layer: Layer
+    laid: Layout
+    times: Times
+
+    @property
+    def name(self) -> str:
+        """Such as "8 racks, t 4"."""
+        kinds = {"tensor group": "tensor group", "rack": f"{self.places} groups of a rack"}
+        name = f"{kinds.get(self.where, f'{self.places} racks')}, t {self.laid.tensor:.0f}"
+        return name if self.micro_batch == 1 else f"{name}, b {self.micro_batch}"
+
+
+def placement(
+    model: Transformer,
+    bytes_of: Precision,
+    site: Site,
+    where: str = "tensor group",
+    places: int = 1,
+    tensor: int = 0,
+    micro_batch: int = 1,
+    reduce: str = "all_reduce",
+    recomputed: float = RECOMPUTED,
+) -> Placement:
+    """A mixture with the experts of a layer over places, in the smallest tensor group that fits (or of `tensor` GPUs).
+
+    Memory of a GPU: (shared + experts / e + activations) / t. Tokens: all-to-all of k s b h r / t a GPU among the e
+    places, there and back in a pass, on the scale-up network in a rack and on the scale-out network between racks. A
+    place gathers the k s b tokens that come to it, so that the feed-forward's half of T takes k times as long.
+    Gradients: what all groups share as in `times`; experts among g / e groups in a rack, or among y / e racks, where
+    racks over whole multiples of e stay idle.
+    Raises ValueError for a dense model, e that does not divide E or the groups of a rack, and what does not fit.
+    """
+    _checked(model, where, places)
+    whole = layer(model, bytes_of, micro_batch)
+    part = model.parameters()["experts"] / model.total_parameters * (1 - 1 / places)
+    thin = replace(whole, parameters=whole.parameters * (1 - part))
+    laid = _groups(thin, site, places if where == "rack" else 1, tensor)
+    g, y = laid.layers_per_rack, laid.racks_per_layer_here
+    if where == "racks":
+        y = y // places * places
+        if y < places:
+            raise ValueError(f"places is {places}: give at most {laid.racks_per_layer_here:.0f}, the racks of a layer")
+        laid = replace(laid, racks_per_layer_here=y)
+    inner, outer = (places if where == name else 1 for name in ("rack", "racks"))
+    fewer = replace(laid, layers_per_rack=g / inner, racks_per_layer_here=y / outer)
+    experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
+    shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
+    alone = replace(whole, gradient_bytes=experts_bytes / places)
+    sums = [times(each, over, site, reduce, recomputed) for each, over in ((shared, laid), (alone, fewer))]
+    sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
+    dispatched = forms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
+    device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
+    spread = _together(sums, whole, laid, site, model.top_k if places > 1 else 1)
+    link_Bps = site.hb_Bps if where == "rack" else site.nic_Bps
+    spread = replace(spread, experts_s=2 * dispatched / link_Bps)
+    return Placement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
+
+
+def placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[Placement]:
+    """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
+    ways = [("tensor group", 1, b) for b in micro_batches]
+    ways += [
+        (where, e, 1) for where in PLACES[1:] for e in range(2, case.model.experts + 1) if case.model.experts % e == 0
+    ]
+    found = []
+    for where, e, b in ways:
+        try:
+            found.append(_placed(case, where, e, 0, b))
+        except ValueError:
+            if where == "tensor group":
+                raise
+    return found
+
+
+def compared(found: Sequence[Placement], rule: str = "each network") -> "pd.DataFrame":
+    """Placements beside one another; columns placement, degree (t), groups_per_rack, device_bytes, tokens (of a
+    micro-batch), forward_s, tensor_s, dispatched_bytes, experts_s, exchange_s (steps 1 and 2), share.
+    """
+    import pandas as pd
+
+    rows = []
+    for each in found:
+        t, laid = each.times, each.laid
+        first = (each.name, laid.tensor, laid.layers_per_rack, each.device_bytes, tokens(each.layer, laid))
+        middle = (t.forward_s, t.tensor_s, each.dispatched_bytes, t.experts_s, t.steps_s[0] + t.steps_s[1])
+        rows.append((*first, *middle, t.share(rule)))
+    names = ["placement", "degree", "groups_per_rack", "device_bytes", "tokens", "forward_s", "tensor_s"]
+    names += ["dispatched_bytes", "experts_s", "exchange_s", "share"]
+    return pd.DataFrame(rows, columns=names).astype({name: float for name in names[1:]})
+
+
+def by_speed(
+    case: Case, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
+) -> "pd.DataFrame":
+    """Exposed share of every placement on a grid of speeds: hb_Bps, nic_Bps, placement, share, best (a mark)."""
+    import pandas as pd
+
+    hb, nic = (grid.ravel() for grid in np.meshgrid(hb_Bps, nic_Bps, indexing="ij"))
+    swept = case.changed(site={"hb_Bps": hb, "nic_Bps": nic})
+    parts = []
+    for each in placements(case, micro_batches):
+        spread = _placed(swept, each.where, each.places, int(each.laid.tensor), each.micro_batch)
+        share = np.broadcast_to(spread.times.share(case.rule), hb.shape)
+        parts.append(pd.DataFrame({"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": share}))
+    table = pd.concat(parts, ignore_index=True)
+    return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))
+
+
+def _placed(case: Case, where: str, places: int, tensor: int, micro_batch: int) -> Placement:
+    return placement(case.model, case.precision, case.site, where, places, tensor, micro_batch, **case.options)
+
+
+def _checked(model: Transformer, where: str, places: int) -> None:
+    if not model.experts:
+        raise ValueError(f"model {model.name!r} has no experts: give a mixture")
+    if where not in PLACES:
+        raise ValueError(f"where is {where!r}: give one of {', '.join(PLACES)}")
+    if places < 1 or model.experts % places or (places > 1) == (where == "tensor group"):
+        raise ValueError(
+            f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
+        )
+
+
+def _groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
+    """Layout in the smallest tensor group that fits, of which a rack holds a multiple of `places`."""
+    size = int(np.max(site.rack_gpus))
+    least = int(np.max(layout(thin, site, tensor).tensor))
+    for t in [t for t in range(least, size + 1) if size % t == 0 and size // t % places == 0]:
+        return layout(thin, site, t)
+    raise ValueError(f"places is {places}: give fewer, a rack of {size} GPUs has at most {size // least} tensor groups")
+
+
+def _together(sums: list[Times], whole: Layer, laid: Layout, site: Site, copies: int) -> Times:
+    """Steps of both kinds of gradients one after the other; the wide area takes both at once."""
+    chunk = whole.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
+    wide_bytes, wide_s = wide_area(chunk, site)
+    steps, sent = (
+        [a + b for a, b in zip(*pairs, strict=True)]
+        for pairs in ([each.steps_s for each in sums], [each.steps_bytes for each in sums])
+    )
+    steps[2], sent[2] = wide_s, wide_bytes
+    first = sums[0]
+    return replace(first, tensor_s=first.tensor_s * (1 + copies) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))

@@ -1,0 +1,133 @@
+"""Why a printed number of flops2024 on communication differs from ours, and what would give it.
+
+Values by claim of notebook 10, from cases named "dense" and "moe" and the route between the coasts, and the reasons,
+with numbers computed from the same.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railcore.facts import claims
+from railcore.facts.units import km, ms, show
+from railcore.network.wide_area import Route
+from railcore.systems.datacenter.case import Case
+from railcore.systems.datacenter.curves import NETWORKS, Point, at_points
+from railcore.systems.datacenter.exposed import RULES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
+
+
+def values(
+    cases: Mapping[str, Case], points: Mapping[str, Point], lost_rtts: float, coasts: Route, within_s: float
+) -> dict[str, float]:
+    """Our value of every claim on communication, in the claim's unit.
+
+    points: of `curves.printed_points`. lost_rtts: round trips of tail loss. within_s: time that section 6.3 gives the
+    wide area [s].
+    """
+    found = {name: case.quantities() for name, case in cases.items()}
+    every = {f"flops2024.{name}.{last}": value for name, each in found.items() for last, value in each.items()}
+    lossy = cases["moe"].changed(site={"tail_loss_rtts": lost_rtts}).quantities()
+    return (
+        {key: value for key, value in every.items() if key in claims.claims()}
+        | at_points(cases, points)
+        | {
+            "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
+            "flops2024.fig3c.lossless_20g_exposed": found["moe"]["wan_exposed"],
+            "flops2024.fig3c.tail_loss_moe_exposed": lossy["wan_exposed"],
+            "flops2024.fig3c.tail_loss_moe_capacity": 8 * lossy["wan_masked"],
+            NODE: found["dense"]["wan_bytes"],
+            FLOW: 8 * claims.paper_value(NODE) / within_s,
+            DELAY: coasts.delay_s,
+            "flops2024.dense.wan_rtt": coasts.round_trip_s,
+        }
+    )
+
+
+def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
+    """Reasons for times of a layer. dense_rate: of a GPU without sparsity [FLOP/s]."""
+    dense, moe = cases["dense"], cases["moe"]
+    paper = {
+        last: claims.paper_value(f"flops2024.dense.{last}")
+        for last in ("forward", "recompute_overhead", "dp_scale_out_all_reduce")
+    }
+    mixed = claims.paper_value("flops2024.moe.dp_scale_out_all_reduce")
+    slow = dense.changed(site={"gpu_rate": dense_rate}).quantities()["forward"]
+    tokens = {
+        last: f"a sequence of {dense.would_give(last, paper[last], 'model', 'sequence_length'):,.0f} tokens"
+        for last in ("forward", "recompute_overhead")
+    }
+    scores = float(moe.layer.score_flops / moe.layer.linear_flops) / 3
+    reasons = {
+        "dense.forward": f"at the sparse rate; the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, "
+        f"and {tokens['forward']} in place of {dense.model.sequence_length:,} the printed digits",
+        "dense.recompute_overhead": "the scores once more over both passes; the mixture's scores over its products "
+        f"with weights alone are {scores:.2%}, and {tokens['recompute_overhead']} would give the printed value",
+        "dense.dp_scale_out_all_gather": "half of step 2; half of the printed, rounded step 2 is "
+        f"{show(paper['dp_scale_out_all_reduce'] / 2, 's')}",
+        "moe.dp_scale_out_all_gather": "an AllGather takes half of an AllReduce of the same data, and half of the "
+        f"printed step 2 is {show(mixed / 2, 's', 3)}: no bandwidth gives both, one digit looks misprinted",
+    }
+    return {f"flops2024.{key}": text for key, text in reasons.items()}
+
+
+def of_the_wide_area(dense: Case, coasts: Route, within_s: float) -> dict[str, str]:
+    """Reasons for bytes, rate and delay between the datacenters; arguments as in `values`."""
+    printed, rate, delay = map(claims.paper_value, (NODE, FLOW, DELAY))
+    ours, each = dense.quantities()["wan_bytes"], dense.precision
+    kept = dense.layer.state_bytes
+    share = show((kept["gradients"] + kept["optimizer"]) / float(dense.layout.gpus_here), "B", 3)
+    size, needed = show(ours, "B", 3), printed / ours * each.gradients
+    low, high = (end / ms for end in coasts.delays_s)
+    return {
+        NODE: f"section 4.1's exchange is {size} a device; the printed number needs {needed:.3g} bytes per parameter "
+        f"in place of {each.gradients:g}: gradients with optimizer states ({share}) would come near it",
+        FLOW: f"{show(printed, 'B', 3)} in {show(within_s, 's')} are {show(printed / within_s, 'bps', 3)}; the printed "
+        f"rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1, which need "
+        f"{show(ours / within_s, 'bps', 3)}",
+        DELAY: f"route factor {coasts.factor:g} (assumed, {coasts.factor_low:g} to {coasts.factor_high:g}: {low:.3g} "
+        f"to {high:.3g} ms) over {coasts.distance_m / km:,.0f} km; the printed delay needs "
+        f"{coasts.factor_for(delay):.3g}",
+    }
+
+
+def at_speeds(cases: Mapping[str, Case], points: Mapping[str, Point], rules: "pd.DataFrame") -> dict[str, str]:
+    """Reasons for the claims at points: that the rule is chosen from them, and which speed would give what differs.
+
+    rules: first table of `under_rules`. A point on which all rules agree, and which is met, has none.
+    """
+    chosen = "fitted: rule of overlap from " + ", ".join(sorted({f"{key.rpartition('.')[0]}.*" for key in points}))
+    by_rule = (
+        rules[rules.reading.isin(RULES)].groupby("claim").value.agg(lambda values: float(values.max() - values.min()))
+    )
+    found = {}
+    for key, (model, speeds, less) in points.items():
+        case, entry = cases[model].changed(site=speeds), claims.claim(key)
+        value = at_points(cases, {key: points[key]})[key]
+        met = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
+        parts = [chosen] if by_rule[key] > 1e-9 else []
+        parts += [] if met or less else [_speed_for(case, entry.paper_value)]
+        if parts:
+            found[key] = "; ".join(parts)
+    return found
+
+
+def _speed_for(case: Case, share: float) -> str:
+    """Which one speed would give a share, the scale-out first; and the floor that tensor exchanges alone set."""
+    for field in ("nic_Bps", "hb_Bps"):
+        speed, own = case.would_give("exposed", share, "site", field), getattr(case.site, field)
+        if np.isfinite(speed):
+            texts = [show(value, "bps", 3) for value in (speed, own)]
+            floor = "" if field == "nic_Bps" else f"two tensor exchanges alone are {_tensor_floor(case):.2%}, and "
+            return f"{floor}a {NETWORKS[field]} speed of {texts[0]} in place of {texts[1]} would give the printed value"
+    return "no speed of one network would give the printed value"
+
+
+def _tensor_floor(case: Case) -> float:
+    t = case.times
+    return float(2 * t.tensor_s / (t.forward_s + t.backward_s + 2 * t.tensor_s))

@@ -1,0 +1,183 @@
+"""Copies of a model that a machine serves: memory for weights and caches, time of a token, tokens per second, cost.
+
+A copy is p stages of t GPUs, a stage inside a rack; p batches of b sequences are in flight, one on each stage, so that
+a stage keeps b caches of the whole model. Symbols: W bytes of weights, K bytes of the cache of a sequence, L layers,
+h hidden, c tokens of context, M and B memory and its bandwidth of a GPU, R its rate, e bytes of an activation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.systems.datacenter.site import Site
+from railcore.training.collectives import forms
+from railcore.training.transformer import Transformer
+
+SMALL = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A model served by copies; arrays of one shape, not numbers where a stage has no room for one sequence.
+
+    stages: p; copy_gpus: p t; copies: that the machine holds; batch: b of a stage.
+    weight_bytes: W; cache_bytes: K. memory_s, compute_s, collectives_s, sends_s: of the decoding of one token.
+    prefill_s: time of a whole context before the first token of an empty machine.
+    """
+
+    stages: Any
+    copy_gpus: Any
+    copies: Any
+    batch: Any
+    weight_bytes: Any
+    cache_bytes: Any
+    memory_s: Any
+    compute_s: Any
+    collectives_s: Any
+    sends_s: Any
+    prefill_s: Any
+
+    @property
+    def token_s(self) -> Any:
+        """Time between two tokens of a sequence [s]: the longer of memory and compute, and communication."""
+        return np.maximum(self.memory_s, self.compute_s) + self.collectives_s + self.sends_s
+
+    @property
+    def sequences(self) -> Any:
+        """Sequences in flight on the machine: copies p b."""
+        return self.copies * self.stages * self.batch
+
+    @property
+    def tokens_per_s(self) -> Any:
+        """Tokens decoded by the machine [1/s]: one for each sequence in every token_s."""
+        return self.sequences / self.token_s
+
+
+def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
+    """Keys and values of a sequence [bytes]: 2 L k d c e; 2 L h c e with full attention heads."""
+    size = 2.0 * model.layers * model.kv_heads * model.head_dim
+    return size * np.asarray(context, float) * np.asarray(element, float)
+
+
+def least_stages(model: Transformer, machine: Site, weight: float, context: float, cache: float) -> int:
+    """Fewest stages of a whole rack each that hold the weights and one sequence on every stage.
+
+    Raises ValueError where the cache alone is more than a rack's memory.
+    """
+    room = float(machine.rack_gpus) * _usable(machine) - float(cache_bytes(model, context, cache))
+    if room <= 0:
+        raise ValueError(f"context is {context!r}: its cache leaves no room in a rack, give fewer tokens")
+    return int(np.ceil(model.total_parameters * weight / room))
+
+
+def serving(
+    model: Transformer,
+    machine: Site,
+    memory_Bps: float,
+    stages: ArrayLike,
+    tensor: int = 0,
+    weight: float = 0.5,
+    cache: float = 1.0,
+    context: float = 0.0,
+    batch: ArrayLike | None = None,
+) -> Serving:
+    """A model decoded on a machine.
+
+    A stage takes max((W'/p + b K/p) / (t B), b f / (p t R)) + 2 L / p AllReduces of b h e + b h e / t to the next, and
+    a token p of them; W' are the weights that b tokens meet, of E experts a share 1 - (1 - k/E)^b; f = 2 N + 4 c a d L
+    FLOPs of a token. Prefill: c tokens through all stages at the GPUs' rate, one sequence alone.
+    memory_Bps: bandwidth of a GPU's memory as reached [bytes/s]. stages p; tensor t, by default a rack.
+    weight, cache: bytes of a parameter and of an element of the cache; activations are sent as the latter.
+    context c: tokens of a sequence, by default the model's. batch b: by default what memory has room for.
+    Raises ValueError for a tensor degree that a rack does not hold, and numbers that are not positive.
+    """
+    p, rack = np.asarray(stages, float), int(machine.rack_gpus)
+    c, t = context or float(model.sequence_length), tensor or rack
+    if not 1 <= t <= rack:
+        raise ValueError(f"tensor is {tensor!r}: give 1 to {rack} GPUs of a rack, or 0 for all of it")
+    for name, value in (
+        ("memory_Bps", memory_Bps),
+        ("weight", weight),
+        ("cache", cache),
+        ("context", c),
+        ("stages", p),
+    ):
+        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
+            raise ValueError(f"{name} is {value!r}: give positive numbers")
+    held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
+    room = np.maximum(np.floor((t * _usable(machine) - held / p) / each), 0)
+    asked = room if batch is None else np.asarray(batch, float)
+    b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
+    latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
+    sent = b * model.hidden * cache
+    sums = forms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, SMALL)
+    scores = 4 * c * model.heads * model.head_dim * model.layers
+    flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
+    groups = np.floor(np.asarray(machine.racks) / machine.datacenters) * (rack // t)
+    return Serving(
+        stages=p,
+        copy_gpus=p * t,
+        copies=np.floor(groups / p) * machine.datacenters,
+        batch=b,
+        weight_bytes=held,
+        cache_bytes=each,
+        memory_s=(_met(model, b) * weight + b * each) / (t * memory_Bps),
+        compute_s=b * flops / rate,
+        collectives_s=2 * model.layers * sums,
+        sends_s=p * (send + sent / t / machine.nic_Bps),
+        prefill_s=c * (flops - scores / 2) / rate,
+    )
+
+
+def servings(
+    models: Mapping[str, Transformer],
+    machine: Site,
+    memory_Bps: float,
+    stages: ArrayLike,
+    contexts: tuple[float, ...],
+    usd_per_s: float,
+    weights: tuple[float, ...] = (0.5, 1.0),
+    tensor: int = 0,
+    cache: float = 1.0,
+) -> pd.DataFrame:
+    """`serving` of each model, bytes of a parameter, context and number of stages, where a sequence fits.
+
+    usd_per_s: cost of the whole machine. Rows model, weight_bits, context, stages, copy_gpus, copies, batch,
+    sequences, token_s, user_tokens_per_s, tokens_per_s, prefill_s, bound (memory, compute or network), and
+    million_tokens_usd.
+    """
+    tables = []
+    for name, model in models.items():
+        for weight in weights:
+            for context in contexts:
+                found = serving(model, machine, memory_Bps, stages, tensor, weight, cache, context)
+                parts = np.stack([found.memory_s, found.compute_s, found.collectives_s + found.sends_s])
+                rows = {"model": name, "weight_bits": 8 * weight, "context": context}
+                rows |= {key: getattr(found, key) for key in ("stages", "copy_gpus", "copies", "batch", "sequences")}
+                rows |= {"token_s": found.token_s, "user_tokens_per_s": 1 / found.token_s}
+                rows |= {"tokens_per_s": found.tokens_per_s, "prefill_s": found.prefill_s}
+                rows |= {"bound": np.array(["memory", "compute", "network"])[np.argmax(np.nan_to_num(parts), axis=0)]}
+                rows |= {"million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6}
+                tables.append(pd.DataFrame(rows))
+    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)
+
+
+def memory_rate(gpu: str) -> float:
+    """Bandwidth of a catalog GPU's memory as streams reach it [bytes/s]."""
+    return catalog.item("gpus", gpu)["memory_bandwidth"] * catalog.item("efficiencies", gpu)["memory_fraction"]
+
+
+def _usable(machine: Site) -> float:
+    return float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
+
+
+def _met(model: Transformer, tokens: Any) -> Any:
+    """Parameters that `tokens` tokens meet in a pass, experts chosen evenly."""
+    experts = model.parameters()["experts"]
+    share = 1 - (1 - model.top_k / model.experts) ** tokens if model.experts else 0.0
+    return model.total_parameters - experts + experts * share

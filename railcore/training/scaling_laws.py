@@ -1,0 +1,276 @@
+"""Scaling laws: the loss-optimal model of a compute budget, its loss, and how deep and wide it should be.
+
+Every published law for the optimum has the form N = N_0 (C / C_0)^a with D = C / (6 N): C compute [FLOP], N parameters,
+D tokens, 6 = 2 FLOPs forward and 4 backward for a parameter and token. Kaplan et al. count parameters without
+embeddings, Hoffmann et al. all of them. Coefficients and the ranges of the experiments are the catalog's; a result
+outside of those ranges comes with a warning.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.facts.units import day
+
+LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3, four digits", "Hoffmann 3", "Besiroglu")
+FLOPS_PER_PARAMETER_TOKEN = 6
+LOSS = ("E", "A", "B", "alpha", "beta")
+JOINT_LOSS = ("N_c", "D_c", "alpha_N", "alpha_D")
+DEPTH_RULE = "Levine"
+ANYTHING = (0.0, np.inf)
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """A law N = N_0 (C / C_0)^a for the loss-optimal size, with the ranges of its experiments.
+
+    parameters_scale: N_0; compute_scale: C_0 [FLOP]; exponent: a, between 0 and 1.
+    parameters_range, tokens_range, compute_range: least and most of the models trained.
+    loss_of: L(N, D) [nats per token] where the authors give one.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    name: str
+    source: str
+    parameters_scale: float
+    compute_scale: float
+    exponent: float
+    parameters_range: tuple[float, float] = ANYTHING
+    tokens_range: tuple[float, float] = ANYTHING
+    compute_range: tuple[float, float] = ANYTHING
+    loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        _positive(parameters_scale=self.parameters_scale, compute_scale=self.compute_scale)
+        if not 0 < self.exponent < 1:
+            raise ValueError(f"exponent is {self.exponent!r}: give a number between 0 and 1")
+
+    def parameters(self, compute: ArrayLike) -> np.ndarray:
+        """Loss-optimal parameters of a compute budget [FLOP]: N = N_0 (C / C_0)^a."""
+        _positive(compute=compute)
+        return self.parameters_scale * (np.asarray(compute, float) / self.compute_scale) ** self.exponent
+
+    def tokens(self, compute: ArrayLike) -> np.ndarray:
+        """Loss-optimal tokens of a compute budget [FLOP]: D = C / (6 N)."""
+        return np.asarray(compute, float) / (FLOPS_PER_PARAMETER_TOKEN * self.parameters(compute))
+
+    def compute(self, parameters: ArrayLike) -> np.ndarray:
+        """Compute for which a size is optimal [FLOP]: C = C_0 (N / N_0)^(1/a)."""
+        _positive(parameters=parameters)
+        return self.compute_scale * (np.asarray(parameters, float) / self.parameters_scale) ** (1 / self.exponent)
+
+    def loss(self, parameters: ArrayLike, tokens: ArrayLike) -> np.ndarray:
+        """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
+        if self.loss_of is None:
+            raise ValueError(f"law {self.name!r} gives no loss: take one of Kaplan, Hoffmann 3, Besiroglu")
+        _positive(parameters=parameters, tokens=tokens)
+        return self.loss_of(parameters, tokens)
+
+    def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
+        """Time in which a machine makes a size optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
+        return self.compute(parameters) / _rate(flops, utilization)
+
+    def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
+        """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
+        _positive(time=time)
+        return self.parameters(np.asarray(time, float) * _rate(flops, utilization))
+
+    def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
+        """A text on what of the optimum of `compute` [FLOP] lies outside the experiments, none where nothing does."""
+        found = {
+            "FLOP": (compute, self.compute_range),
+            "parameters": (self.parameters(compute), self.parameters_range),
+            "tokens": (self.tokens(compute), self.tokens_range),
+        }
+        return _extrapolated(self.name, found)
+
+
+class Shape(NamedTuple):
+    """Layers and hidden size, and what of the rule is extrapolated."""
+
+    layers: np.ndarray
+    hidden: np.ndarray
+    warnings: tuple[str, ...]
+
+
+def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """Scale k and exponent a of y = k x^a through a table by least squares of log y = log k + a log x."""
+    _positive(x=x, y=y)
+    exponent, intercept = np.polyfit(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)), 1)
+    return float(np.exp(intercept)), float(exponent)
+
+
+def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float, B: float, alpha: float, beta: float):
+    """L = E + A / N^alpha + B / D^beta [nats per token]. Source: Hoffmann et al. 2022, Eq. (2)."""
+    return E + A / np.asarray(parameters, float) ** alpha + B / np.asarray(tokens, float) ** beta
+
+
+def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[float, float]:
+    """G and a of N = G (C / 6)^a, the minimum of `parametric_loss` under 6 N D = C.
+
+    a = beta / (alpha + beta), G = (alpha A / (beta B))^(1 / (alpha + beta)). Source: Hoffmann et al. 2022, Eq. (4).
+    """
+    return (alpha * A / (beta * B)) ** (1 / (alpha + beta)), beta / (alpha + beta)
+
+
+def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float, alpha_N: float, alpha_D: float):
+    """L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D [nats per token]. Source: Kaplan et al. 2020, Eq. (1.5)."""
+    n, d = np.asarray(parameters, float), np.asarray(tokens, float)
+    return ((N_c / n) ** (alpha_N / alpha_D) + D_c / d) ** alpha_D
+
+
+def law(name: str, reading: str = "table") -> ScalingLaw:
+    """A law of the catalog, one of LAWS.
+
+    Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
+    exponent: reading "table" is the least squares of Table 3 or A3 (`power_law`), "printed" the exponent of Table 2
+    through the size projected for Gopher's compute. Hoffmann 3 and Besiroglu: `parametric_optimum`.
+    """
+    item = catalog.item("scaling_laws", name)
+    if name not in LAWS:
+        raise ValueError(f"name is {name!r}: give one of {', '.join(LAWS)}")
+    known, loss = set(item), None
+    if "E" in known:
+        start = float(FLOPS_PER_PARAMETER_TOKEN)
+        scale, exponent = parametric_optimum(*(item[key] for key in LOSS[1:]))
+        loss = partial(parametric_loss, **{key: item[key] for key in LOSS})
+    elif "N_c" in known:
+        start = item["compute_scale"] * item["compute_over_minimum"]
+        scale, exponent = item["parameters_scale"], item["parameters_exponent"]
+        loss = partial(joint_loss, **{key: item[key] for key in JOINT_LOSS})
+    elif reading == "table":
+        table, start = published_table(int(name.split()[-1])), 1.0
+        scale, exponent = power_law(table["compute_flop"], table["parameters"])
+    elif reading == "printed":
+        start = item["anchor_compute"]
+        scale, exponent = item["anchor_parameters"], item["parameters_exponent"]
+    else:
+        raise ValueError(f"reading is {reading!r}: give 'table' or 'printed'")
+    spans = {f"{kind}_range": _span(item, kind) for kind in ("parameters", "tokens", "compute")}
+    return ScalingLaw(name, item.rows[0].source, scale, start, exponent, **spans, loss_of=loss)
+
+
+def published_table(approach: int) -> pd.DataFrame:
+    """Table 3 or A3 of Hoffmann et al. 2022 for approach 1, 2 or 3: parameters, compute_flop, tokens."""
+    if approach not in (1, 2, 3):
+        raise ValueError(f"approach is {approach!r}: give 1, 2 or 3")
+    rows = [catalog.item("scaling_tables", name) for name in catalog.names("scaling_tables")]
+    found = [(row["parameters"], row[f"compute_{approach}"], row[f"tokens_{approach}"]) for row in rows]
+    return pd.DataFrame(found, columns=["parameters", "compute_flop", "tokens"])
+
+
+def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilization: float = 1.0) -> pd.DataFrame:
+    """Loss-optimal model of each law after each training time [days] on a machine of flops [FLOP/s].
+
+    Rows law, training_days, compute_flop, parameters, tokens, loss (NaN where the law has none), warning.
+    """
+    tables = []
+    for found in map(law, names):
+        compute = np.asarray(days, float) * day * _rate(flops, utilization)
+        size, tokens = found.parameters(compute), found.tokens(compute)
+        columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
+        loss = found.loss(size, tokens) if found.loss_of else np.nan
+        warnings = ["; ".join(found.warnings(each)) for each in np.atleast_1d(compute)]
+        tables.append(pd.DataFrame({"law": found.name, **columns, "loss": loss, "warning": warnings}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0) -> pd.DataFrame:
+    """Training time for which each size is optimal by each law: the rows of `optimal_models` at those times."""
+    days = {name: [float(law(name).training_time(size, flops, utilization)) / day for size in sizes] for name in names}
+    tables = [optimal_models([name], np.array(days[name]), flops, utilization) for name in names]
+    return pd.concat(tables, ignore_index=True)
+
+
+def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | None = None) -> Shape:
+    """Layers L and hidden size d, both real, of N = 12 L d^2 parameters under log d = a + b L.
+
+    With u = 2 b L the two are u exp(u) = b N / (6 exp(2 a)), solved by Newton's method on u + log u.
+    a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
+    """
+    item = catalog.item("scaling_laws", DEPTH_RULE)
+    a, b = item["a"] if a is None else a, item["b"] if b is None else b
+    _positive(parameters=parameters, b=b)
+    n = np.asarray(parameters, float)
+    y = np.log(b * n / 6) - 2 * a
+    u = np.logaddexp(0, y)
+    for _ in range(4):
+        u = u * (1 + y - np.log(u)) / (1 + u)
+    layers = u / (2 * b)
+    found = (("parameters", n), ("layers", layers))
+    warnings = _extrapolated(DEPTH_RULE, {kind: (value, _span(item, kind)) for kind, value in found})
+    return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
+
+
+def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
+    """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
+    item = catalog.item("scaling_laws", DEPTH_RULE)
+    _positive(layers=layers)
+    depth = np.asarray(layers, float)
+    return 12 * depth * np.exp(2 * (item["a"] + item["b"] * depth))
+
+
+def whole_shape(parameters: ArrayLike, multiple: int = 256, layers: ArrayLike | None = None) -> Shape:
+    """The rule's shape in whole layers and a width that `multiple` (heads, or a tile of the GPU) divides.
+
+    layers: by default the rule's, to the nearest; the width is sqrt(N / (12 L)) down to a multiple, one at least.
+    """
+    rule = depth_and_width(parameters)
+    whole = np.maximum(np.rint(rule.layers if layers is None else np.asarray(layers, float)), 1)
+    _positive(multiple=multiple, layers=whole)
+    width = np.sqrt(np.asarray(parameters, float) / (12 * whole))
+    return Shape(whole, np.maximum(width // multiple, 1) * multiple, rule.warnings)
+
+
+def shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
+    """`depth_and_width` and `whole_shape` of several models.
+
+    Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,
+    whole_hidden, whole_parameters (12 L d^2), warning.
+    """
+    item, rows = catalog.item("scaling_laws", DEPTH_RULE), []
+    corners = [(a, b) for a in (item.row("a").low, item.row("a").high) for b in (item.row("b").low, item.row("b").high)]
+    for model, size in cases.items():
+        rule, whole = depth_and_width(size), whole_shape(size, multiple)
+        ends = np.array([depth_and_width(size, a, b)[:2] for a, b in corners])
+        row = {"model": model, "parameters": size, "layers": float(rule.layers), "hidden": float(rule.hidden)}
+        for k, key in enumerate(("layers", "hidden")):
+            row |= {f"{key}_low": ends[:, k].min(), f"{key}_high": ends[:, k].max()}
+        row |= {"whole_layers": int(whole.layers), "whole_hidden": int(whole.hidden)}
+        row |= {"whole_parameters": 12.0 * whole.layers * whole.hidden**2, "warning": "; ".join(rule.warnings)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
+    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in set(item) else ANYTHING
+
+
+def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:
+    texts = []
+    for what, (values, (least, most)) in found.items():
+        low, high = float(np.min(values)), float(np.max(values))
+        if low < least or high > most:
+            ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+            texts.append(f"{ends} {what} (experiments: {least:.3g} to {most:.3g})")
+    return (f"{name} extrapolated to {', '.join(texts)}",) if texts else ()
+
+
+def _rate(flops: ArrayLike, utilization: ArrayLike) -> np.ndarray:
+    _positive(flops=flops, utilization=utilization)
+    if np.any(np.asarray(utilization) > 1):
+        raise ValueError(f"utilization is {utilization!r}: give a share above 0 and at most 1")
+    return np.asarray(flops, float) * np.asarray(utilization, float)
+
+
+def _positive(**values: ArrayLike) -> None:
+    for name, value in values.items():
+        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
+            raise ValueError(f"{name} is {value!r}: give positive numbers")

@@ -1,0 +1,134 @@
+"""Plots of scale-out networks: cost by rails and planes, lengths of links, and what locality allows."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railcore.facts.units import number
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, MARKERS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Figure":
+    """Cost as colour over rails (across) and planes (up), tiers written on it, with marks at (rails, planes).
+
+    Columns rails, planes, cost_usd, tiers.
+    """
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(9.5, 4.2))
+    table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
+    planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
+    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap="cividis", rasterized=True)
+    figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
+    for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
+        if run.size > 0.05 * len(table.columns):
+            pale = table.loc[count, run].mean() > table.to_numpy().mean()
+            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "black" if pale else "white"}
+            ax.text(run.mean(), planes.index(count) + 0.45, f"{tiers} tiers", **style)
+    for i, (name, (r, p)) in enumerate(marks.items()):
+        style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
+        label = f"{name}: {r} rails, {p} planes"
+        ax.plot(r, planes.index(p), MARKERS[i], color=COLOURS[(1, 3, 4, 5, 2)[i % 5]], label=label, **style)
+    ax.set_yticks(range(len(planes)), [number(count) for count in planes])
+    ax.set(xlabel="rails", ylabel="planes")
+    ax.grid(False)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def costs(data: "pd.DataFrame", budget_usd: float) -> "Figure":
+    """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
+
+    Columns links, network, part, cost_usd.
+    """
+    import matplotlib.pyplot as plt
+
+    ways = list(data["links"].unique())
+    figure, axes = plt.subplots(1, len(ways), figsize=(5.5 * len(ways), 4.8), sharey=True)
+    for ax, way in zip(np.atleast_1d(axes), ways, strict=True):
+        part = data[data["links"] == way].assign(billions=data["cost_usd"] / 1e9)
+        plotting.stacked(part, "network", "billions", "part", ax, "cost [billion USD]", way)
+        ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        ax.tick_params(axis="x", rotation=20)
+        ax.get_legend().remove()
+    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+def link_lengths(data: "pd.DataFrame", media: "pd.DataFrame") -> "Figure":
+    """Share of links up to each length, a panel for each `network` and a line for each `tier`; reaches as verticals.
+
+    Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import PercentFormatter
+
+    names = list(data["network"].unique())
+    figure, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 4.6), sharey=True, squeeze=False)
+    for ax, name in zip(axes[0], names, strict=True):
+        part = data[data["network"] == name]
+        for i, tier in enumerate(part["tier"].unique()):
+            rows = part[part["tier"] == tier]
+            label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
+            ax.plot(
+                rows["length_m"], rows["share"], color=COLOURS[i], linestyle=("-", "--", "-.", ":")[i % 4], label=label
+            )
+        reaches = media.drop_duplicates("reach_m")
+        for row in reaches.itertuples():
+            ax.axvline(row.reach_m, color=COLOURS[7], linewidth=0.8, linestyle="-" if row.copper else ":")
+            place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
+            ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)
+        ax.set(title=name, xscale="log", ylim=(-0.03, 1.14))
+        ax.set_xticks([1, 5, 20, 100, 500])
+        ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        ax.minorticks_off()
+        plotting.plain_axis(ax.xaxis)
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        ax.set_xlabel("length [m]")
+    axes[0, 0].set_ylabel("share of links up to it")
+    handles, labels = max((ax.get_legend_handles_labels() for ax in axes.flat), key=lambda found: len(found[0]))
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+def oversubscription(data: "pd.DataFrame") -> "Figure":
+    """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
+
+    Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
+    each placement is marked in (b).
+    """
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.8))
+    one = data.drop_duplicates("oversubscription")
+    axes[0].plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
+    axes[1].plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
+    for i, (name, rows) in enumerate(data.groupby("placement", sort=False)):
+        style: dict = {"color": COLOURS[i], "marker": MARKERS[i]}
+        axes[0].plot(rows["oversubscription"], rows["most_leaving"], label=name, linestyle=("-", "--")[i % 2], **style)
+        best = rows[rows["fits"]].nlargest(1, "oversubscription")
+        axes[1].plot(best["oversubscription"], best["cost_usd"] / 1e9, linestyle="", markersize=11 - 2 * i, **style)
+    axes[0].set(ylabel="in NICs' full rate", title="(a) what leaves the busiest leaf", yscale="log")
+    axes[1].set(ylabel="cost [billion USD]", title="(b) cost; marked: the most that a placement allows", ylim=0)
+    axes[0].set_yticks([10, 20, 50, 100, 200])
+    plotting.plain_axis(axes[0].yaxis)
+    for ax in axes:
+        _ratio_axis(ax, sorted(data["oversubscription"].unique()))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _ratio_axis(ax: "Axes", ratios: Sequence[float]) -> None:
+    ax.set(xscale="log", xlabel="oversubscription of the leaves, bandwidth down : up")
+    shown = [ratio for ratio in ratios if ratio == int(ratio)]
+    ax.set_xticks(shown, [f"{ratio:g}:1" for ratio in shown])
+    ax.minorticks_off()

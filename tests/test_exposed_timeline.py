@@ -1,0 +1,313 @@
+"""The exchange as a timeline, batches, points and thresholds, placements of experts, sensitivity."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import claims
+from railcore.systems import datacenter as dc
+from railcore.systems.datacenter import batches, curves, experts, explained, timeline
+from railcore.systems.datacenter.case import Case, least_wan_Bps
+from railcore.systems.datacenter.exposed import STEPS, Times, wide_area
+from railcore.systems.datacenter.sensitivity import INPUTS, sensitivity
+from railcore.training import transformer
+from railcore.training.pipeline_schedule import schedule
+
+SITE = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
+CASES = {
+    key: Case(transformer.from_catalog(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
+    for key, name in NAMES.items()
+}
+seconds = st.floats(0.001, 1.0)
+steps = st.tuples(seconds, seconds, seconds, seconds, seconds)
+delays = st.floats(0.0, 0.3)
+
+
+def made(x, delay=0.0, forward=0.5, tensor=0.0, pipeline=0.0):
+    """Times whose third step carries x[2] at SITE's capacity, and its delay on top."""
+    whole = (x[0], x[1], x[2] + delay, x[3], x[4])
+    sent = (0.0, 0.0, x[2] * SITE.wan_Bps, 0.0, 0.0)
+    return Times(forward, 2 * forward, tensor, pipeline, whole, sent)
+
+
+def after_start(seen, times):
+    return seen.end_s - (times.forward_s + times.tensor_s + times.pipeline_s)
+
+
+@given(steps, delays)
+@settings(deadline=None, max_examples=30)
+def test_one_chunk_takes_the_sum_of_the_steps(x, delay):
+    times = made(x, delay)
+    for order in timeline.ORDERS:
+        assert after_start(timeline.timeline(times, SITE, 1, due=5, order=order), times) == pytest.approx(
+            sum(x) + delay
+        )
+
+
+@given(
+    steps, delays, st.integers(1, 12), st.sampled_from(timeline.ORDERS), st.sampled_from([0.0, 0.4, 1.0]), st.booleans()
+)
+@settings(deadline=None, max_examples=60)
+def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, order, spread, shared):
+    times = made(x, delay, tensor=0.03, pipeline=0.02)
+    seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
+    exchange = seen.events[seen.events.chunk >= 0]
+    busy = exchange[exchange.event != "propagation"]
+    for step, (name, carried) in enumerate(zip(STEPS, x, strict=True)):
+        rows = exchange[exchange.event == name].sort_values("chunk")
+        assert list(rows.chunk) == list(range(chunks))
+        length = (rows.end_s - rows.start_s).sum()
+        assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
+        if step:  # a chunk's steps follow one another, after the delay where there is one
+            before = exchange[exchange.event == STEPS[step - 1]].sort_values("chunk")
+            assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
+    for _, lane in busy.groupby("lane"):
+        ordered = lane.sort_values("start_s")
+        assert (ordered.start_s.to_numpy()[1:] >= ordered.end_s.to_numpy()[:-1] - 1e-9).all()
+    reduced, least = timeline.least_s(times, SITE)
+    assert after_start(seen, times) >= least - 1e-9
+    assert seen.due_s == seen.end_s
+    ready = times.forward_s + times.tensor_s + times.pipeline_s + spread * times.backward_s
+    assert seen.end_s >= ready + sum(x) / chunks + delay - 1e-9
+    assert reduced <= least
+
+
+def test_an_idle_link_does_not_wait_and_traffic_of_the_passes_comes_first():
+    times = made((0.01, 0.2, 0.01, 0.1, 0.01), 0.02, tensor=0.1, pipeline=0.04)
+    alone, shared = (timeline.timeline(times, SITE, 8, 1.0, 5, shared=each) for each in (False, True))
+    assert alone.end_s <= shared.end_s
+    passes = shared.events[shared.events.event == "tensor"]
+    reduce = shared.events[shared.events.event == "scale-up reduce"]
+    for row in reduce.itertuples():
+        under = sum(max(0, min(row.end_s, p.end_s) - max(row.start_s, p.start_s)) for p in passes.itertuples())
+        assert row.end_s - row.start_s - under == pytest.approx(0.01 / 8)
+
+
+@given(steps, delays)
+@settings(deadline=None, max_examples=20)
+def test_many_chunks_come_to_the_closed_form_where_the_scale_out_has_most_work(x, delay):
+    one, two, wide, four, five = x
+    two, four = two + one + wide, four + five + delay
+    times = made((one, two, wide, four, five), delay)
+    seen = timeline.timeline(times, SITE, 100, due=5)
+    fill = (one + two + wide + four + five) / 100
+    assert two + four <= after_start(seen, times) <= two + four + 3 * fill + 1e-9
+
+
+@given(steps)
+@settings(deadline=None, max_examples=20)
+def test_without_delay_the_rules_are_limits_of_the_timeline(x):
+    one, two, wide, four, five = x
+    two, four = two + one + wide, four + five
+    times = made((one, two, wide, four, five), forward=0.2)
+    slack = 3 * (one + two + wide + four + five) / 100
+    whole, late = (timeline.timeline(times, SITE, 100, due=due).exchange_s for due in (5, 3))
+    assert times.gradients_s("busiest network") - 1e-9 <= whole <= times.gradients_s("busiest network") + slack
+    assert late <= times.gradients_s("gathers under forward") + slack
+    if two > times.backward_s:
+        assert late >= times.gradients_s("slowest reduce") - 1e-9
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_what_may_come_later_exposes_less(case):
+    shares = [timeline.timeline(case.times, SITE, 32, due=due).share for due in (2, 3, 5)]
+    assert shares == sorted(shares)
+    assert timeline.timeline(case.times, SITE, 32, 1.0).share >= shares[1]
+    slow = replace(case.times, forward_s=10.0, backward_s=20.0)
+    assert timeline.timeline(slow, SITE, 32).exchange_s == 0
+    table = timeline.readings({"x": case}, 64)
+    assert len(table) == len(timeline.READINGS) and (table.share >= 2 * case.times.tensor_s / 1).all()
+    ends = timeline.by_chunks({"x": case}, [1, 8, 64])
+    assert (ends["reduce first_s"] >= ends.least_s).all() and ends["reduce first_s"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("wrong", [{"chunks": 0}, {"chunks": 1.5}, {"spread": 1.2}, {"due": 4}, {"order": "last"}])
+def test_a_timeline_names_what_is_out_of_range(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        timeline.timeline(CASES["moe"].times, SITE, **wrong)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_fill_and_drain_are_the_pipelines(case):
+    m = [1, 4, 100, 10**7]
+    table = batches.iteration(case.times, 134, m, "each network")
+    assert np.allclose(table[["computing", "exposed", "idle"]].sum(axis=1), 1)
+    without = table.time_s - case.times.gradients_s()
+    assert np.allclose(table.idle * table.time_s / without, [133 / (n + 133) for n in m])
+    t = case.times
+    lasting = 2 * (t.tensor_s + t.pipeline_s)
+    assert table.exposed.iloc[-1] == pytest.approx(lasting / (t.forward_s + t.backward_s + lasting), rel=1e-4)
+    small = batches.iteration(t, 3, [5]).time_s[0] - t.gradients_s()
+    wait = t.tensor_s + t.pipeline_s
+    run = schedule("1f1b", 3, 5, float(t.forward_s + wait), float(t.backward_s + wait))
+    assert small == pytest.approx(run.total_s)
+
+
+def test_tokens_are_counted():
+    case, laid = CASES["dense"], CASES["dense"].layout
+    replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
+    assert batches.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
+    table = batches.against_micro_batches(CASES, [1, 3])
+    assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
+
+
+def test_points_are_read_from_the_claims_and_every_rule_judges_them():
+    points = curves.printed_points()
+    assert set(points) == {key for part in ("", "a", "b") for key in claims.ids(f"flops2024.fig3{part}")}
+    assert points["flops2024.fig3b.moe_400g_gain"] == ("moe", {"nic_Bps": 5e10}, {"nic_Bps": 2e11})
+    ours = curves.at_points(CASES, points)
+    moe = CASES["moe"].changed(site={"hb_Bps": 1e11})
+    assert ours["flops2024.fig3a.moe_800g"] == pytest.approx(moe.times.share())
+    slow, fast = (CASES["dense"].changed(site={"nic_Bps": nic}).share for nic in (5e10, 2e11))
+    assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
+    table, shown = curves.under_rules(CASES, points, curves.OTHERS)
+    assert len(table) == len(points) * (len(dc.RULES) + len(curves.OTHERS))
+    assert len(shown) == 1 + len(dc.RULES) + len(curves.OTHERS)
+    of = table.set_index(["reading", "claim"]).value
+    halved = CASES["moe"].changed(site={"hb_Bps": 0.5e11}).share
+    assert of["one direction of the scale-up", "flops2024.fig3a.moe_800g"] == pytest.approx(halved)
+    reasons = explained.at_speeds(CASES, points, table)
+    assert all(text.startswith("fitted: rule") for key, text in reasons.items() if "moe" in key and "1600g" not in key)
+    assert "flops2024.fig3.exposed_dense" not in reasons
+
+
+def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
+    late = {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}}
+    for case in CASES.values():
+        for nic in (1.25e10, 1e11):
+            point = case.changed(site={"nic_Bps": nic})
+            ours = point.changed(case={"rule": "slowest reduce"}).share
+            assert point.changed(**late).share == pytest.approx(ours)
+
+
+def test_variants_and_curves_are_the_cases():
+    table = curves.variants(CASES, curves.OTHERS).set_index(["reading", "model"])
+    assert table.share["as the document counts", "moe"] == pytest.approx(CASES["moe"].share)
+    halves = table.reduce_s["ReduceScatter in steps 1 and 2", "moe"] / table.reduce_s["as the document counts", "moe"]
+    assert halves == pytest.approx(0.5)
+    drawn = curves.curves(CASES, {"nic_Bps": [1e10, 1e11], "wan_Bps": [1e9]}, 1)
+    one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
+    assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
+    assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
+    assert set(curves.printed_marks(CASES).network) == {"scale-up", "scale-out"}
+
+
+@given(st.integers(2, 6), st.floats(0, 1), st.floats(0.05, 2))
+@settings(deadline=None, max_examples=40)
+def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
+    site = replace(SITE, datacenters=sites, tail_loss_rtts=rtts)
+    case = replace(CASES["moe"], site=site)
+    laid = case.layout
+    least = least_wan_Bps(case.layer, laid, site, hidden)
+    if np.isinf(least):
+        assert hidden <= (1 + 2 * rtts) * site.one_way_delay_s + 1e-12
+        return
+    chunk = case.layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
+    assert wide_area(chunk, replace(site, wan_Bps=least))[1] == pytest.approx(hidden)
+
+
+def test_one_datacenter_needs_no_wide_area_and_more_need_more():
+    table = curves.over_datacenters(CASES, [1, 2, 3, 4])
+    for _, part in table.groupby("model"):
+        assert part.least_Bps.iloc[0] == part.wide_area_s.iloc[0] == 0
+        assert part.least_Bps.is_monotonic_increasing and (part.lossy_Bps >= part.least_Bps).all()
+
+
+def test_a_case_finds_what_would_give_a_printed_number():
+    case = CASES["moe"]
+    speed = case.would_give("exposed", 0.2, "site", "nic_Bps")
+    assert case.changed(site={"nic_Bps": speed}).share == pytest.approx(0.2)
+    tokens = case.would_give("forward", 0.06, "model", "sequence_length")
+    assert case.changed(model={"sequence_length": round(tokens)}).quantities()["forward"] == pytest.approx(
+        0.06, rel=1e-4
+    )
+    assert np.isnan(case.would_give("exposed", 0.999, "site", "one_way_delay_s"))
+    with pytest.raises(ValueError, match="tail_loss_rtts"):
+        case.would_give("exposed", 0.2, "site", "tail_loss_rtts")
+    with pytest.raises(ValueError, match="place"):
+        case.changed(place={})
+    found = case.quantities()
+    assert found["dp_masked"] + found["dp_exposed"] == pytest.approx(found["dp_scale_out_all_reduce"])
+    assert found["dp_scale_out_all_gather"] == pytest.approx(found["dp_scale_out_all_reduce"] / 2)
+
+
+def placed(where="tensor group", places=1, tensor=0, site=SITE, **options):
+    case = CASES["moe"]
+    return experts.placement(case.model, case.precision, site, where, places, tensor, recomputed=3.0, **options)
+
+
+def test_experts_in_the_tensor_group_are_the_documents_layout():
+    times, document = placed().times, CASES["moe"].times
+    assert times.share() == pytest.approx(document.share())
+    assert times.steps_s == pytest.approx(document.steps_s)
+    assert times.experts_s == placed().dispatched_bytes == 0
+
+
+@pytest.mark.parametrize(("where", "places"), [("rack", 4), ("rack", 8), ("racks", 2), ("racks", 8)])
+def test_experts_elsewhere_conserve_gradients_memory_and_tokens(where, places):
+    case, spread = CASES["moe"], placed(where, places)
+    t, laid, model = spread.laid.tensor, spread.laid, case.model
+    bank = model.parameters()["experts"] / model.layers * case.precision.state
+    held = spread.device_bytes * t - case.layer.activation_bytes  # of a place
+    assert held == pytest.approx(case.layer.layer_state_bytes - bank * (1 - 1 / places))
+    # tokens counted one by one: each of the k copies goes to each of e places alike
+    copies = model.top_k * case.layer.tensor_bytes / t
+    assert spread.dispatched_bytes == pytest.approx(sum(copies / places for place in range(places) if place))
+    y = laid.racks_per_layer_here
+    assert y % (places if where == "racks" else 1) == 0
+    # the exchange between racks, GPU by GPU: what a rack keeps of a layer, in rings over the racks that share it
+    G, E = case.layer.gradient_bytes, model.parameters()["experts"] / model.layers * case.precision.gradients
+    racks = y / places if where == "racks" else y
+    own = E / places if where == "racks" else E
+    expected = 2 * ((G - E) / 72 * (y - 1) / y + own / 72 * (racks - 1) / racks)
+    assert spread.times.steps_bytes[1] == pytest.approx(expected)
+    assert spread.times.steps_s[1] == pytest.approx(expected / SITE.nic_Bps)
+
+
+def test_placements_are_compared_on_a_grid_as_alone():
+    case = CASES["moe"]
+    found = experts.placements(case, (1, 2))
+    table = experts.compared(found)
+    grid = experts.by_speed(case, [SITE.hb_Bps, 1e11], [SITE.nic_Bps, 1e10], (1, 2))
+    here = grid[(grid.hb_Bps == SITE.hb_Bps) & (grid.nic_Bps == SITE.nic_Bps)].set_index("placement").share
+    assert np.allclose(here[table.placement], table.share)
+    assert grid[grid.best].groupby(["hb_Bps", "nic_Bps"]).size().ge(1).all()
+    assert grid.best.sum() >= 4
+    assert all(each.device_bytes <= SITE.memory_bytes for each in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"where": "attic"}, "where"),
+        ({"where": "racks", "places": 3}, "places"),
+        ({"where": "racks", "places": 1}, "places"),
+        ({"where": "tensor group", "places": 2}, "places"),
+        ({"where": "rack", "places": 8, "tensor": 18}, "places"),
+        ({"where": "racks", "places": 8, "site": replace(SITE, racks=1400)}, "places"),
+        ({"site": replace(SITE, memory_bytes=1e9)}, "rack"),
+    ],
+)
+def test_a_placement_names_what_cannot_be(change, text):
+    with pytest.raises(ValueError, match=text):
+        placed(**change)
+    with pytest.raises(ValueError, match="experts"):
+        experts.placement(CASES["dense"].model, CASES["dense"].precision, SITE)
+
+
+def test_sensitivity_moves_one_assumption_at_a_time():
+    case = CASES["moe"]
+    table = sensitivity(case).set_index("input")
+    assert (table.centre == case.share).all() and table.swing.is_monotonic_decreasing
+    nic = table.loc["scale-out bandwidth of a GPU"]
+    assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
+    assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
+    assert table.loc["rule of overlap"].at_high == max(case.changed(case={"rule": rule}).share for rule in dc.RULES)
+    tight = sensitivity(
+        case.changed(site={"memory_bytes": 5e10}), [each for each in INPUTS if each.field == "memory_bytes"]
+    )
+    assert tight.low[0].endswith("does not fit") and tight.at_low[0] == tight.centre[0]

@@ -1,0 +1,335 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.facts.units import day, year
+from railcore.network import reliability
+from railcore.network.cost.ownership import total_cost
+from railcore.systems import datacenter as dc
+from railcore.systems.datacenter import failures, operation, serving
+from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters
+from railcore.training.scaling_laws import law
+from railcore.training.transformer import Transformer, from_catalog
+
+NVL72 = "GB200 NVL72"
+DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
+SITE = dc.site(23333, document="flops2024", rate="fp4_dense_rate")
+LAYER = dc.layer(DENSE, dc.precision("flops2024"))
+LAID = dc.layout(LAYER, SITE)
+BOX = dc.size(1e11, NVL72, "flops2024", pue=1.2)
+JOB = failures.grid(LAID)
+SHARES = st.floats(0.01, 1)
+
+
+def blast(job=JOB, **options):
+    return failures.blast_radius(job, NVL72, **options)
+
+
+def with_shares(table, **shares):
+    """A blast radius in which the named parts are out of service for these shares of time, the others never."""
+    return table.assign(out_of_service=[shares.get(part.replace(" ", "_"), 0.0) for part in table["part"]])
+
+
+# The training run
+
+
+@given(SHARES, st.floats(0, 0.9), SHARES)
+def test_a_run_does_its_flops_in_its_time(utilization, exposed, goodput):
+    run = operation.training_run(1e12, 2e13, BOX, operation.prices(), utilization, exposed, goodput)
+    done = BOX.dense_flops * run.time_s * utilization * (1 - exposed) * goodput
+    assert done == pytest.approx(6 * 1e12 * 2e13) and run.flops == pytest.approx(done)
+    assert run.token_usd * 2e13 == pytest.approx(run.energy_usd + run.wear_usd)
+
+
+def test_energy_costs_what_owning_the_machine_for_that_time_costs():
+    costs = operation.prices()
+    run = operation.training_run(1e13, 1e14, BOX, costs, 0.4)
+    years = run.time_s / year
+    owned = total_cost(0, BOX.it_w, float(years), costs.electricity_price, 1.2, costs.mean_load)
+    assert run.energy_usd == pytest.approx(owned["energy_usd"])
+    assert run.energy_J == pytest.approx(float(BOX.total_w) * costs.mean_load * run.time_s)
+    assert run.wear_usd == pytest.approx(1e11 * run.time_s / costs.useful_life)
+
+
+def test_runs_from_the_ideal_to_the_measured():
+    table = operation.training_runs({"dense": 96e12}, {"dense": 0.05}, 0.9, BOX, law("Hoffmann 2"), "GB200")
+    assert table["time_days"].is_monotonic_increasing and table["total_usd"].is_monotonic_increasing
+    assert (table["total_low_usd"] < table["total_usd"]).all() and (table["total_usd"] < table["total_high_usd"]).all()
+    ideal = table.iloc[0]
+    assert ideal["time_days"] == pytest.approx(float(law("Hoffmann 2").training_time(96e12, BOX.dense_flops)) / day)
+    assert list(table["exposed_share"]) == [0, 0.05, 0.05, 0, 0, 0] and list(table["goodput"]) == [1] + 5 * [0.9]
+
+
+@pytest.mark.parametrize(
+    "field", [{"utilization": 0}, {"utilization": 1.2}, {"exposed": 1}, {"exposed": -0.1}, {"goodput": math.nan}]
+)
+def test_shares_out_of_range(field):
+    with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
+        operation.training_run(1e12, 1e13, BOX, operation.prices(), **field)
+
+
+def test_prices_out_of_range():
+    for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(field))):
+            replace(operation.prices(), **field)
+    with pytest.raises(ValueError, match="bound is 'most'"):
+        operation.prices("most")
+    with pytest.raises(ValueError, match="tokens is 0"):
+        operation.training_run(1e12, 0, BOX, operation.prices())
+
+
+# Failures
+
+
+def test_the_grid_is_that_of_the_layout():
+    assert (JOB.replicas, JOB.gpus, JOB.spares) == (LAID.replicas_here * 2, LAID.gpus_here * 2, 0)
+    assert failures.grid(LAID, 17).spares == 4 and failures.grid(LAID, 16).spares == 8
+    assert JOB.groups_met(4) == pytest.approx(20 / 18)  # 2 of 18 trays lie across two groups of 18 GPUs
+    assert JOB.groups_met(72) == 4 and JOB.groups_met(1) == 1
+
+
+def test_blast_radius_is_confined_to_the_rack():
+    table = blast().set_index("part")
+    assert table["replica_gpus"]["GPU"] == 18 * 134 and table["groups"]["HB switch"] == 4
+    assert table["count"]["host"] * 4 == table["count"]["GPU"] == JOB.gpus
+    assert blast(leaf_layers=32).set_index("part")["replicas"]["switch"] == 1
+    planes = blast(planes=4).set_index("part")["count"]
+    assert planes["link"] == planes["transceiver"] == planes["switch"] == 0
+
+
+def test_interruptions_add_up_to_the_published_rate():
+    software = catalog.item("failure_rates", "job")
+    table = blast().set_index("part")
+    table.loc["host", "events_per_day"] /= 2  # the rate is of servers with twice the GPUs of a tray
+    ours = table["events_per_day"].sum() * 365 / JOB.gpus
+    assert ours == pytest.approx(software["interruption_rate_llama3"] * year, rel=0.1)
+    gpus = table.loc["GPU", "events_per_day"]
+    assert gpus * year / day == pytest.approx(JOB.gpus * catalog.item("failure_rates", "GPU")["failure_rate"] * year)
+    assert failures.interruption_time(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
+
+
+@given(st.floats(10, 1e6), st.floats(0.01, 5), st.floats(0.05, 0.95))
+def test_longest_restart_gives_the_goodput(mtbf, checkpoint, target):
+    found = float(failures.longest_restart(mtbf, checkpoint, target))
+    without = float(reliability.goodput(mtbf, checkpoint, 0))
+    if without < target:
+        assert math.isnan(found)
+    else:
+        assert float(reliability.goodput(mtbf, checkpoint, found)) == pytest.approx(target)
+
+
+def test_without_failures_everything_works():
+    none = with_shares(blast())
+    assert failures.replica_availability(none, JOB) == failures.rack_groups(none, JOB) == 1
+    assert failures.whole_groups(none, JOB) == failures.whole_groups(none, JOB, same_rail=False) == 1
+    curves = failures.restart_curves({"rare": 1e15}, {"store": 1.0}, np.array([1.0, 600.0]), 100)
+    assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
+
+
+def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
+    job = failures.Grid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
+    table = with_shares(blast(job, planes=2), GPU=0.01, NIC=0.005, host=0.03, HB_switch=0.002)
+    random, draws = np.random.default_rng(1), 40_000
+    shape = (draws, job.layers, job.racks)
+    gpu = (random.random((*shape, 12)) > 0.01) & (random.random((*shape, 12)) > 0.005)
+    gpu &= np.repeat(random.random((*shape, 3)) > 0.03, 4, axis=-1)  # hosts of four GPUs, one of them across the groups
+    gpu &= (random.random((*shape, 18)) > 0.002).all(-1, keepdims=True)
+    whole = gpu.reshape(*shape, 2, 6).all(-1).all(1)
+    assert failures.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
+
+
+@pytest.mark.parametrize("leaf_layers", [1, 8])
+def test_paired_groups_against_a_draw(leaf_layers):
+    job = failures.Grid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
+    table = with_shares(blast(job, radix=16, leaf_layers=leaf_layers), GPU=0.004, switch=0.003)
+    random, draws = np.random.default_rng(2), 20_000
+    group = 1 - (1 - 0.004) ** 4
+    leaves = job.gpus / 8 * 8 / (job.layers * 2 * 24) * 24 / 8 if leaf_layers == 1 else 0
+    if leaf_layers > 1:
+        group = 1 - (1 - 0.004) ** 4 * (1 - 0.003) ** 4
+    out = random.binomial(24, group, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
+    drawn = 1 - np.minimum(out, 24).max(1).mean() / 24
+    assert failures.whole_groups(table, job) == pytest.approx(drawn, abs=0.004)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.integers(1, 3))
+def test_pipelines_against_every_outcome(weights, layers):
+    out = np.array(weights) / sum(weights)
+    n = len(out) - 1
+    grids = np.meshgrid(*[np.arange(n + 1)] * layers)
+    chance = np.prod([out[grid] for grid in grids], axis=0)
+    assert failures.pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
+
+
+def test_pairing_beats_fixed_replicas_and_wider_pools_beat_narrow_ones():
+    table = blast(planes=4)
+    fixed, rails = failures.replica_availability(table, JOB), failures.whole_groups(table, JOB)
+    assert fixed < rails < failures.whole_groups(table, JOB, same_rail=False) < 1
+    assert failures.whole_groups(blast(), JOB) < failures.whole_groups(blast(leaf_layers=32), JOB)
+
+
+def test_a_replica_depends_on_fewer_leaves_where_they_hold_its_own_layers():
+    apart, together = (with_shares(blast(leaf_layers=layers), switch=1e-4) for layers in (1, 32))
+    logs = [math.log(failures.replica_availability(table, JOB)) for table in (apart, together)]
+    assert logs[0] == pytest.approx(32 * logs[1]) == pytest.approx(134 * 18 * math.log1p(-1e-4), rel=1e-4)
+
+
+def test_groups_of_a_rack_with_spares_against_a_draw():
+    job = failures.Grid(layers=5, tensor=16, groups_per_rack=4, rack_gpus=72, racks=2)
+    table = with_shares(blast(job, planes=2), GPU=0.06, host=0.04, HB_switch=0.001)
+    random, draws = np.random.default_rng(3), 100_000
+    out = random.binomial(72, 0.06, draws) + 4 * random.binomial(18, 0.04, draws)
+    lost = np.minimum(np.ceil(np.maximum(out - 8, 0) / 16), 4)
+    drawn = (1 - lost.mean() / 4) * (1 - 0.001) ** 18
+    assert failures.rack_groups(table, job) == pytest.approx(drawn, abs=0.002)
+
+
+@given(st.integers(1, 2000), st.floats(0, 0.2), st.floats(0.5, 0.9999), st.integers(1, 300))
+def test_spares_are_enough_and_one_less_is_not(needed, share, probability, pools):
+    from scipy.stats import binom
+
+    k = failures.spares_needed(needed, share, probability, pools)
+    assert binom.cdf(k, needed + k, share) ** pools >= probability * (1 - 1e-9)
+    assert k == 0 or binom.cdf(k - 1, needed + k - 1, share) ** pools < probability * (1 + 1e-9)
+
+
+def test_recoveries_get_worse_with_rates_and_stay_shares():
+    table = failures.recoveries(LAID, NVL72, {"storage": 2.8, "memory": 1.2}, 110, 1.6, planes=4)
+    by = table.pivot(index="way", columns="rates", values="goodput")
+    assert (by["low"] > by["value"]).all() and (by["value"] > by["high"]).all()
+    assert table["goodput"].between(0, 1).all() and table["working_share"].between(0, 1).all()
+    row = table[(table["way"] == "pair groups anew, on their rails") & (table["rates"] == "value")].iloc[0]
+    at_longest = row["in_use_share"] * row["working_share"] / (1 + row["longest_stall_s"] / row["interruption_s"])
+    assert at_longest == pytest.approx(0.9)
+    stalls = table[table["rates"] == "value"].set_index("way")["stall_s"]
+    assert stalls["spare racks of a datacenter"] - stalls["leave the replica out"] == pytest.approx(1.6)
+
+
+def test_checkpoints_move_the_whole_state():
+    table = failures.checkpoint_times(LAYER, LAID, SITE, 1e8).set_index("way")
+    total = sum(LAYER.state_bytes.values())
+    assert table["gpu_bytes"].iloc[0] * SITE.gpus == pytest.approx(total)
+    assert table["gpu_bytes"].iloc[1] * 18 * 134 == pytest.approx(total)
+    assert table["time_s"].to_numpy() == pytest.approx(
+        table["gpu_bytes"] / [1e8, 1e8, SITE.host_Bps, SITE.host_Bps, SITE.nic_Bps, SITE.hb_Bps]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: failures.Grid(0, 18, 4, 72, 87), "layers is 0"),
+        (lambda: failures.Grid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
+        (lambda: blast(planes=0), "planes 0"),
+        (lambda: blast(leaf_layers=33), "leaf_layers 33"),
+        (lambda: blast(rates="worst"), "rates is 'worst'"),
+        (lambda: failures.longest_restart(100, 1, 1.0), "target is 1.0"),
+        (lambda: failures.spares_needed(10, 1.0, 0.9), "needed"),
+        (lambda: failures.checkpoint_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
+        (lambda: failures.grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)), "tensor degree"),
+    ],
+)
+def test_bad_input_of_failures(call, name):
+    with pytest.raises(ValueError, match=name):
+        call()
+
+
+# Inference
+
+RATE = serving.memory_rate("GB200")
+
+
+def test_full_attention_keeps_two_of_l_h_s():
+    assert serving.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
+    assert serving.cache_bytes(from_catalog("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
+
+
+@settings(max_examples=30)
+@given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
+def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
+    found = serving.serving(DENSE, SITE, RATE, stages, weight=weight, context=context)
+    if math.isnan(found.batch):
+        return
+    stage = found.weight_bytes / stages + found.batch * found.cache_bytes
+    memory = 72 * (SITE.memory_bytes - catalog.item("efficiencies", "all")["reserved_memory"])
+    assert stage <= memory < stage + found.cache_bytes
+    assert found.copies * found.copy_gpus <= SITE.gpus
+    assert found.tokens_per_s * found.token_s == pytest.approx(found.copies * stages * found.batch)
+
+
+def test_least_stages_hold_one_sequence():
+    for model in (DENSE, MIXTURE):
+        least = serving.least_stages(model, SITE, 0.5, 32_000, 1.0)
+        batches = serving.serving(model, SITE, RATE, [least - 1, least]).batch
+        assert math.isnan(batches[0]) and batches[1] >= 1
+
+
+def test_one_token_reads_active_weights_and_many_read_all():
+    one = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=1)
+    read = one.memory_s * 72 * RATE - one.cache_bytes
+    assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
+    many = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=400)
+    assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
+
+
+def test_communication_vanishes_on_a_fast_network_of_one_gpu():
+    small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
+    one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
+    found = serving.serving(small, one, RATE, 1, weight=2.0, context=32, batch=8)
+    assert found.collectives_s == 0 and found.copies == one.racks
+    assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
+    norms = 2 * 32 * small.parameters()["norms"]  # weights without products
+    assert found.prefill_s * one.gpu_rate == pytest.approx(sum(small.forward_flops(causal=True).values()) + norms)
+
+
+def test_table_of_servings_costs_the_machine():
+    table = serving.servings({"dense": DENSE, "mixture": MIXTURE}, SITE, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    assert (table["million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
+    assert table["batch"].min() >= 1 and not ((table["stages"] == 4) & (table["weight_bits"] == 8)).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"tensor": 73}, "tensor is 73"),
+        ({"weight": 0}, "weight is 0"),
+        ({"stages": 0}, "stages is"),
+        ({"context": -1}, "context"),
+    ],
+)
+def test_bad_input_of_serving(options, name):
+    with pytest.raises(ValueError, match=name):
+        serving.serving(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, **options})
+    with pytest.raises(ValueError, match="leaves no room"):
+        serving.least_stages(DENSE, SITE, 0.5, 1e9, 1.0)
+
+
+# Budgets
+
+
+def test_budgets_train_the_optimum_or_the_largest_that_fits():
+    table = budgets([NVL72, "DGX H100"], [1e9, 1e11], DENSE, 365)
+    timed = table[table["limit"] == "time"]
+    assert (timed["parameters"] == timed["optimal_parameters"]).all() and (timed["time_days"] > 365).all()
+    short = table[table["limit"] != "time"]
+    assert (short["parameters"] == short["largest_parameters"]).all() and short["limit"].str.contains(
+        "a rack has"
+    ).all()
+    assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
+    assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
+
+
+def test_largest_model_fits_and_the_next_does_not():
+    machine = dc.site(np.array([300, 3000]), "DGX H100", rate="fp8_dense_rate", datacenters=1)
+    found = largest_parameters(DENSE, dc.precision("fp8"), machine)
+    for racks, size in zip((300, 3000), found, strict=True):
+        alone = replace(machine, racks=racks)
+        assert largest_parameters(DENSE, dc.precision("fp8"), alone) == size
+        assert size in SIZES
+    assert found[0] <= found[1]
+    assert largest_parameters(DENSE, dc.precision("fp8"), replace(machine, racks=1)) == 0

@@ -1,0 +1,327 @@
+"""Scale-out networks: limits, whole against smooth, brute force, counted against closed forms, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps
+from railcore.network import scale_out
+from railcore.network.cost import PriceBook, network_total
+from railcore.network.scale_out import designs, locality, reach, survival
+from railcore.network.topology import RailFabric, fat_tree, graph, ideal_clos_parts, rail_only
+
+NIC = 800 * Gbps
+PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
+
+
+def table(gpus, rails, planes, count="whole", **options):
+    return scale_out.networks(gpus, rails, planes, PRICES, POWERS, count=count, **options)
+
+
+# Parts
+
+
+@given(st.integers(2, 10**6), st.sampled_from([4, 16, 64]), st.sampled_from([1, 2, 4, 8]))
+@settings(max_examples=60, deadline=None)
+def test_one_rail_is_the_fat_tree(gpus, radix, planes):
+    ours, tree = scale_out.network_parts(gpus, 1, radix, planes), fat_tree(gpus, radix, planes=planes).parts
+    assert ours.tiers == tree.tiers and np.array_equal(ours.switches_by_tier, tree.switches_by_tier)
+    assert np.array_equal(ours.links_by_tier, tree.links_by_tier)
+    smooth = scale_out.network_parts(gpus, 1, radix, 1, "smooth")
+    tiers, switches, transceivers = ideal_clos_parts(gpus, radix)
+    assert (smooth.tiers, smooth.transceivers) == (tiers, transceivers)
+    assert smooth.switches == pytest.approx(switches, rel=1e-12)
+
+
+@given(st.integers(100, 10**6), st.integers(1, 100), st.sampled_from([4, 8, 64]), st.sampled_from([1, 2, 4]))
+@settings(max_examples=100, deadline=None)
+def test_smooth_is_least_and_whole_is_most(gpus, rails, radix, planes):
+    smooth, rounded, whole = (scale_out.network_parts(gpus, rails, radix, planes, c) for c in designs.COUNTS)
+    assert smooth.switches <= rounded.switches + 1e-6 and rounded.switches <= whole.switches
+    assert smooth.links == rounded.links <= whole.links
+    assert smooth.tiers == rounded.tiers <= whole.tiers
+
+
+@pytest.mark.parametrize(("rails", "planes"), [(1, 1), (1, 2), (4, 1), (4, 2), (2, 4)])
+@pytest.mark.parametrize("domains", [4, 9, 16])
+def test_whole_parts_are_those_of_the_wired_graph(rails, planes, domains):
+    fabric = RailFabric(4 * domains, 4, 4, rails=rails, planes=planes)
+    switches, links = graph.count_parts(fabric.graph())
+    parts = scale_out.network_parts(4 * domains, rails, 4, planes)
+    assert list(switches.values()) == [n for n in parts.switches_by_tier if n]
+    assert list(links.values()) == [n for n in parts.links_by_tier if n]
+
+
+def test_a_rail_for_each_gpu_of_a_rack_is_rail_only():
+    ours, theirs = scale_out.network_parts(72 * 1000, 72, 64, 4), rail_only(72 * 1000, 72, 64, planes=4).parts
+    assert np.array_equal(ours.switches_by_tier, theirs.switches_by_tier)
+
+
+def test_planes_share_wires_and_boxes():
+    one = table(4096, 8, [1, 2, 4, 8], "smooth")
+    two_tiers = one[one.tiers == 2]
+    assert len(two_tiers) > 1 and two_tiers.cables.nunique() == 1  # planes add logical links, not cables
+    assert np.array_equal(two_tiers.switch_links, two_tiers.cables * two_tiers.planes)
+    assert np.allclose(one.boxes * one.planes, one.chips)
+
+
+def test_cost_is_the_cost_of_the_parts_at_full_speed():
+    row = table(50_000, 10, 4).iloc[0]
+    parts = scale_out.network_parts(50_000, 10, 64, 4)
+    total = network_total(parts, PRICES.scaled(1 / 4))
+    assert row.cost_usd + row.host_links_usd == pytest.approx(total)
+    assert row.chips_usd == pytest.approx(row.chips * 64 * PRICES.port)
+
+
+@given(st.integers(1000, 500_000), st.sampled_from([1, 2, 4, 8]))
+@settings(max_examples=30, deadline=None)
+def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):
+    rails = np.arange(1, 101)
+    tiers = scale_out.network_parts(gpus, rails, 64, planes, "smooth").tiers
+    assert np.all(np.diff(tiers) <= 0)
+    for wanted in (1, 2, 3):
+        fewest = int(scale_out.fewest_rails(gpus, 64, planes, wanted))
+        assert np.array_equal(tiers <= wanted, rails >= fewest)
+
+
+def test_cheapest_is_what_a_loop_finds():
+    prices = {"prices": PRICES, "powers": POWERS, "chip": "51.2T", "nic_Bps": NIC}
+    costs = scale_out.combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
+    alone = {(r, p): table(20_000, r, p).cost_usd[0] for r in range(1, 13) for p in (1, 2, 4, 8)}
+    assert len(costs) == len(alone)
+    best = scale_out.cheapest(costs).iloc[0]
+    assert best.cost_usd == min(alone.values())
+    assert (best.rails, best.planes) == min(alone, key=lambda shape: (alone[shape], *shape))
+    marks = scale_out.choices(costs, 4, 12, 2, "51.2T", NIC)
+    assert marks["cheapest"] == (best.rails, best.planes) and 4 % marks["cheapest that divides a rack"][0] == 0
+
+
+def test_arrays_equal_the_scalars():
+    rng = np.random.default_rng(1)
+    n, r, p = rng.integers(100, 10**6, 40), rng.integers(1, 80, 40), rng.choice([1, 2, 4, 8], 40)
+    whole = table(n, r, p)
+    for i in range(40):
+        assert whole.chips[i] == table(int(n[i]), int(r[i]), int(p[i])).chips[0]
+
+
+def test_levels_are_the_blocks_of_the_fabric():
+    assert scale_out.levels(72, 72, 64, 4, 2) == (1, (128,))
+    assert scale_out.levels(72, 1, 64, 1, 4) == (72, (32, 1024, 32768))
+    found = scale_out.tree_levels(800_000, 72, scale_out.shapes(72, 76, 4), "51.2T", NIC)
+    assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]
+
+
+def test_racks_on_more_rails_than_gpus():
+    """Wired by leaving out R - K rails: brute force over the racks' sets of rails."""
+    for k, r in ((72, 76), (6, 8), (6, 9), (4, 7)):
+        row = scale_out.rack_rails(r, k).iloc[0]
+        sets = [frozenset((d * (r - k) + i) % r for i in range(r - k)) for d in range(r)]
+        rails = [frozenset(range(r)) - out for out in set(sets)]
+        assert len(rails) == row.groups and all(len(one) == row.rails_of_a_rack for one in rails)
+        shared = min(len(a & b) for a in rails for b in rails)
+        assert shared >= row.shared_by_any_two
+    plain = [[(6 * d + j) % 8 for j in range(6)] for d in range(24)]
+    meets = [d for d in range(1, 24) if plain[d][0] == plain[0][0]]
+    assert meets[0] == scale_out.rack_rails(8, 6).same_rank_every[0]
+    assert list(scale_out.rack_rails([24, 25], 72).divides) == ["yes", "no"]
+
+
+# Locality
+
+
+def test_crossing_in_closed_form_is_what_is_counted():
+    stages, members = 64, 13
+    for endpoints, block in ((1, 16), (1, 64), (2, 16), (4, 6)):
+        forms = locality.closed_forms(stages, members, endpoints, block, 16)
+        for layout, place in locality.placements(stages, members, 16, seed=3).items():
+            found, (ring, chain) = locality.counted(place, endpoints, block), forms[layout]
+            assert found["ring"] == pytest.approx(ring, abs=0.03), layout
+            assert found["chain"] == pytest.approx(chain, abs=0.03), layout
+            assert found["ring"] <= found["ring_most"] * 1.0001 * -(-stages * members * endpoints // block) * block
+
+
+def test_crossing_of_a_ring_averaged_over_its_offsets_is_exact():
+    for n, g, e, b in ((5, 1, 1, 7), (5, 3, 2, 16), (1, 1, 1, 4), (9, 1, 4, 8)):
+        shares = []
+        for start in range(b):
+            at = (start + e * g * np.arange(n)) // b
+            shares.append(np.mean(at != np.roll(at, -1)))
+        assert locality.ring_crossing(n, g, e, b) == pytest.approx(np.mean(shares))
+
+
+@pytest.mark.parametrize(("racks", "endpoints", "block"), [(9, 1, 3), (6, 2, 3), (8, 1, 8), (5, 4, 2)])
+def test_chance_that_two_racks_share_a_block(racks, endpoints, block):
+    at = (np.arange(racks)[:, None] * endpoints + np.arange(endpoints)) // block
+    apart = [at[a, j] != at[b, j] for a in range(racks) for b in range(racks) for j in range(endpoints) if a != b]
+    assert locality.random_crossing(racks, endpoints, block) == pytest.approx(np.mean(apart))
+
+
+def test_bands_join_the_two_extremes():
+    for stages, members in ((7, 5), (1, 4), (6, 1)):
+        stage, member = np.mgrid[:stages, :members]
+        assert np.array_equal(locality.banded(stages, members, stages), stage * members + member)
+        assert np.array_equal(locality.banded(stages, members, 1), member * stages + stage)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_the_best_bands_are_the_best_of_all(stages, members, block):
+    def worse(bands):
+        ring = locality.ring_crossing(members, stages / bands, 1, block)
+        return max(ring, locality.chain_crossing(stages, members, bands, 1, block))
+
+    best = locality.best_bands(stages, members, block)
+    assert worse(best) == min(worse(bands) for bands in range(1, stages + 1))
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_every_placement_gives_every_rack_one_place(stages, members, block):
+    for place in locality.placements(stages, members, block).values():
+        assert sorted(place.ravel()) == list(range(stages * members))
+        inside = locality.counted(place, 1, stages * members)
+        assert inside["ring"] == inside["chain"] == 0
+
+
+def test_thinner_leaves_cost_less_and_fit_where_flows_do():
+    thin = locality.thinned(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, PRICES, POWERS, "51.2T", NIC)
+    for _, rows in thin.groupby("placement"):
+        assert np.all(np.diff(rows.cost_usd) <= 0)
+        assert rows.fits.iloc[0] and np.all(rows.fits == (rows.most_leaving <= rows.uplinks + 1e-9))
+    assert thin.saved.iloc[0] == 0
+    most = locality.most_thinned(thin).set_index("placement").oversubscription
+    assert most["bands"] > most["random"]
+    away = locality.thinned(4 * 512, 4, 1, [1, 2], 32, 16, PRICES, POWERS, "51.2T", NIC, outside=1.0)
+    assert np.all(away.most_leaving == away.leaf_gpus) and np.array_equal(away.fits, away.oversubscription == 1)
+
+
+# Faults
+
+
+@pytest.mark.parametrize(("rails", "planes"), [(1, 1), (1, 2), (8, 1), (8, 2), (4, 2), (2, 4)])
+@pytest.mark.parametrize("gpus", [64, 128])
+def test_faults_in_closed_form_are_those_of_the_graph(rails, planes, gpus):
+    fabric = RailFabric(gpus, 8, 8, rails=rails, planes=planes)
+    form = survival.remains(gpus, 8, rails, planes, int(fabric.plan.hosts_per_leaf))
+    counted = survival.counted(fabric)
+    assert counted.equals(form), (counted, form)
+
+
+def test_faults_limits():
+    left = survival.remains(800, 8, 8, 4, 50).set_index("fault")
+    assert left.loc["plane", "bandwidth_left"] == left.loc["leaf chip", "bandwidth_left"] == 0.75
+    assert left.isolated.sum() == 0 and left.loc["rail", "need_forwarding"] == 100
+    uneven = survival.remains(7200, 72, 25, 1, 100).set_index("fault")
+    assert uneven.loc["rail", "domain_bandwidth_left"] == pytest.approx(1 - 3 / 72)
+    one = survival.remains(801, 8, 1, 1, 32).set_index("fault")
+    assert one.loc["rail", "isolated"] == one.loc["plane", "isolated"] == 801
+
+
+# Reach
+
+
+def test_lengths_of_a_small_hall():
+    hall = reach.Floor(1.0, 2.0, 4, 1.0, 0.5, 0.3, 0.0)
+    at = hall.rack_positions(8)
+    assert at.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [0, 2], [1, 2], [2, 2], [3, 2]]
+    host, top = reach.link_lengths(hall, 8, 1, [4])
+    assert host.tolist() == [0.3, 0.3, 2, 2, 2, 2, 3, 3]  # to racks 2 and 6, the middle of their blocks
+    assert top.tolist() == [2.5] * 4 + [2.5] * 4  # racks 2 and 6 to (1.5, 1)
+
+
+def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
+    hall = reach.catalog_floor()
+    at = hall.rack_positions(3000)
+    steps = np.abs(np.diff(at, axis=0)).sum(axis=1)
+    row = hall.racks_per_row * hall.rack_pitch_m
+    assert steps.max() <= row + max(hall.row_pitch_m, hall.cross_aisle_m) + 1e-9
+    assert len(np.unique(at.round(6), axis=0)) == 3000
+    assert 0.5 < np.ptp(at[:, 0]) / np.ptp(at[:, 1]) < 2
+
+
+@given(st.integers(1, 3), st.integers(2, 300), st.sampled_from([(), (4,), (3, 24)]))
+@settings(max_examples=40, deadline=None)
+def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
+    hall = reach.catalog_floor()
+    at, n = hall.rack_positions(racks), racks * endpoints
+    found = reach.link_lengths(hall, racks, endpoints, blocks)
+    assert [lengths.size for lengths in found] == [n] * (len(blocks) + 1)
+    lower = [g // endpoints for g in range(n)]
+    for lengths, block in zip(found, blocks, strict=False):
+        upper = [(g // block * block + min(g // block * block + block, n)) // 2 // endpoints for g in range(n)]
+        each = [
+            hall.in_rack_m if a == b else (np.abs(at[a] - at[b]).sum() + 2 * hall.drop_m) * (1 + hall.slack)
+            for a, b in zip(lower, upper, strict=True)
+        ]
+        assert lengths == pytest.approx(sorted(each))
+        lower = upper
+
+
+def test_the_medium_is_the_cheapest_that_reaches():
+    media = reach.media(NIC, 1000.0)
+    some = np.array([0.5, 2.0, 2.1, 5.0, 6.9, 7.1, 50.0, 50.1, 499])
+    for length, row in zip(some, reach.choose(some, media), strict=True):
+        fitting = media[media.reach_m >= length]
+        assert media.price_usd[row] == fitting.price_usd.min() and media.reach_m[row] >= length
+    assert not media.copper[media.reach_m > 10].any()
+    lengths = reach.lengths_by_network(reach.catalog_floor(), 100, {"a": (4, (8, 64))})
+    found = reach.reach_table(lengths, 400, media)
+    assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
+    assert (found["800G DAC"] <= found["800G AEC"]).all() and (found["800G DR8"] == 1).all()
+
+
+def test_bounds_hold_the_centre_of_what_only_lengthens():
+    rows = reach.bounds("GPU hall", 500, 1, (128,), "800G AEC").set_index("input")
+    for name in ("slack", "drop [m]", "row pitch [m]"):
+        assert rows.at_high[name] <= rows.centre[name] <= rows.at_low[name]
+    assert rows.at_low["reach of 800G AEC [m]"] <= rows.centre.iloc[0]
+
+
+# What is refused
+
+
+def test_modes_of_chips():
+    assert scale_out.chip_modes("51.2T", NIC) == {1: 64, 2: 128, 4: 256, 8: 512}
+    assert scale_out.chip_modes("25.6T", NIC) == {2: 64, 4: 128, 8: 256}
+    assert scale_out.chip_modes("51.2T", 400 * Gbps) == {1: 128, 2: 256, 4: 512}
+    assert {p * n for n, p in scale_out.chip_modes("51.2T", NIC).items()} == {64, 256, 1024, 4096}
+    capacity = catalog.item("switches", "51.2T")["capacity"]
+    assert all(math.isclose(ports * NIC / p, capacity) for p, ports in scale_out.chip_modes("51.2T", NIC).items())
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda: table(1000, 10, 3), "planes is 3, but 51.2T has modes for 1, 2, 4, 8"),
+        (lambda: table(10, 11, 1), "rails is 11, more than the 10 GPUs"),
+        (lambda: table(0, 1, 1), "gpus is"),
+        (lambda: table(10, 0, 1), "rails is"),
+        (lambda: table(10, 1, 1, "guess"), "count is 'guess'"),
+        (lambda: table(10, 1, 1, "smooth", below=(2.0,)), "counted whole only"),
+        (lambda: table(1000, 1, 1, below=(0.5,)), "below is"),
+        (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
+        (lambda: scale_out.chip_modes("99T", NIC), "99T"),
+        (lambda: scale_out.levels(72, 76, 64, 4, 2), "rails is 76, which does not divide a rack of 72: give 72"),
+        (lambda: survival.remains(10, 8, 11, 1, 1), "rails is 11"),
+        (lambda: survival.remains(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
+        (lambda: locality.best_bands(0, 3, 4), "stages is 0"),
+        (lambda: locality.placements(3, 3, 0), "block is 0"),
+        (
+            lambda: locality.thinned(8, 2, 1, [1], 2, 2, PRICES, POWERS, "51.2T", NIC, outside=1.5),
+            "outside is 1.5: give a share",
+        ),
+        (lambda: reach.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
+        (lambda: reach.catalog_floor("barn"), "barn"),
+        (lambda: reach.catalog_floor().rack_positions(0), "racks is 0"),
+        (lambda: reach.media(123.0), "nic_Bps is 123.0"),
+        (lambda: reach.choose(np.array([9999.0]), reach.media(NIC)), "no medium"),
+        (lambda: reach.link_lengths(reach.catalog_floor(), 8, 1, [0]), "blocks"),
+    ],
+)
+def test_bad_input(ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask()

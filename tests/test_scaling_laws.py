@@ -1,0 +1,211 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.facts.units import day, year
+from railcore.training import scaling_laws
+from railcore.training.scaling_laws import LAWS, ScalingLaw, law, power_law
+
+GOPHER = 5.76e23
+COMPUTE, SIZE = st.floats(1e18, 1e32), st.floats(1e6, 1e16)
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "parameters", "tolerance"),
+    [
+        ("Hoffmann 1", GOPHER, 67e9, 0.015),  # Hoffmann et al., sections 3.1 to 3.3: projections for Gopher's compute
+        ("Hoffmann 2", GOPHER, 63e9, 0.01),
+        ("Hoffmann 3, four digits", GOPHER, 40e9, 0.0125),
+        ("Hoffmann 1", 1e21, 2.86e9, 0.002),  # their section D.4, with Kaplan et al. at the critical batch size
+        ("Kaplan", 1e21, 4.68e9, 0.002),
+        ("Besiroglu", GOPHER, 70e9, 0.04),  # Besiroglu et al.: close to Chinchilla's 20 tokens for a parameter
+    ],
+)
+def test_laws_give_what_their_papers_print(name, compute, parameters, tolerance):
+    assert float(law(name).parameters(compute)) == pytest.approx(parameters, rel=tolerance)
+
+
+def test_kaplans_tokens_are_those_printed_for_the_critical_batch_size():
+    item, kaplan = catalog.item("scaling_laws", "Kaplan"), law("Kaplan")
+    least = item["compute_scale"] * 3.0  # C_min of three PF-days
+    assert float(kaplan.parameters(2 * least)) == pytest.approx(
+        item["parameters_scale"] * 3.0 ** item["parameters_exponent"]
+    )
+    printed = item["tokens_scale"] * 3.0 ** item["tokens_exponent"]
+    assert float(kaplan.tokens(2 * least)) == pytest.approx(printed, rel=0.12)  # 2.2e10 C^0.27, printed 2e10
+
+
+@pytest.mark.parametrize(("approach", "exponent"), [(1, 0.50), (2, 0.49)])
+def test_a_table_becomes_a_law_by_least_squares_in_logs(approach, exponent):
+    table = scaling_laws.published_table(approach)
+    scale, slope = power_law(table["compute_flop"], table["parameters"])
+    assert round(slope, 2) == exponent
+    x, y = np.log(table["compute_flop"]), np.log(table["parameters"])
+    assert slope == pytest.approx(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+    assert scale == pytest.approx(math.exp(y.mean() - slope * x.mean()))
+    found = law(f"Hoffmann {approach}")
+    assert np.allclose(found.parameters(table["compute_flop"]), table["parameters"], rtol=0.035)  # 67B of approach 2
+    assert np.allclose(found.tokens(table["compute_flop"]), table["tokens"], rtol=0.06)  # 67B has 1.5T for 1.43T
+
+
+def test_printed_tables_keep_6_n_d_but_for_one_misprint():
+    tables = {n: scaling_laws.published_table(n) for n in (1, 2, 3)}
+    off = {n: 6 * t["parameters"] * t["tokens"] / t["compute_flop"] for n, t in tables.items()}
+    wrong = [
+        (n, size)
+        for n, ratio in off.items()
+        for size, value in zip(tables[n]["parameters"], ratio, strict=True)
+        if abs(value - 1) > 0.05
+    ]
+    assert wrong == [(3, 175e9)]
+    assert off[3][4] == pytest.approx(10, rel=0.01)
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 3), st.integers(2, 12))
+def test_power_law_returns_the_law_that_made_the_table(exponent, scale, points):
+    x = np.geomspace(1e3, 1e9, points)
+    found = power_law(x, scale * x**exponent)
+    assert found == (pytest.approx(scale, rel=1e-6), pytest.approx(exponent, abs=1e-7))
+
+
+@pytest.mark.parametrize("name", ["Hoffmann 3", "Hoffmann 3, four digits", "Besiroglu"])
+@pytest.mark.parametrize("compute", [1e20, GOPHER, 2e30])
+def test_closed_form_is_the_least_loss_under_6_n_d(name, compute):
+    found = law(name)
+    best = float(found.parameters(compute))
+    tried = best * np.geomspace(0.2, 5, 20_001)
+    losses = found.loss(tried, compute / (6 * tried))
+    assert tried[np.argmin(losses)] == pytest.approx(best, rel=1e-3)
+    assert float(found.loss(best, found.tokens(compute))) <= losses.min() + 1e-15
+
+
+@given(st.sampled_from(LAWS), COMPUTE, st.floats(1.001, 1e3))
+def test_every_law_keeps_its_algebra(name, compute, more):
+    found = law(name)
+    n, d = float(found.parameters(compute)), float(found.tokens(compute))
+    assert 6 * n * d == pytest.approx(compute)
+    assert float(found.compute(n)) == pytest.approx(compute, rel=1e-9)
+    assert found.parameters(more * compute) > n and found.tokens(more * compute) > d
+    assert float(found.parameters(more * compute)) / n == pytest.approx(more**found.exponent)
+    seconds = float(found.training_time(n, 1e18, 0.4))
+    assert float(found.parameters_after(seconds, 1e18, 0.4)) == pytest.approx(n, rel=1e-9)
+    assert seconds * 0.4e18 == pytest.approx(compute, rel=1e-9)
+
+
+@given(st.sampled_from(["Kaplan", "Hoffmann 3", "Besiroglu"]), SIZE, st.floats(1e8, 1e17))
+def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
+    found = law(name)
+    loss = float(found.loss(n, d))
+    assert loss > found.loss(2 * n, d) > 0 and loss > found.loss(n, 2 * d)
+    item = catalog.item("scaling_laws", name)
+    if name == "Kaplan":
+        assert float(found.loss(n, 1e60)) == pytest.approx((item["N_c"] / n) ** item["alpha_N"])
+        assert float(found.loss(1e200, d)) == pytest.approx((item["D_c"] / d) ** item["alpha_D"])
+    else:
+        assert float(found.loss(1e200, 1e200)) == pytest.approx(item["E"])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_arrays_equal_the_scalar_loop(name):
+    found, computes = law(name), np.geomspace(1e19, 1e31, 7)
+    for method in (found.parameters, found.tokens, found.compute):
+        assert np.array_equal(method(computes), [float(method(c)) for c in computes])
+
+
+def test_readings_of_approach_2_differ_by_less_than_a_hundredth():
+    table, printed = law("Hoffmann 2"), law("Hoffmann 2", "printed")
+    assert float(printed.parameters(GOPHER)) == 63e9 and printed.exponent == 0.49
+    compute = 16.8e21 * 4 * year
+    assert float(printed.parameters(compute)) == pytest.approx(float(table.parameters(compute)), rel=0.01)
+    assert law("Hoffmann 3").parameters(compute) == law("Hoffmann 3", "printed").parameters(compute)
+
+
+def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
+    found = law("Hoffmann 2")
+    assert found.warnings(1e20) == ()
+    (text,) = found.warnings(2e30)
+    assert text.startswith("Hoffmann 2 extrapolated to 2e+30 FLOP") and "1.6e+10" in text and "tokens" in text
+    (text,) = found.warnings([1e20, 2e30])
+    assert "1e+20 to 2e+30 FLOP" in text
+    table = scaling_laws.optimal_models(["Hoffmann 2"], np.array([1e-6, 1e3]), 1e21)
+    assert list(table["warning"].astype(bool)) == [False, True]
+
+
+def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():
+    table = scaling_laws.times_for(LAWS, [50e12, 103.8e12], 16.8e21).set_index("law")
+    assert np.allclose(table["parameters"].to_numpy().reshape(-1, 2), [50e12, 103.8e12])
+    assert (
+        table.loc["Kaplan", "training_days"].max()
+        < 1
+        < 30 * 365
+        < table.loc["Hoffmann 3, four digits", "training_days"].max()
+    )
+    assert table.loc["Hoffmann 1", "loss"].isna().all()
+    half = scaling_laws.times_for(["Kaplan"], [50e12], 16.8e21, 0.5)
+    assert half["training_days"][0] == pytest.approx(2 * table.loc["Kaplan", "training_days"].iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: law("Hoffmann 1", "guessed"), "reading is 'guessed'"),
+        (lambda: law("Levine"), "name is 'Levine'"),
+        (lambda: law("Hofman"), "does not exist"),
+        (lambda: law("Hoffmann 1").loss(1e9, 1e9), "gives no loss"),
+        (lambda: law("Kaplan").parameters(0), "compute is 0"),
+        (lambda: law("Kaplan").training_time(1e9, 1e18, 1.5), "utilization is 1.5"),
+        (lambda: law("Kaplan").training_time(1e9, 0), "flops is 0"),
+        (lambda: law("Kaplan").parameters_after(-day, 1e18), "time is"),
+        (lambda: ScalingLaw("mine", "none", 1e9, 1e20, 1.2), "exponent is 1.2"),
+        (lambda: power_law([1, 0], [1, 2]), "x is"),
+        (lambda: scaling_laws.published_table(4), "approach is 4"),
+        (lambda: scaling_laws.depth_and_width([1e9, -1]), "parameters is"),
+        (lambda: scaling_laws.whole_shape(1e9, 0), "multiple is 0"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@given(st.floats(1.0, 1e25))
+def test_depth_and_width_solve_both_equations(parameters):
+    item, shape = catalog.item("scaling_laws", "Levine"), scaling_laws.depth_and_width(parameters)
+    assert 12 * float(shape.layers) * float(shape.hidden) ** 2 == pytest.approx(parameters)
+    assert math.log(shape.hidden) == pytest.approx(item["a"] + item["b"] * float(shape.layers), abs=1e-9)
+    assert float(scaling_laws.parameters_at_depth(shape.layers)) == pytest.approx(parameters, rel=1e-7)
+
+
+def test_depth_and_width_agree_with_lambert_w_and_with_the_rules_own_examples():
+    from scipy.special import lambertw
+
+    sizes, item = np.geomspace(1e4, 1e18, 500), catalog.item("scaling_laws", "Levine")
+    a, b = item["a"], item["b"]
+    layers = lambertw(b * sizes / (6 * math.exp(2 * a))).real / (2 * b)
+    assert np.allclose(scaling_laws.depth_and_width(sizes).layers, layers, rtol=1e-12)
+    shape = scaling_laws.depth_and_width(1e12)  # Levine et al., section 5.2: 95 layers and a width of 30K
+    assert round(float(shape.layers)) == 95 and float(shape.hidden) == pytest.approx(30e3, rel=0.015)
+    assert shape.warnings[0].startswith("Levine extrapolated to 1e+12 parameters")
+    assert scaling_laws.depth_and_width(1e8).warnings == ()
+
+
+@given(SIZE, st.sampled_from([1, 64, 128, 256]))
+def test_whole_shapes_are_whole_and_near(parameters, multiple):
+    rule, shape = scaling_laws.depth_and_width(parameters), scaling_laws.whole_shape(parameters, multiple)
+    assert abs(shape.layers - rule.layers) <= 0.5 or shape.layers == 1
+    assert shape.hidden % multiple == 0 and shape.hidden >= multiple
+    if shape.hidden > multiple:
+        most = math.sqrt(parameters / (12 * shape.layers))
+        assert most - multiple < shape.hidden <= most
+
+
+def test_shapes_enclose_the_rule_within_the_errors_of_its_fit():
+    table = scaling_laws.shapes({"small": 1e8, "large": 1e14})
+    for key in ("layers", "hidden"):
+        assert (table[f"{key}_low"] < table[key]).all() and (table[key] < table[f"{key}_high"]).all()
+    assert np.allclose(table["whole_parameters"], 12 * table["whole_layers"] * table["whole_hidden"] ** 2)
+    assert list(table["warning"].astype(bool)) == [False, True]

@@ -1,0 +1,158 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.systems import datacenter
+from railcore.systems.datacenter import Sizing, quantities, size, trainable
+from railcore.systems.datacenter.sizing import PARTS, best_format, priced_platforms, sizes
+from railcore.training import scaling_laws, transformer
+
+BASE = {"rack_usd": 3e6, "rack_w": 130e3, "rack_gpus": 72, "gpu_dense_flops": 1e16, "gpu_memory_bytes": 192e9}
+SHARE, BUDGET = st.floats(0.01, 1), st.floats(1e9, 1e13)
+
+
+@given(BUDGET, SHARE, st.floats(0, 2), st.floats(1, 3))
+def test_totals_are_their_parts(budget, share, others, pue):
+    found = Sizing(budget, **BASE, compute_share=share, other_power_share=others, pue=pue)
+    assert found.racks == math.floor(found.racks)
+    assert found.racks * 3e6 <= budget * share * (1 + 1e-9) < (found.racks + 1) * 3e6 * (1 + 1e-9)
+    assert found.gpus == 72 * found.racks
+    assert found.racks_w == pytest.approx(130e3 * found.racks)
+    assert found.it_w - found.racks_w == pytest.approx(others * found.racks_w, abs=1)
+    assert found.total_w == pytest.approx(pue * found.it_w) and found.total_w >= found.it_w >= found.racks_w
+    assert found.dense_flops == pytest.approx(1e16 * found.gpus) and np.isnan(found.sparse_flops)
+    assert found.memory_bytes == pytest.approx(192e9 * found.gpus)
+
+
+@given(BUDGET, st.floats(1, 100))
+def test_more_money_never_buys_less(budget, more):
+    few, many = size(budget), size(budget * more)
+    assert all(getattr(many, part) >= getattr(few, part) for part in PARTS)
+    assert few.network_usd == pytest.approx(few.network_share * budget)
+
+
+def test_bare_machine_is_the_limit_of_no_other_costs():
+    bare = Sizing(3e6, **BASE)
+    assert (bare.racks, bare.total_w, bare.network_usd) == (1, 130e3, 0)
+    racks = np.arange(1, 5000)
+    exact = Sizing(racks * BASE["rack_usd"] / 0.7, **BASE, compute_share=0.7)
+    assert np.array_equal(exact.racks, racks)  # exact money buys the last rack
+
+
+def test_arrays_equal_the_scalar_loop_and_broadcast():
+    budgets = np.geomspace(1e9, 1e12, 9)
+    many = size(budgets)
+    for part in PARTS:
+        assert np.array_equal(getattr(many, part), [float(getattr(size(b), part)) for b in budgets])
+    both = size(budgets[:, None], document="flops2024")
+    assert both.total_w.shape == (9, 2)
+    assert np.allclose(both.total_w[:, 1] / both.total_w[:, 0], 1.3 / 1.15)
+
+
+@pytest.mark.parametrize("platform", priced_platforms())
+def test_every_platform_with_a_price_and_power_can_be_sized(platform):
+    box, found = catalog.item("platforms", platform), size(1e10, platform)
+    assert found.rack_usd == box["price"] and found.rack_w == box["power"] and found.rack_gpus == box["gpus"]
+    gpu = catalog.item("gpus", box["gpu"])
+    rates = [gpu[f"{form}_dense_rate"] for form in ("fp4", "fp8", "bf16") if f"{form}_dense_rate" in gpu]
+    assert found.gpu_dense_flops == max(rates) == gpu[f"{best_format(gpu.name)}_dense_rate"]
+
+
+def test_a_documents_own_rows_replace_the_catalogs():
+    own, ours = size(document="flops2024"), size()
+    assert own.rack_w == 130e3 != ours.rack_w and own.gpu_memory_bytes == 192e9 != ours.gpu_memory_bytes
+    assert np.shape(own.pue) == (2,) and np.shape(ours.pue) == ()
+    assert own.sparse_flops == 2 * own.dense_flops
+    assert size(rack_usd=6e6).racks == ours.racks // 2
+    assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget_usd": 4.2e6}, "4,285,715 USD|4,285,714 USD"),
+        ({"budget_usd": [1e9, 1.0]}, "buys no rack"),
+        ({"budget_usd": -1}, "budget_usd is -1"),
+        ({"compute_share": 0}, "compute_share is 0"),
+        ({"compute_share": 1.01}, "compute_share is 1.01"),
+        ({"compute_share": 0.95}, "network_share is 0.1"),
+        ({"network_share": -0.1}, "network_share is -0.1"),
+        ({"other_power_share": -0.2}, "other_power_share is -0.2"),
+        ({"pue": 0.99}, "pue is 0.99"),
+        ({"pue": [1.1, math.nan]}, "pue is"),
+        ({"rack_w": 0}, "rack_w is 0"),
+        ({"platform": "GH200"}, "'price' does not exist"),
+        ({"platform": "GB300"}, "does not exist"),
+    ],
+)
+def test_bad_input_is_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        size(**changes)
+
+
+def test_table_has_a_row_for_each_platform_and_budget():
+    table = sizes(["GB200 NVL72", "DGX H100"], [1e9, 1e11])
+    assert list(table["format"]) == ["fp4", "fp4", "fp8", "fp8"]
+    assert float(table["racks"][1]) == float(size(1e11).racks)
+
+
+def test_quantities_follow_from_machine_model_and_layout():
+    machine = size(document="flops2024")
+    bought = quantities.of_machine(machine)
+    assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
+    model, kept = transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024")
+    place = datacenter.site(int(machine.racks), document="flops2024", rate="fp4_sparse_rate")
+    one = datacenter.layer(model, kept)
+    found = quantities.of_model(model, one, datacenter.layout(one, place), place.memory_bytes)
+    assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
+    assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
+    assert found["gpus_per_dc"] == found["replicas_per_dc"] * found["tensor_parallel"] * found["pipeline_parallel"]
+    assert found["device_memory"] * found["tensor_parallel"] * model.layers == pytest.approx(found["memory"])
+    by_degree = quantities.memory_by_degree({"dense": one}, 72)
+    fits = by_degree[by_degree["bytes"] <= place.memory_bytes]["tensor"].min()
+    assert fits == found["tensor_parallel"]
+    assert np.allclose(by_degree["bytes"] * by_degree["tensor"], by_degree["bytes"][0])
+
+
+def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
+    kept = datacenter.precision("flops2024")
+    errors = {
+        name: quantities.activation_formula_error(transformer.from_catalog(name), kept, (1, 3), (1, 18))
+        for name in ("flops2024 dense", "flops2024 MoE")
+    }
+    assert errors["flops2024 dense"] < 1e-12
+    assert errors["flops2024 MoE"] > 0.1
+
+
+def test_trainable_models_are_those_of_the_law_and_fit_as_the_layout_says():
+    like = transformer.from_catalog("flops2024 dense")
+    table = trainable.trainable(["GB200 NVL72", "DGX A100"], [1e9, 1e11], like, 365)
+    flops = float(size(1e11).dense_flops)
+    assert table["parameters"][1] == pytest.approx(
+        float(scaling_laws.law("Hoffmann 2").parameters_after(365 * 86400, flops))
+    )
+    assert (table["hidden"] % like.heads == 0).all() and table["warning"].all()
+    assert list(table["tensor_degree"] > 0) == [True, True, True, False]
+    row = table.loc[1]
+    needed = 4 * row.parameters / row.layers  # bytes of FP4 training state of a layer, without its activations
+    assert needed / row.tensor_degree < size(1e11).gpu_memory_bytes
+    with pytest.raises(ValueError, match="form is 'fp2'"):
+        trainable.precision_of("fp2")
+
+
+def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
+    kept, place = datacenter.precision("flops2024"), datacenter.site(23333, document="flops2024")
+    layers = {
+        name: datacenter.layer(transformer.from_catalog(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
+    }
+    wide = quantities.by_degree(quantities.memory_by_degree(layers, 72), place.memory_bytes).set_index("tensor_degree")
+    assert wide["fits"][12] == "" and wide["fits"][72] == "flops2024 dense, flops2024 MoE"
+    plans = {name: datacenter.layout(each, place) for name, each in layers.items()}
+    table = quantities.beside(plans, 236e9)
+    assert list(table["tensor_degree"]) == [wide.index[wide["fits"].str.contains(name)].min() for name in layers]
+    assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
+    assert (table["replicas_used"] <= table["replicas"]).all()

@@ -1,0 +1,436 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from railcore.facts import catalog, claims
+from railcore.facts.units import Gbps, km, ms, us
+from railcore.network import wide_area
+from railcore.network.wide_area import ReedSolomon, allocation, priority_waits, shared_wait, tcp_throughput
+from railcore.network.wide_area.numeric import inverse
+from railcore.workbench.plots import wide_area as plots
+
+TCP = catalog.item("wide_area", "TCP")
+C, BETA = TCP["cubic_c"], TCP["cubic_beta"]
+LOSS, RTT = st.floats(1e-10, 0.5), st.floats(1e-4, 0.5)
+LINK, MSS = 800 * Gbps, 8960
+SMALL = ReedSolomon(40, 30, 8)
+
+
+# --- route
+
+
+def test_distance_of_a_quarter_and_of_no_way():
+    radius = catalog.item("wide_area", "Earth")["radius"]
+    assert wide_area.great_circle_distance(0, 0, 0, 90) == pytest.approx(math.pi / 2 * radius)
+    assert wide_area.great_circle_distance(90, 0, -90, 120) == pytest.approx(math.pi * radius)
+    assert wide_area.great_circle_distance(45, 7, 45, 7) == 0
+
+
+@given(*[st.floats(-90, 90), st.floats(-180, 180)] * 2)
+def test_distance_is_the_angle_between_two_vectors(phi_a, lambda_a, phi_b, lambda_b):
+    def vector(phi, lam):
+        phi, lam = math.radians(phi), math.radians(lam)
+        return np.array([math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)])
+
+    a, b = vector(phi_a, lambda_a), vector(phi_b, lambda_b)
+    angle = math.atan2(np.linalg.norm(np.cross(a, b)), a @ b)
+    radius = catalog.item("wide_area", "Earth")["radius"]
+    ours = wide_area.great_circle_distance(phi_a, lambda_a, phi_b, lambda_b)
+    assert ours == pytest.approx(angle * radius, abs=1)
+    assert ours == pytest.approx(wide_area.great_circle_distance(phi_b, lambda_b, phi_a, lambda_a))
+
+
+def test_delay_of_the_coasts():
+    coasts = wide_area.route("flops2024 east", "flops2024 west")
+    assert coasts.distance_m == pytest.approx(3655 * km, rel=1e-3)
+    assert coasts.delays_s[0] < coasts.delay_s < coasts.delays_s[1]
+    there_and_back = wide_area.round_trip(coasts.distance_m, coasts.factor, coasts.fibre_delay)
+    assert coasts.round_trip_s == there_and_back == 2 * coasts.delay_s
+    assert coasts.factor_for(coasts.delay_s) == pytest.approx(coasts.factor)
+    claimed = claims.paper_value("flops2024.fig3c.one_way_delay")
+    assert coasts.factor_low < coasts.factor_for(claimed) < coasts.factor_high
+    light = 299_792_458
+    assert coasts.fibre_delay * light == pytest.approx(1.4682, rel=1e-4)
+
+
+# --- TCP
+
+
+def cubic_sawtooth(loss, rtt):
+    """Mean window of a flow that falls to beta of its largest window, grows back to it, and so sends 1 / loss."""
+
+    def period(most):
+        K = np.cbrt(most * (1 - BETA) / C)
+        windows = C * (np.linspace(0, K, 20_001) - K) ** 3 + most
+        assert windows[0] == pytest.approx(BETA * most)
+        return windows.mean(), windows.mean() * K / rtt
+
+    most = optimize.brentq(lambda most: period(most)[1] - 1 / loss, 1, 1e9)
+    return period(most)[0]
+
+
+@pytest.mark.parametrize(("loss", "rtt"), [(1e-5, 0.1), (1e-6, 0.06)])
+def test_cubic_window_is_that_of_its_sawtooth(loss, rtt):
+    assert wide_area.cubic_window(loss, rtt) == pytest.approx(cubic_sawtooth(loss, rtt), rel=0.01)
+
+
+def test_mathis_window_is_that_of_its_sawtooth():
+    window, periods = 64.0, []
+    for _ in range(40):
+        sent, rounds = 0.0, 0
+        while sent < 1e5:
+            sent, rounds, window = sent + window, rounds + 1, window + 1
+        periods.append(sent / rounds)
+        window /= 2
+    assert wide_area.mathis_window(1e-5, 0.1) == pytest.approx(np.mean(periods[20:]), rel=0.01)
+
+
+def test_cubic_window_of_the_standard():
+    # RFC 8312, Tables 1 and 2, C = 0.4
+    losses = 10.0 ** -np.arange(4, 9)
+    assert wide_area.cubic_window(losses, 0.1) == pytest.approx([187, 1054, 5926, 33325, 187400], rel=3e-3)
+    assert wide_area.cubic_window([1e-7, 1e-8], 0.01) == pytest.approx([5926, 33325], rel=3e-3)
+    assert wide_area.cubic_window(1e-5, 0.01) == wide_area.mathis_window(1e-5, 0.01)
+
+
+@given(LOSS, RTT)
+def test_laws_agree_where_they_must(loss, rtt):
+    mathis, cubic, pftk = (law(loss, rtt) for law in wide_area.LAWS.values())
+    assert pftk <= mathis <= cubic
+    assert wide_area.pftk_window(1e-12, rtt) == pytest.approx(wide_area.mathis_window(1e-12, rtt), rel=1e-4)
+    assert wide_area.mathis_window(loss / 100, rtt) == pytest.approx(10 * mathis)
+
+
+@pytest.mark.parametrize("law", wide_area.LAWS)
+def test_throughput_has_its_limits(law):
+    assert tcp_throughput(0, 0.06, MSS, LINK, law) == LINK
+    assert tcp_throughput(0, 0.06, MSS, LINK, law, receive_window=6e6) == pytest.approx(1e8)
+    assert tcp_throughput(1e-15, 1e-4, MSS, LINK, law) == LINK
+    found = tcp_throughput(np.array([1e-9, 1e-6, 1e-3])[:, None], [0.001, 0.06], MSS, LINK, law)
+    assert found.shape == (3, 2) and np.all(np.diff(found, axis=0) <= 0) and np.all(np.diff(found, axis=1) <= 0)
+
+
+@pytest.mark.parametrize("law", wide_area.LAWS)
+@given(st.floats(1e6, 1e10), st.floats(1e-3, 0.2))
+@settings(max_examples=20)
+def test_tolerable_loss_is_the_inverse(law, rate, rtt):
+    loss = wide_area.tolerable_loss(rate, rtt, MSS, law)
+    if loss < 0.9:
+        assert tcp_throughput(loss, rtt, MSS, 1e15, law) == pytest.approx(rate, rel=1e-6)
+    if law == "Mathis" and loss < 0.9:
+        assert loss == pytest.approx(1.5 * (MSS / (rate * rtt)) ** 2)
+
+
+def test_flows_fill_the_capacity_and_no_more():
+    loss = np.array([1e-8, 1e-6, 1e-4])
+    flows = wide_area.flows_needed(20 * Gbps, loss, 0.06, MSS, LINK)
+    one = tcp_throughput(loss, 0.06, MSS, LINK)
+    assert np.all(flows * one >= 20 * Gbps * (1 - 1e-9)) and np.all((flows - 1) * one < 20 * Gbps)
+    assert wide_area.flows_needed(3 * LINK, 0, 0.06, MSS, LINK) == 3
+
+
+def test_cold_start_and_recovery():
+    window = int(TCP["initial_window"])
+    assert list(wide_area.start_rounds(np.array([1, window, window + 1, 3 * window, 3 * window + 1]) * MSS, MSS)) == [
+        1,
+        1,
+        2,
+        2,
+        3,
+    ]
+    rate, rtt = 5 * Gbps, 0.06
+    segments = rate * rtt / MSS
+    assert wide_area.recovery_time(rate, rtt, MSS, "Mathis") == pytest.approx(segments / 2 * rtt)
+    K = wide_area.recovery_time(rate, rtt, MSS)
+    assert C * (0 - K) ** 3 + segments == pytest.approx(BETA * segments)  # the curve begins at beta of the window
+    alpha = 3 * (1 - BETA) / (1 + BETA)
+    assert wide_area.recovery_time(rate, 1e-4, MSS) == pytest.approx((1 - BETA) * rate * 1e-4 / MSS / alpha * 1e-4)
+
+
+# --- bit errors
+
+
+@given(st.floats(1e-15, 1e-6), st.integers(64, 9018))
+def test_packet_loss_and_bit_error_rate_are_inverse(ber, packet):
+    loss = wide_area.packet_loss(ber, packet)
+    assert wide_area.bit_error_rate(loss, packet) == pytest.approx(ber, rel=1e-9)
+    assert loss == pytest.approx(1 - (1 - ber) ** (8 * packet), rel=1e-3) or loss < 1e-9
+    assert loss <= 8 * packet * ber
+
+
+def exact_tail(n, t, p):
+    return math.fsum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(t + 1, n + 1))
+
+
+@pytest.mark.parametrize("ber", [1e-5, 2.4e-4, 1e-3, 1e-2])
+def test_codeword_loss_is_the_binomial_tail(ber):
+    kp4 = wide_area.code("KP4")
+    assert kp4.correctable == 15
+    wrong = 1 - (1 - ber) ** 10
+    assert kp4.codeword_loss(ber) == pytest.approx(exact_tail(544, 15, wrong), rel=1e-8)
+    assert kp4.codeword_loss(ber) == pytest.approx(stats.binom.sf(15, 544, wrong), rel=1e-8)
+    tail = math.fsum(i / 544 * stats.binom.pmf(i, 544, wrong) for i in range(16, 545))
+    assert kp4.bit_error_rate_after(ber) == pytest.approx(tail * ber / wrong, rel=1e-8)
+
+
+def test_code_against_random_bits():
+    ber, packets, words = 0.02, 4000, 3
+    bits = np.random.default_rng(1).random((packets * words, 40, 8)) < ber
+    bad = bits.any(axis=2).sum(axis=1) > SMALL.correctable
+    assert SMALL.codeword_loss(ber) == pytest.approx(bad.mean(), rel=0.05)
+    assert SMALL.bit_error_rate_after(ber) == pytest.approx(bits[bad].sum() / bits.size, rel=0.05)
+    lost = bad.reshape(packets, words).any(axis=1).mean()
+    touched = SMALL.codewords((words - 1) * 30 + 1 / 8)  # aligned anyhow, so many on average
+    assert touched == words
+    assert SMALL.packet_loss(ber, (words - 1) * 30 + 1 / 8) == pytest.approx(lost, rel=0.05)
+
+
+def test_codewords_touched_by_a_packet_anywhere():
+    code, packet = ReedSolomon(40, 30, 8, interleaved=2), 100
+    starts = np.arange(2 * 30 * 8)
+    blocks = (starts + 8 * packet - 1) // (2 * 30 * 8) + 1
+    assert code.codewords(packet) == pytest.approx(2 * blocks.mean())
+
+
+@given(st.floats(1e-14, 0.5))
+def test_code_has_an_inverse(loss):
+    kp4 = wide_area.code("KP4")
+    ber = kp4.bit_error_rate(loss, 9018)
+    assert kp4.packet_loss(ber, 9018) == pytest.approx(loss, rel=1e-6)
+    assert ber > wide_area.bit_error_rate(loss, 9018)
+
+
+def test_standard_links_lose_next_to_nothing():
+    losses = wide_area.link_losses()
+    assert len(losses) == 3 and all(0 < loss < 1e-6 for loss in losses.values())
+    # IEEE 802.3 asks for a frame loss ratio below 6.2e-11 of 64-octet frames
+    assert wide_area.code("KP4").packet_loss(catalog.item("wide_area", "KP4")["bit_error_rate"], 64) < 6.2e-11
+
+
+# --- transfers
+
+
+def test_rounds_against_dice():
+    rng, packets, loss, n = np.random.default_rng(2), 20, 0.1, 5
+    rounds = rng.geometric(1 - loss, (20_000, n, packets)).max(axis=(1, 2))
+    assert wide_area.sending_rounds(packets, loss, n) == pytest.approx(rounds.mean(), rel=0.01)
+    assert wide_area.any_loss(packets, loss, n) == pytest.approx((rounds > 1).mean(), rel=0.01)
+    assert wide_area.sending_rounds(1, loss) == pytest.approx(1 / (1 - loss))
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-9, 0.99))
+def test_loss_for_is_the_inverse(packets, n, failure):
+    loss = wide_area.loss_for(failure, packets, n)
+    assert wide_area.any_loss(packets, loss, n) == pytest.approx(failure, rel=1e-6)
+    assert wide_area.sending_rounds(packets, 0, n) == 1
+    assert wide_area.sending_rounds(packets, loss, n) >= 1 + failure * (1 - 1e-6)
+
+
+@given(st.integers(1, 3000), st.floats(1e-9, 0.3), st.floats(1e-6, 0.5), st.integers(1, 10**6))
+@settings(max_examples=50)
+def test_repair_packets_are_enough_and_fewest(packets, loss, failure, n):
+    def fails(repair):
+        return -math.expm1(n * math.log1p(-stats.binom.sf(repair, packets + repair, loss)))
+
+    repair = wide_area.repair_packets(packets, loss, failure, n)
+    assert fails(repair) <= failure * (1 + 1e-6)
+    assert repair == 0 or fails(repair - 1) > failure * (1 - 1e-6)
+
+
+def test_no_loss_needs_no_repair_and_one_round():
+    assert wide_area.repair_packets(1000, 0, 1e-9, 10**6) == 0
+    assert wide_area.completion_time(5e8, 5e9, 0.06) == pytest.approx(0.1 + 0.03)
+    late = wide_area.completion_time(5e8, 5e9, 0.06, rounds=2)
+    assert late - wide_area.completion_time(5e8, 5e9, 0.06) == pytest.approx(0.06)
+
+
+# --- admission
+
+DEMANDS = st.lists(st.tuples(st.floats(0, 100), st.floats(0.1, 10), st.integers(0, 2)), min_size=1, max_size=8)
+
+
+@given(DEMANDS, st.floats(0, 300))
+def test_allocation_is_feasible_work_conserving_and_in_order(demands, capacity):
+    d, w, order = map(np.array, zip(*demands, strict=True))
+    x = allocation(capacity, d, w, order)
+    assert np.all(x >= 0) and np.all(x <= d * (1 + 1e-12) + 1e-9)
+    assert x.sum() == pytest.approx(min(capacity, d.sum()), abs=1e-6)
+    for priority in np.unique(order):
+        if np.any(x[order == priority] < d[order == priority] - 1e-6):
+            assert x[order > priority].sum() == pytest.approx(0, abs=1e-6)
+
+
+@given(DEMANDS, st.floats(1, 300))
+def test_allocation_is_max_min(demands, capacity):
+    d, w, _ = map(np.array, zip(*demands, strict=True))
+    x = allocation(capacity, d, w)
+    short = x < d - 1e-6
+    if short.any():  # all that fall short have one level, and nobody has more for its weight
+        level = (x / w)[short]
+        assert level == pytest.approx(level[0], rel=1e-6)
+        assert np.all(x / w <= level[0] * (1 + 1e-6) + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_allocation_equals_rounds_of_linear_programs(seed):
+    rng, n = np.random.default_rng(seed), 5
+    d, w, g, capacity = rng.uniform(0, 10, n), rng.uniform(0.5, 3, n), rng.uniform(0, 3, n), 20.0
+    least, free = np.minimum(d, g), np.ones(n, bool)
+    while free.any():  # raise the level of the free as far as it goes, then hold those who have all they want
+        found = optimize.linprog(
+            [*np.zeros(n), -1],
+            A_ub=[[*np.ones(n), 0], *(np.column_stack((-np.eye(n), w))[free])],
+            b_ub=[capacity, *np.zeros(free.sum())],
+            bounds=[*zip(np.where(free, least, d), d, strict=True), (0, None)],
+        )
+        full = free & (d <= w * found.x[n] + 1e-7)
+        if not full.any():
+            break
+        free &= ~full
+    assert allocation(capacity, d, w, reserved=g) == pytest.approx(found.x[:n], abs=1e-6)
+
+
+def test_reserve_holds_against_higher_priority_and_is_lent():
+    assert list(allocation(10, [8, 8], priorities=[0, 1], reserved=[0, 3])) == pytest.approx([7, 3])
+    assert list(allocation(10, [8, 1], priorities=[0, 1], reserved=[0, 3])) == pytest.approx([8, 1])
+    assert list(allocation(10, [20, 20], weights=[3, 1])) == pytest.approx([7.5, 2.5])
+    found = wide_area.policies(6.0, [4.0, 4.0], [20.0, 9.0, 4.0])
+    assert list(found.gradients_Bps) == pytest.approx([12, 12, 20, 3, 6, 9, 4 / 3, 4, 4])
+    assert list(found.gradients_Bps + found.others_Bps) == pytest.approx(list(found.capacity_Bps))
+    assert list(found.slowdown[3:6]) == pytest.approx([2, 1, 2 / 3])
+
+
+# --- priority
+
+
+def simulated_waits(loads, sizes, packets=150_000, seed=3):
+    """Waits of two classes at a link of one byte a second, strict priority without preemption, equal packets."""
+    rng = np.random.default_rng(seed)
+    arrivals = []
+    for k, (load, size) in enumerate(zip(loads, sizes, strict=True)):
+        n = int(packets * load / size / sum(a / s for a, s in zip(loads, sizes, strict=True)))
+        arrivals += [(t, k) for t in np.cumsum(rng.exponential(size / load, n))]
+    arrivals.sort()
+    queues, waits, clock, i = ([], []), ([], []), 0.0, 0
+    heads = [0, 0]
+    while i < len(arrivals) or any(heads[k] < len(queues[k]) for k in (0, 1)):
+        while i < len(arrivals) and arrivals[i][0] <= clock:
+            queues[arrivals[i][1]].append(arrivals[i][0])
+            i += 1
+        k = next((k for k in (0, 1) if heads[k] < len(queues[k])), None)
+        if k is None:
+            clock = arrivals[i][0]
+            continue
+        waits[k].append(clock - queues[k][heads[k]])
+        heads[k] += 1
+        clock += sizes[k]
+    return [np.mean(wait) for wait in waits]
+
+
+def test_waits_against_a_simulated_queue():
+    loads, sizes = (0.3, 0.4), (1.0, 2.0)
+    assert priority_waits(loads, sizes, 1.0) == pytest.approx(simulated_waits(loads, sizes), rel=0.04)
+
+
+@given(st.lists(st.floats(0.01, 0.3), min_size=1, max_size=3), st.floats(0, 3))
+def test_priority_moves_waits_and_makes_none(loads, variation):
+    waits = priority_waits(loads, 1000, 1e9, variation)
+    shared = shared_wait(loads, 1000, 1e9, variation)
+    assert np.dot(loads, waits) == pytest.approx(sum(loads) * shared)  # Kleinrock's conservation law
+    assert waits[0] <= shared * (1 + 1e-12) and waits[-1] >= shared * (1 - 1e-12)
+    preemptive = priority_waits(loads, 1000, 1e9, variation, preemptive=True)
+    assert preemptive[0] == pytest.approx(shared_wait(loads[:1], 1000, 1e9, variation))
+    # 1, not less: transmission is counted apart
+    assert priority_waits([loads[0], 1e-12], 1000, 1e9, variation)[0] == pytest.approx(preemptive[0], rel=1e-6)
+
+
+def test_memoryless_sizes_and_a_full_link():
+    assert shared_wait([0.5], 1000, 1e9, 1.0) == pytest.approx(1 * us)  # M/M/1: rho S / (1 - rho)
+    full = priority_waits([0.2, 5.0], (1000, 9000), 1e9)
+    # the wire is never idle: what is left of a packet, and of gradients before
+    left = 0.2 * 0.5 * us + 0.8 * 4.5 * us
+    assert full[0] == pytest.approx(left / 0.8) and np.isinf(full[1])
+    assert np.isinf(shared_wait([0.5, 0.5], 1000, 1e9))
+    table = wide_area.waits(0.2, [0.0, 0.5, 0.9], 9018e6)
+    assert list(table[table.other_load == 0].wait_s) == pytest.approx([0.125 * us] * 3)
+    assert np.isinf(table.wait_s).sum() == 1
+
+
+# --- tables, plots, bad input
+
+
+def test_tables_say_what_the_functions_do():
+    needs = wide_area.flow_needs({"57": 57e6}, 100 * ms, {"coasts": 0.06, "metro": 0.001})
+    assert len(needs) == 2 * len(wide_area.LAWS) and set(needs.rate_Bps) == {57e7}
+    first = needs.iloc[0]
+    assert first.loss == pytest.approx(float(wide_area.tolerable_loss(57e7, 0.06, MSS, "Mathis")))
+    assert wide_area.code("KP4").packet_loss(first.ber_fec, 9018) == pytest.approx(first.loss)
+    assert np.all(needs.ber_fec > 1e3 * needs.ber)
+    tails = wide_area.tails({"none": 0.0, "some": first.loss}, 57e6, 800_000, 0.06, 57e7)
+    assert list(tails.flows) == [1, 1] and tails.flows_all[0] == 800_000
+    assert list(tails.loc[0, ["one_waits", "any_waits", "extra_s", "repair_packets"]]) == [0, 0, 0, 0]
+    assert tails.any_waits[1] == pytest.approx(1) and tails.extra_s[1] >= 0.06 * (1 - 1e-9)
+    sweep = wide_area.throughputs([1e-8, 1e-6], {"coasts": 0.06}, LINK)
+    assert list(sweep.law.unique()) == ["Mathis", "CUBIC"] and len(sweep) == 4
+
+
+def test_plots_draw_what_the_tables_have():
+    import matplotlib.pyplot as plt
+
+    sweep = wide_area.throughputs(np.geomspace(1e-9, 1e-2, 20), {"coasts": 0.06, "metro": 0.001}, LINK)
+    ax = plots.one_flow(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
+    assert len(ax.get_legend_handles_labels()[0]) == 4
+    figure = plots.flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.waits(0.2, [0.1, 0.9], LINK))
+    queues = dict(zip(*reversed(figure.axes[1].get_legend_handles_labels()), strict=True))
+    assert len(queues["strict priority"].get_xdata()) == 2 and len(queues["one queue"].get_xdata()) == 1
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tcp_throughput(1.0, 0.06, MSS, LINK), "loss is 1.0"),
+        (lambda: tcp_throughput(-0.1, 0.06, MSS, LINK), "loss is -0.1"),
+        (lambda: tcp_throughput(float("nan"), 0.06, MSS, LINK), "loss is nan"),
+        (lambda: tcp_throughput(0.1, 0, MSS, LINK), "rtt is 0"),
+        (lambda: tcp_throughput(0.1, 0.06, MSS, 0), "link is 0"),
+        (lambda: tcp_throughput(0.1, 0.06, MSS, float("inf")), "link is inf"),
+        (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, "Reno"), "law is 'Reno'.*'CUBIC'"),
+        (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, receive_window=0), "receive_window is 0"),
+        (lambda: wide_area.tolerable_loss(0, 0.06, MSS), "rate is 0"),
+        (lambda: wide_area.great_circle_distance(91, 0, 0, 0), "latitude_a is 91"),
+        (lambda: wide_area.great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
+        (lambda: wide_area.one_way_delay(-1, 1.5, 5e-9), "distance is -1"),
+        (lambda: wide_area.one_way_delay(1e6, 0.9, 5e-9), "route_factor is 0.9.*1 or more"),
+        (lambda: wide_area.route_factor(0, 1e6, 5e-9), "delay is 0"),
+        (lambda: wide_area.packet_loss(1.5, 9018), "bit_error_rate is 1.5"),
+        (lambda: wide_area.packet_loss(1e-9, 0), "packet_bytes is 0"),
+        (lambda: ReedSolomon(514, 544, 10), "message_symbols is 544.*fewer than 514"),
+        (lambda: ReedSolomon(544, 514, 10, 0), "interleaved is 0"),
+        (lambda: wide_area.code("KP4").bit_error_rate(0, 9018), "loss is 0.*above 0"),
+        (lambda: wide_area.repair_packets(10, 0.1, 0), "failure is 0"),
+        (lambda: wide_area.repair_packets(0, 0.1, 0.1), "packets is 0"),
+        (lambda: wide_area.any_loss(10, 1), "loss is 1"),
+        (lambda: wide_area.completion_time(1, 0, 0.06), "rate is 0"),
+        (lambda: wide_area.completion_time(1, 1, 0.06, 0.5), "rounds is 0.5"),
+        (lambda: allocation(-1, [1]), "capacity is -1"),
+        (lambda: allocation(1, [-1]), "demands is"),
+        (lambda: allocation(1, [1], weights=0), "weights is"),
+        (lambda: allocation(1, [1, 1], reserved=1), "reserved is 1.*at most 1"),
+        (lambda: priority_waits([0.1], 1000, 0), "link is 0"),
+        (lambda: priority_waits([-0.1], 1000, 1), "loads is"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_inverse_of_rising_and_falling_functions():
+    assert inverse(lambda x: x**2, [4.0, 9.0], 1e-3, 1e3) == pytest.approx([2, 3])
+    assert inverse(lambda x: 1 / x, 4.0, 1e-3, 1e3) == pytest.approx(0.25)
+    assert inverse(lambda x: x, 1e9, 1e-3, 1e3) == pytest.approx(1e3)
