@@ -12,7 +12,7 @@ from railcore.network import reliability
 from railcore.network.cost.ownership import total_cost
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import failures, operation, serving
-from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters
+from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters, precision_of
 from railcore.training.scaling_laws import law
 from railcore.training.transformer import Transformer, from_catalog
 
@@ -321,6 +321,11 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
         "a rack has"
     ).all()
     assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
+    assert (table["hidden"] % DENSE.heads == 0).all() and list(table["limit"] == "time") == [True, True, True, False]
+    each = law("Hoffmann 2").parameters_after(365 * 86400, dc.size(1e11).dense_flops)
+    assert table["optimal_parameters"][1] == pytest.approx(float(each))
+    with pytest.raises(ValueError, match="form is 'fp2'"):
+        precision_of("fp2")
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
 
 

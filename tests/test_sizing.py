@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog
 from railcore.systems import datacenter
-from railcore.systems.datacenter import Sizing, quantities, size, trainable
+from railcore.systems.datacenter import Sizing, quantities, size
 from railcore.systems.datacenter.sizing import PARTS, best_format, priced_platforms, sizes
-from railcore.training import scaling_laws, transformer
+from railcore.training import transformer
 
 BASE = {"rack_usd": 3e6, "rack_w": 130e3, "rack_gpus": 72, "gpu_dense_flops": 1e16, "gpu_memory_bytes": 192e9}
 SHARE, BUDGET = st.floats(0.01, 1), st.floats(1e9, 1e13)
@@ -126,22 +126,6 @@ def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
     }
     assert errors["flops2024 dense"] < 1e-12
     assert errors["flops2024 MoE"] > 0.1
-
-
-def test_trainable_models_are_those_of_the_law_and_fit_as_the_layout_says():
-    like = transformer.from_catalog("flops2024 dense")
-    table = trainable.trainable(["GB200 NVL72", "DGX A100"], [1e9, 1e11], like, 365)
-    flops = float(size(1e11).dense_flops)
-    assert table["parameters"][1] == pytest.approx(
-        float(scaling_laws.law("Hoffmann 2").parameters_after(365 * 86400, flops))
-    )
-    assert (table["hidden"] % like.heads == 0).all() and table["warning"].all()
-    assert list(table["tensor_degree"] > 0) == [True, True, True, False]
-    row = table.loc[1]
-    needed = 4 * row.parameters / row.layers  # bytes of FP4 training state of a layer, without its activations
-    assert needed / row.tensor_degree < size(1e11).gpu_memory_bytes
-    with pytest.raises(ValueError, match="form is 'fp2'"):
-        trainable.precision_of("fp2")
 
 
 def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.facts import catalog
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layer import Layer, Precision, layer, precision
 from railcore.systems.datacenter.layout import layout
 from railcore.systems.datacenter.site import Site, site
-from railcore.systems.datacenter.trainable import precision_of, trainable
+from railcore.systems.datacenter.sizing import best_format, size
 from railcore.training.scaling_laws import law, whole_shape
 from railcore.training.transformer import Transformer
 
@@ -30,47 +31,65 @@ def budgets(
     rule: str = "each network",
     **changes: Any,
 ) -> pd.DataFrame:
-    """`trainable` with the model that fits in its place, where the loss-optimal one of the time does not.
+    """The loss-optimal model of a training time [days] on each machine, or the largest that its racks hold.
 
+    like: its vocabulary, sequence length and proportions, in the shape of the depth-to-width rule. Number format and
+    bytes per parameter: the narrowest of the platform's GPU, in the catalog's precisions. document: as of `size`.
+    rule: of `exposed.RULES`. changes: fields of `Site`, such as datacenters.
     time_days: until the trained model is loss-optimal, at the utilization and with the exposed share of its layout.
-    rule: of `exposed.RULES`. Other arguments as of `trainable`, the parameters of which are optimal_parameters here.
-    Rows platform, format, budget_usd, racks, gpus, total_w, optimal_parameters, largest_parameters (that fit),
-    parameters (that are trained), layers, hidden, tensor_degree, replicas, exposed_share, time_days and limit: "time",
-    or what of the loss-optimal model does not fit.
+    Rows platform, format, budget_usd, racks, gpus, total_w (at the highest PUE of a document), optimal_parameters,
+    largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree, replicas,
+    exposed_share, time_days and limit: "time", or what of the loss-optimal model does not fit.
     """
-    tables = []
-    optima = trainable(platforms, budgets_usd, like, days, law_name, utilization, document, **changes)
-    for platform, part in optima.groupby("platform", sort=False):
-        form = part["format"].iloc[0]
+    tables, found = [], law(law_name)
+    for platform in platforms:
+        form = best_format(catalog.item("platforms", platform)["gpu"])
         kept = precision(precision_of(form))
-        machine = site(part["racks"].to_numpy(), str(platform), document, f"{form}_dense_rate", **changes)
-        optimal, fits = part["parameters"].to_numpy(), part["tensor_degree"].to_numpy() > 0
-        largest = largest_parameters(like, kept, machine)
+        box = size(np.asarray(budgets_usd, float)[:, None], platform, document)
+        flops, racks = box.dense_flops[:, 0], box.racks[:, 0].astype(int)
+        machine = site(racks, platform, document, f"{form}_dense_rate", **changes)
+        optimal = found.parameters_after(days * day, flops, utilization)
+        wanted, largest = shaped(like, kept, optimal), largest_parameters(like, kept, machine)
+        fits = layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
-        shape = whole_shape(np.maximum(trained, SIZES[0]), like.heads)
-        each = layer(like, kept, 1, shape.layers, shape.hidden)
+        each = shaped(like, kept, np.maximum(trained, SIZES[0]))
         laid = layout(each, machine, strict=False)
         share = times(each, laid, machine).share(rule)
-        flops = part["dense_flops"].to_numpy() * (1 - np.nan_to_num(share))
-        wanted = whole_shape(optimal, like.heads)
-        limits = _limits(layer(like, kept, 1, wanted.layers, wanted.hidden), machine)
-        found = {
+        needed = found.training_time(trained, flops * (1 - np.nan_to_num(share)), utilization) / day
+        columns = {
+            "platform": platform,
+            "format": form,
+            "budget_usd": box.budget_usd[:, 0],
+            "racks": racks,
+            "gpus": box.gpus[:, 0].astype(int),
+            "total_w": np.max(box.total_w, axis=1),
             "optimal_parameters": optimal,
             "largest_parameters": largest,
             "parameters": np.where(laid.tensor > 0, trained, np.nan),
-            "layers": shape.layers.astype(int),
-            "hidden": shape.hidden.astype(int),
-            "tensor_degree": np.asarray(laid.tensor, int),
-            "replicas": laid.replicas_here * np.asarray(machine.datacenters),
+            "layers": each.layers.astype(int),
+            "hidden": each.hidden.astype(int),
+            "tensor_degree": laid.tensor.astype(int),
+            "replicas": laid.replicas_here * machine.datacenters,
             "exposed_share": share,
-            "time_days": np.where(
-                laid.tensor > 0, law(law_name).training_time(trained, flops, utilization) / day, np.nan
-            ),
-            "limit": np.where(fits, "time", limits),
+            "time_days": np.where(laid.tensor > 0, needed, np.nan),
+            "limit": np.where(fits, "time", _limits(wanted, machine)),
         }
-        same = ["platform", "format", "budget_usd", "racks", "gpus", "total_w"]
-        tables.append(part[same].reset_index(drop=True).assign(**found))
+        tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def shaped(like: Transformer, kept: Precision, parameters: np.ndarray) -> Layer:
+    """The layer of models of so many parameters in the shape of the depth-to-width rule."""
+    shape = whole_shape(parameters, like.heads)
+    return layer(like, kept, 1, shape.layers, shape.hidden)
+
+
+def precision_of(form: str) -> str:
+    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
+    for name in catalog.names("precisions"):
+        if catalog.item("precisions", name)["rate_format"] == form:
+            return name
+    raise ValueError(f"form is {form!r}: give a rate_format of the catalog's precisions")
 
 
 def largest_parameters(like: Transformer, kept: Precision, machine: Site) -> np.ndarray:
@@ -78,10 +97,8 @@ def largest_parameters(like: Transformer, kept: Precision, machine: Site) -> np.
 
     machine: its racks may be an array, the result has its shape.
     """
-    shape = whole_shape(SIZES, like.heads)
-    each = layer(like, kept, 1, shape.layers, shape.hidden)
-    racks = np.asarray(machine.racks)
-    fits = layout(each, replace(machine, racks=racks[..., None]), strict=False).tensor > 0
+    racks = np.asarray(machine.racks)[..., None]
+    fits = layout(shaped(like, kept, SIZES), replace(machine, racks=racks), strict=False).tensor > 0
     return np.max(np.where(fits, SIZES, 0.0), axis=-1)
 
 

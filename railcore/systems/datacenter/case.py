@@ -127,7 +127,7 @@ class Case:
         left = off(low)
         if not np.isfinite(left) or left * off(high) > 0:
             return float("nan")
-        for _ in range(40):
+        for _ in range(32):
             middle = (low + high) / 2
             low, high = (middle, high) if off(middle) * left > 0 else (low, middle)
         return own * float(np.exp(high))
