@@ -116,11 +116,20 @@ def gallery() -> "pd.DataFrame":
 
 def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
     import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    stream = io.BytesIO()
-    metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[extension]
-    with mpl.rc_context({"svg.hashsalt": "railcore", "savefig.bbox": None}):
-        figure.savefig(stream, format=extension, dpi=DPI, metadata=metadata)
+    stream, canvas, dpi = io.BytesIO(), figure.canvas, figure.dpi
+    try:  # the canvas itself: savefig draws twice, the first time for a layout that is there already
+        figure.dpi = DPI
+        if extension == "png":
+            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
+        else:
+            with mpl.rc_context({"svg.hashsalt": "railcore"}):
+                FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+    finally:
+        figure.dpi = dpi
+        figure.set_canvas(canvas)
     figure.stale = False  # or IPython draws it once more before it shows it
     width = round(figure.get_size_inches()[0] * DPI)
     if extension == "png" and width < MIN_WIDTH_PX:
