@@ -62,6 +62,12 @@ def test_a_model_of_another_size_is_that_model(layers, width, mixture):
     assert scaled.parameters == pytest.approx(built.parameters, rel=1e-5)
 
 
+@pytest.mark.parametrize("bad", [{"gradients": -1.0}, {"element": np.nan}, {"optimizer": np.inf}])
+def test_bytes_below_nothing_are_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        replace(FP4, **bad)
+
+
 @pytest.mark.parametrize("bad", [{"layers": 0}, {"hidden": -1.0}, {"micro_batch": np.inf}])
 def test_a_layer_of_nothing_is_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
@@ -102,8 +108,11 @@ def test_more_racks_than_layers_are_needed_in_every_datacenter():
 def test_a_degree_of_ones_own():
     layer = dc.layer(DENSE, FP4)
     assert dc.layout(layer, SITE, tensor=24).tensor == 24
-    with pytest.raises(ValueError, match="tensor is 20"):
-        dc.layout(layer, SITE, tensor=20)
+    for bad in (20, -18, 4.5):
+        with pytest.raises(ValueError, match=f"tensor is {bad}"):
+            dc.layout(layer, SITE, tensor=bad)
+    with pytest.raises(ValueError, match="resident is 0"):
+        dc.layout(layer, SITE, resident=0)
     with pytest.raises(ValueError, match="of a layer without memory"):
         dc.layout(layer, SITE, tensor=12)
     assert dc.layout(layer, SITE, tensor=12, strict=False).tensor == 0
@@ -206,6 +215,22 @@ def test_rules_are_ordered_and_shares_are_shares(hb, nic, wan, model, sites):
         x.share(micro_batches=0)
 
 
+def test_rules_in_numbers():
+    x = dc.Times(1.0, 2.0, 0.25, 0.125, (3.0, 5.0, 4.0, 2.5, 1.5), (0.0,) * 5)
+    late = {rule: x.gradients_s(rule) for rule in dc.RULES}
+    assert late == {
+        "scale-out reduce": 5 - 2,
+        "slowest reduce": 5 - 2,
+        "each network": (3 - 2) + (5 - 2) + (4 - 2),
+        "gathers under forward": (5 - 2) + (2.5 - 1),
+        "busiest network": 5 + 2.5 - 2,
+        "whole period": 5 + 2.5 + 2 * 0.125 - (3 + 2 * (0.25 + 0.125)),
+    }
+    slow = replace(x, steps_s=(7.0, 5.0, 4.0, 2.5, 1.5))  # now the scale-up network
+    assert slow.gradients_s("busiest network") == 7 + 1.5 - 2
+    assert slow.gradients_s("whole period") == 7 + 1.5 + 2 * 0.25 - (3 + 2 * (0.25 + 0.125))
+
+
 def test_a_sweep_equals_its_points():
     rng = np.random.default_rng(1)
     n = 60
@@ -251,6 +276,13 @@ def test_a_site_of_nothing_is_refused(bad):
     name, value = next(iter(bad.items()))
     with pytest.raises(ValueError, match=name):
         replace(SITE, **{name: np.array([1.0, value])})
+
+
+def test_a_parallel_block_has_one_exchange_in_place_of_two():
+    palm = from_catalog("PaLM-540B")
+    models = (replace(palm, parallel_block=False), palm)
+    both, one = (laid(model, bytes_of=BF16, tensor=18)[2].tensor_s for model in models)
+    assert palm.parallel_block and one == pytest.approx(both / 2) and one > 0
 
 
 def test_any_transformer_can_be_laid_out():

@@ -57,12 +57,16 @@ def test_energy_costs_what_owning_the_machine_for_that_time_costs():
 
 
 def test_runs_from_the_ideal_to_the_measured():
-    table = operation.training_runs({"dense": 96e12}, {"dense": 0.05}, 0.9, BOX, law("Hoffmann 2"), "GB200")
+    table = operation.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, law("Hoffmann 2"), "GB200")
     assert table["time_days"].is_monotonic_increasing and table["total_usd"].is_monotonic_increasing
     assert (table["total_low_usd"] < table["total_usd"]).all() and (table["total_usd"] < table["total_high_usd"]).all()
     ideal = table.iloc[0]
-    assert ideal["time_days"] == pytest.approx(float(law("Hoffmann 2").training_time(96e12, BOX.dense_flops)) / day)
-    assert list(table["exposed_share"]) == [0, 0.05, 0.05, 0, 0, 0] and list(table["goodput"]) == [1] + 5 * [0.9]
+    assert ideal["time_days"] == pytest.approx(
+        float(law("Hoffmann 2").training_time(DENSE.total_parameters, BOX.dense_flops)) / day
+    )
+    x, u = 0.05, table["utilization"][2]
+    assert list(table["exposed_share"]) == pytest.approx([0, x, 1 / (1 + (1 - x) / u / x), 0, 0, 0])
+    assert list(table["goodput"]) == [1] + 5 * [0.9]
 
 
 @pytest.mark.parametrize(
@@ -113,21 +117,11 @@ def test_interruptions_add_up_to_the_published_rate():
     assert failures.interruption_time(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
 
 
-@given(st.floats(10, 1e6), st.floats(0.01, 5), st.floats(0.05, 0.95))
-def test_longest_restart_gives_the_goodput(mtbf, checkpoint, target):
-    found = float(failures.longest_restart(mtbf, checkpoint, target))
-    without = float(reliability.goodput(mtbf, checkpoint, 0))
-    if without < target:
-        assert math.isnan(found)
-    else:
-        assert float(reliability.goodput(mtbf, checkpoint, found)) == pytest.approx(target)
-
-
 def test_without_failures_everything_works():
     none = with_shares(blast())
     assert failures.replica_availability(none, JOB) == failures.rack_groups(none, JOB) == 1
     assert failures.whole_groups(none, JOB) == failures.whole_groups(none, JOB, same_rail=False) == 1
-    curves = failures.restart_curves({"rare": 1e15}, {"store": 1.0}, np.array([1.0, 600.0]), 100)
+    curves = failures.restart_curves({"rare": (1e15, 100)}, {"store": 1.0}, np.array([1.0, 600.0]))
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
 
 
@@ -189,7 +183,7 @@ def test_groups_of_a_rack_with_spares_against_a_draw():
     assert failures.rack_groups(table, job) == pytest.approx(drawn, abs=0.002)
 
 
-@given(st.integers(1, 2000), st.floats(0, 0.2), st.floats(0.5, 0.9999), st.integers(1, 300))
+@given(st.integers(1, 2000), st.floats(0, 0.99), st.floats(0.5, 0.9999), st.integers(1, 300))
 def test_spares_are_enough_and_one_less_is_not(needed, share, probability, pools):
     from scipy.stats import binom
 
@@ -203,21 +197,42 @@ def test_recoveries_get_worse_with_rates_and_stay_shares():
     by = table.pivot(index="way", columns="rates", values="goodput")
     assert (by["low"] > by["value"]).all() and (by["value"] > by["high"]).all()
     assert table["goodput"].between(0, 1).all() and table["working_share"].between(0, 1).all()
-    row = table[(table["way"] == "pair groups anew, on their rails") & (table["rates"] == "value")].iloc[0]
-    at_longest = row["in_use_share"] * row["working_share"] / (1 + row["longest_stall_s"] / row["interruption_s"])
-    assert at_longest == pytest.approx(0.9)
+    without, m = table["in_use_share"] * table["working_share"], table["interruption_s"]
+    assert np.allclose(table["goodput"], without * np.exp(-table["stall_s"] / m))
+    assert (table["longest_stall_s"].isna() == (without < 0.9)).all()
+    assert np.allclose((without * np.exp(-table["longest_stall_s"] / m)).dropna(), 0.9)
     stalls = table[table["rates"] == "value"].set_index("way")["stall_s"]
     assert stalls["spare racks of a datacenter"] - stalls["leave the replica out"] == pytest.approx(1.6)
 
 
+def test_spare_gpus_are_those_beside_groups_of_one_or_two_fewer():
+    ways = [way for way in failures.recoveries(LAID, NVL72, {})["way"].unique() if "spare GPUs" in way]
+    assert [way.split(",")[0] for way in ways[::2]] == ["4 spare GPUs in a rack", "8 spare GPUs in a rack"]
+    alone = dc.layout(LAYER, replace(SITE, memory_bytes=4e12))
+    assert alone.tensor == 1 and not failures.recoveries(alone, NVL72, {})["way"].str.contains("spare GPUs").any()
+
+
+def test_a_job_that_restarts_has_the_goodput_of_reliability():
+    table = failures.recoveries(LAID, NVL72, {"storage": 2.8}, 110).query("rates == 'value'").iloc[0]
+    m, restart = table["interruption_s"], catalog.item("failure_rates", "job")["restart_time"]
+    assert table["goodput"] == pytest.approx(float(reliability.goodput(m, 2.8, restart, 110)))
+
+
+def test_a_standstill_that_failures_begin_anew_against_a_draw():
+    table = failures.recoveries(LAID, NVL72, {}).query("rates == 'high'").iloc[0]
+    m, c = table["interruption_s"], table["stall_s"]
+    gaps = np.random.default_rng(4).exponential(m, 100_000)  # one shorter than c ends within the standstill
+    drawn = np.maximum(gaps - c, 0).sum() / gaps.sum() * table["in_use_share"] * table["working_share"]
+    assert table["goodput"] == pytest.approx(drawn, rel=0.02)
+
+
 def test_checkpoints_move_the_whole_state():
-    table = failures.checkpoint_times(LAYER, LAID, SITE, 1e8).set_index("way")
-    total = sum(LAYER.state_bytes.values())
-    assert table["gpu_bytes"].iloc[0] * SITE.gpus == pytest.approx(total)
-    assert table["gpu_bytes"].iloc[1] * 18 * 134 == pytest.approx(total)
-    assert table["time_s"].to_numpy() == pytest.approx(
-        table["gpu_bytes"] / [1e8, 1e8, SITE.host_Bps, SITE.host_Bps, SITE.nic_Bps, SITE.hb_Bps]
-    )
+    saves, load = failures.state_times(LAYER, LAID, SITE, 1e8)
+    moved = [
+        saves["storage"] * 1e8 * SITE.gpus,
+        *(18 * 134 * s for s in (saves["host memory"] * SITE.host_Bps, load * SITE.nic_Bps)),
+    ]
+    assert moved == pytest.approx(3 * [sum(LAYER.state_bytes.values())])
 
 
 @pytest.mark.parametrize(
@@ -228,9 +243,9 @@ def test_checkpoints_move_the_whole_state():
         (lambda: blast(planes=0), "planes 0"),
         (lambda: blast(leaf_layers=33), "leaf_layers 33"),
         (lambda: blast(rates="worst"), "rates is 'worst'"),
-        (lambda: failures.longest_restart(100, 1, 1.0), "target is 1.0"),
+        (lambda: failures.recoveries(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
         (lambda: failures.spares_needed(10, 1.0, 0.9), "needed"),
-        (lambda: failures.checkpoint_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
+        (lambda: failures.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
         (lambda: failures.grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)), "tensor degree"),
     ],
 )
@@ -262,19 +277,18 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
     assert found.tokens_per_s * found.token_s == pytest.approx(found.copies * stages * found.batch)
 
 
-def test_least_stages_hold_one_sequence():
-    for model in (DENSE, MIXTURE):
-        least = serving.least_stages(model, SITE, 0.5, 32_000, 1.0)
-        batches = serving.serving(model, SITE, RATE, [least - 1, least]).batch
-        assert math.isnan(batches[0]) and batches[1] >= 1
-
-
 def test_one_token_reads_active_weights_and_many_read_all():
     one = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=1)
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
     many = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=400)
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
+
+
+def test_every_stage_sends_once_for_a_token():
+    found = serving.serving(DENSE, SITE, RATE, [8, 16], context=1000, batch=4)
+    latency = catalog.item("efficiencies", "all")["nic_latency"]
+    assert found.sends_s == pytest.approx(np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps))
 
 
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
@@ -288,15 +302,20 @@ def test_communication_vanishes_on_a_fast_network_of_one_gpu():
 
 
 def test_table_of_servings_costs_the_machine():
-    table = serving.servings({"dense": DENSE, "mixture": MIXTURE}, SITE, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
+    models = {"dense": DENSE, "mixture": MIXTURE}
+    table = serving.servings(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
     assert (table["million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
+    four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
+    assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
+    assert np.allclose(eight, 2 * four)  # products in the format of the weights
     assert table["batch"].min() >= 1 and not ((table["stages"] == 4) & (table["weight_bits"] == 8)).any()
 
 
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"tensor": 73}, "tensor is 73"),
+        ({"stages": [8, 135]}, "at most one for each of 134 layers"),
         ({"weight": 0}, "weight is 0"),
         ({"stages": 0}, "stages is"),
         ({"context": -1}, "context"),
@@ -305,8 +324,6 @@ def test_table_of_servings_costs_the_machine():
 def test_bad_input_of_serving(options, name):
     with pytest.raises(ValueError, match=name):
         serving.serving(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, **options})
-    with pytest.raises(ValueError, match="leaves no room"):
-        serving.least_stages(DENSE, SITE, 0.5, 1e9, 1.0)
 
 
 # Budgets

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from railcore.network import scale_out
 from railcore.network.cost import PriceBook, network_total
 from railcore.network.scale_out import designs, locality, reach, survival
 from railcore.network.topology import RailFabric, fat_tree, graph, ideal_clos_parts, rail_only
+from railcore.workbench.plots import scale_out as plots
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
@@ -93,11 +95,10 @@ def test_cheapest_is_what_a_loop_finds():
     costs = scale_out.combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
     alone = {(r, p): table(20_000, r, p).cost_usd[0] for r in range(1, 13) for p in (1, 2, 4, 8)}
     assert len(costs) == len(alone)
-    best = scale_out.cheapest(costs).iloc[0]
-    assert best.cost_usd == min(alone.values())
-    assert (best.rails, best.planes) == min(alone, key=lambda shape: (alone[shape], *shape))
     marks = scale_out.choices(costs, 4, 12, 2, "51.2T", NIC)
-    assert marks["cheapest"] == (best.rails, best.planes) and 4 % marks["cheapest that divides a rack"][0] == 0
+    assert marks["cheapest"] == min(alone, key=lambda shape: (alone[shape], *shape))
+    whole = {shape: cost for shape, cost in alone.items() if 4 % shape[0] == 0}
+    assert marks["cheapest that divides a rack"] == min(whole, key=lambda shape: (whole[shape], *shape))
 
 
 def test_arrays_equal_the_scalars():
@@ -109,10 +110,9 @@ def test_arrays_equal_the_scalars():
 
 
 def test_levels_are_the_blocks_of_the_fabric():
-    assert scale_out.levels(72, 72, 64, 4, 2) == (1, (128,))
-    assert scale_out.levels(72, 1, 64, 1, 4) == (72, (32, 1024, 32768))
     found = scale_out.tree_levels(800_000, 72, scale_out.shapes(72, 76, 4), "51.2T", NIC)
-    assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]
+    assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]  # 76 does not divide 72
+    assert found["fat tree"] == (72, (32, 1024, 32768)) and found["72 rails, 4 planes"] == (1, (128,))
 
 
 def test_racks_on_more_rails_than_gpus():
@@ -229,8 +229,10 @@ def test_lengths_of_a_small_hall():
     at = hall.rack_positions(8)
     assert at.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [0, 2], [1, 2], [2, 2], [3, 2]]
     host, top = reach.link_lengths(hall, 8, 1, [4])
-    assert host.tolist() == [0.3, 0.3, 2, 2, 2, 2, 3, 3]  # to racks 2 and 6, the middle of their blocks
-    assert top.tolist() == [2.5] * 4 + [2.5] * 4  # racks 2 and 6 to (1.5, 1)
+    assert host.tolist() == [0.3, 0.3, 2, 2, 2, 2, 3, 3]  # to racks 1 and 5, next to the centres of their blocks
+    assert top.tolist() == [2.5] * 8  # racks 1 and 5 to (1.5, 1)
+    host, top = reach.link_lengths(hall, 8, 1, [8])
+    assert host.max() == 1 + 3 + 1  # a block of both rows: the farthest rack is 3 along and 2 across, less is not there
 
 
 def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
@@ -252,13 +254,48 @@ def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
     assert [lengths.size for lengths in found] == [n] * (len(blocks) + 1)
     lower = [g // endpoints for g in range(n)]
     for lengths, block in zip(found, blocks, strict=False):
-        upper = [(g // block * block + min(g // block * block + block, n)) // 2 // endpoints for g in range(n)]
+        members = [lower[start : start + block] for start in range(0, n, block)]
+        middle = [min(m, key=lambda r, m=m: np.abs(at[r] - at[m].mean(axis=0)).sum().round(6)) for m in members]
+        upper = [middle[g // block] for g in range(n)]
         each = [
             hall.in_rack_m if a == b else (np.abs(at[a] - at[b]).sum() + 2 * hall.drop_m) * (1 + hall.slack)
             for a, b in zip(lower, upper, strict=True)
         ]
         assert lengths == pytest.approx(sorted(each))
         lower = upper
+
+
+def test_switches_stand_about_where_links_are_shortest():
+    hall = reach.catalog_floor()
+    at, host = hall.rack_positions(640), reach.link_lengths(hall, 640, 1, [128])[0]
+    apart = np.abs(at[:, None] - at[None]).sum(axis=2)
+    each = np.where(apart == 0, hall.in_rack_m, (apart + 2 * hall.drop_m) * (1 + hall.slack))
+    least = sum(each[start : start + 128, start : start + 128].sum(axis=0).min() for start in range(0, 640, 128))
+    assert least <= host.sum() * (1 + 1e-9) and host.sum() <= 1.01 * least
+
+
+def test_cost_over_budget_at_the_ends_of_a_price():
+    parts = ["switch chips", "switch-to-switch links", "host links"]
+    split = pd.DataFrame({"links": "optics", "network": "a", "part": parts, "cost_usd": [40.0, 30.0, 20.0]})
+    found = reach.over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
+    shares = ["over_budget_low", "over_budget", "over_budget_high"]
+    assert list(found.loc["between switches", shares]) == [0.5, 0.7, 1.1]
+    assert list(found.loc["with host links", shares]) == [0.7, 0.9, 1.3]
+    for row in found.itertuples():  # at the price found the budget is spent
+        assert row.over_budget + 4 * (row.most_chip_usd - 10) / 100 == pytest.approx(1)
+    assert (reach.over_budget(split, 25.0, (5.0, 10.0, 20.0)).most_chip_usd == 0).all()
+
+
+def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
+    import matplotlib.pyplot as plt
+
+    split = pd.DataFrame(
+        {"links": "optics", "network": "a", "part": ["switch chips", "host links"], "cost_usd": [4e9, 2e9]}
+    )
+    ax = plots.costs(split, 5e9, (1.0, 2.0, 4.0)).axes[0]
+    (whisker,) = [segment for bars in ax.collections for segment in bars.get_segments()]
+    assert whisker[:, 1].tolist() == [4.0, 10.0]
+    plt.close("all")
 
 
 def test_the_medium_is_the_cheapest_that_reaches():
@@ -296,7 +333,7 @@ def test_modes_of_chips():
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda: table(1000, 10, 3), "planes is 3, but 51.2T has modes for 1, 2, 4, 8"),
+        (lambda: table(1000, 10, 3), "planes is 3, but with a NIC of 800 Gbps 51.2T has modes for 1, 2, 4, 8"),
         (lambda: table(10, 11, 1), "rails is 11, more than the 10 GPUs"),
         (lambda: table(0, 1, 1), "gpus is"),
         (lambda: table(10, 0, 1), "rails is"),
@@ -305,7 +342,6 @@ def test_modes_of_chips():
         (lambda: table(1000, 1, 1, below=(0.5,)), "below is"),
         (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
         (lambda: scale_out.chip_modes("99T", NIC), "99T"),
-        (lambda: scale_out.levels(72, 76, 64, 4, 2), "rails is 76, which does not divide a rack of 72: give 72"),
         (lambda: survival.remains(10, 8, 11, 1, 1), "rails is 11"),
         (lambda: survival.remains(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
         (lambda: locality.best_bands(0, 3, 4), "stages is 0"),
@@ -320,6 +356,8 @@ def test_modes_of_chips():
         (lambda: reach.media(123.0), "nic_Bps is 123.0"),
         (lambda: reach.choose(np.array([9999.0]), reach.media(NIC)), "no medium"),
         (lambda: reach.link_lengths(reach.catalog_floor(), 8, 1, [0]), "blocks"),
+        (lambda: reach.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
+        (lambda: reach.choose(np.array([3.0]), reach.media(NIC).iloc[:1]), "no medium of the table reaches"),
     ],
 )
 def test_bad_input(ask, words):

@@ -48,8 +48,7 @@ def test_delay_of_the_coasts():
     coasts = wide_area.route("flops2024 east", "flops2024 west")
     assert coasts.distance_m == pytest.approx(3655 * km, rel=1e-3)
     assert coasts.delays_s[0] < coasts.delay_s < coasts.delays_s[1]
-    there_and_back = wide_area.round_trip(coasts.distance_m, coasts.factor, coasts.fibre_delay)
-    assert coasts.round_trip_s == there_and_back == 2 * coasts.delay_s
+    assert coasts.round_trip_s == 2 * coasts.delay_s
     assert coasts.factor_for(coasts.delay_s) == pytest.approx(coasts.factor)
     claimed = claims.paper_value("flops2024.fig3c.one_way_delay")
     assert coasts.factor_low < coasts.factor_for(claimed) < coasts.factor_high
@@ -61,21 +60,29 @@ def test_delay_of_the_coasts():
 
 
 def cubic_sawtooth(loss, rtt):
-    """Mean window of a flow that falls to beta of its largest window, grows back to it, and so sends 1 / loss."""
+    """Mean window of a flow that falls to beta of its largest window, grows back to it, and so sends 1 / loss.
+
+    It grows as the cubic or as the standard's window does, whichever is larger at the time.
+    """
+    alpha = 3 * (1 - BETA) / (1 + BETA)
 
     def period(most):
         K = np.cbrt(most * (1 - BETA) / C)
-        windows = C * (np.linspace(0, K, 20_001) - K) ** 3 + most
-        assert windows[0] == pytest.approx(BETA * most)
-        return windows.mean(), windows.mean() * K / rtt
+        times = np.linspace(0, min(K, (1 - BETA) * most / alpha * rtt), 20_001)
+        windows = np.maximum(C * (times - K) ** 3 + most, BETA * most + alpha * times / rtt)
+        assert windows[0] == pytest.approx(BETA * most) and windows[-1] == pytest.approx(most)
+        return windows.mean(), windows.mean() * times[-1] / rtt
 
     most = optimize.brentq(lambda most: period(most)[1] - 1 / loss, 1, 1e9)
     return period(most)[0]
 
 
-@pytest.mark.parametrize(("loss", "rtt"), [(1e-5, 0.1), (1e-6, 0.06)])
-def test_cubic_window_is_that_of_its_sawtooth(loss, rtt):
-    assert wide_area.cubic_window(loss, rtt) == pytest.approx(cubic_sawtooth(loss, rtt), rel=0.01)
+@pytest.mark.parametrize("rtt", [0.1, 0.06, 0.001])
+def test_cubic_window_is_that_of_its_sawtooth(rtt):
+    losses = 10 ** np.arange(-2, -9.5, -0.5)
+    found, ours = [cubic_sawtooth(loss, rtt) for loss in losses], wide_area.cubic_window(losses, rtt)
+    assert ours == pytest.approx(found, rel=0.04)  # where growth changes over from one to the other
+    assert (np.abs(ours / found - 1) < 0.005).sum() >= len(losses) - 4
 
 
 def test_mathis_window_is_that_of_its_sawtooth():
@@ -94,21 +101,19 @@ def test_cubic_window_of_the_standard():
     losses = 10.0 ** -np.arange(4, 9)
     assert wide_area.cubic_window(losses, 0.1) == pytest.approx([187, 1054, 5926, 33325, 187400], rel=3e-3)
     assert wide_area.cubic_window([1e-7, 1e-8], 0.01) == pytest.approx([5926, 33325], rel=3e-3)
-    assert wide_area.cubic_window(1e-5, 0.01) == wide_area.mathis_window(1e-5, 0.01)
+    assert wide_area.cubic_window([1e-4, 1e-5, 1e-6], 0.01) == pytest.approx([120, 379, 1200], rel=0.03)  # Reno's
 
 
 @given(LOSS, RTT)
 def test_laws_agree_where_they_must(loss, rtt):
-    mathis, cubic, pftk = (law(loss, rtt) for law in wide_area.LAWS.values())
-    assert pftk <= mathis <= cubic
-    assert wide_area.pftk_window(1e-12, rtt) == pytest.approx(wide_area.mathis_window(1e-12, rtt), rel=1e-4)
+    mathis, cubic = (law(loss, rtt) for law in wide_area.LAWS.values())
+    assert mathis <= cubic
     assert wide_area.mathis_window(loss / 100, rtt) == pytest.approx(10 * mathis)
 
 
 @pytest.mark.parametrize("law", wide_area.LAWS)
 def test_throughput_has_its_limits(law):
     assert tcp_throughput(0, 0.06, MSS, LINK, law) == LINK
-    assert tcp_throughput(0, 0.06, MSS, LINK, law, receive_window=6e6) == pytest.approx(1e8)
     assert tcp_throughput(1e-15, 1e-4, MSS, LINK, law) == LINK
     found = tcp_throughput(np.array([1e-9, 1e-6, 1e-3])[:, None], [0.001, 0.06], MSS, LINK, law)
     assert found.shape == (3, 2) and np.all(np.diff(found, axis=0) <= 0) and np.all(np.diff(found, axis=1) <= 0)
@@ -173,8 +178,6 @@ def test_codeword_loss_is_the_binomial_tail(ber):
     wrong = 1 - (1 - ber) ** 10
     assert kp4.codeword_loss(ber) == pytest.approx(exact_tail(544, 15, wrong), rel=1e-8)
     assert kp4.codeword_loss(ber) == pytest.approx(stats.binom.sf(15, 544, wrong), rel=1e-8)
-    tail = math.fsum(i / 544 * stats.binom.pmf(i, 544, wrong) for i in range(16, 545))
-    assert kp4.bit_error_rate_after(ber) == pytest.approx(tail * ber / wrong, rel=1e-8)
 
 
 def test_code_against_random_bits():
@@ -182,7 +185,6 @@ def test_code_against_random_bits():
     bits = np.random.default_rng(1).random((packets * words, 40, 8)) < ber
     bad = bits.any(axis=2).sum(axis=1) > SMALL.correctable
     assert SMALL.codeword_loss(ber) == pytest.approx(bad.mean(), rel=0.05)
-    assert SMALL.bit_error_rate_after(ber) == pytest.approx(bits[bad].sum() / bits.size, rel=0.05)
     lost = bad.reshape(packets, words).any(axis=1).mean()
     touched = SMALL.codewords((words - 1) * 30 + 1 / 8)  # aligned anyhow, so many on average
     assert touched == words
@@ -207,8 +209,9 @@ def test_code_has_an_inverse(loss):
 def test_standard_links_lose_next_to_nothing():
     losses = wide_area.link_losses()
     assert len(losses) == 3 and all(0 < loss < 1e-6 for loss in losses.values())
-    # IEEE 802.3 asks for a frame loss ratio below 6.2e-11 of 64-octet frames
-    assert wide_area.code("KP4").packet_loss(catalog.item("wide_area", "KP4")["bit_error_rate"], 64) < 6.2e-11
+    # the frame loss ratio of 64-octet frames that IEEE 802.3bs sets beside this bit error rate
+    kp4 = wide_area.code("KP4")
+    assert kp4.packet_loss(catalog.item("wide_area", "KP4")["bit_error_rate"], 64) == pytest.approx(1.7e-12, rel=0.02)
 
 
 # --- transfers
@@ -243,9 +246,7 @@ def test_repair_packets_are_enough_and_fewest(packets, loss, failure, n):
 
 def test_no_loss_needs_no_repair_and_one_round():
     assert wide_area.repair_packets(1000, 0, 1e-9, 10**6) == 0
-    assert wide_area.completion_time(5e8, 5e9, 0.06) == pytest.approx(0.1 + 0.03)
-    late = wide_area.completion_time(5e8, 5e9, 0.06, rounds=2)
-    assert late - wide_area.completion_time(5e8, 5e9, 0.06) == pytest.approx(0.06)
+    assert wide_area.sending_rounds(1000, 0, 10**6) == 1
 
 
 # --- admission
@@ -400,13 +401,12 @@ def test_plots_draw_what_the_tables_have():
         (lambda: tcp_throughput(0.1, 0.06, MSS, 0), "link is 0"),
         (lambda: tcp_throughput(0.1, 0.06, MSS, float("inf")), "link is inf"),
         (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, "Reno"), "law is 'Reno'.*'CUBIC'"),
-        (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, receive_window=0), "receive_window is 0"),
         (lambda: wide_area.tolerable_loss(0, 0.06, MSS), "rate is 0"),
         (lambda: wide_area.great_circle_distance(91, 0, 0, 0), "latitude_a is 91"),
         (lambda: wide_area.great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
         (lambda: wide_area.one_way_delay(-1, 1.5, 5e-9), "distance is -1"),
         (lambda: wide_area.one_way_delay(1e6, 0.9, 5e-9), "route_factor is 0.9.*1 or more"),
-        (lambda: wide_area.route_factor(0, 1e6, 5e-9), "delay is 0"),
+        (lambda: wide_area.route("flops2024 east", "flops2024 west").factor_for(0), "delay is 0"),
         (lambda: wide_area.packet_loss(1.5, 9018), "bit_error_rate is 1.5"),
         (lambda: wide_area.packet_loss(1e-9, 0), "packet_bytes is 0"),
         (lambda: ReedSolomon(514, 544, 10), "message_symbols is 544.*fewer than 514"),
@@ -415,8 +415,6 @@ def test_plots_draw_what_the_tables_have():
         (lambda: wide_area.repair_packets(10, 0.1, 0), "failure is 0"),
         (lambda: wide_area.repair_packets(0, 0.1, 0.1), "packets is 0"),
         (lambda: wide_area.any_loss(10, 1), "loss is 1"),
-        (lambda: wide_area.completion_time(1, 0, 0.06), "rate is 0"),
-        (lambda: wide_area.completion_time(1, 1, 0.06, 0.5), "rounds is 0.5"),
         (lambda: allocation(-1, [1]), "capacity is -1"),
         (lambda: allocation(1, [-1]), "demands is"),
         (lambda: allocation(1, [1], weights=0), "weights is"),

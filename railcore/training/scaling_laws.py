@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.units import day
 
-LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3, four digits", "Hoffmann 3", "Besiroglu")
+LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
 FLOPS_PER_PARAMETER_TOKEN = 6
 LOSS = ("E", "A", "B", "alpha", "beta")
 JOINT_LOSS = ("N_c", "D_c", "alpha_N", "alpha_D")
@@ -69,7 +69,7 @@ class ScalingLaw:
     def loss(self, parameters: ArrayLike, tokens: ArrayLike) -> np.ndarray:
         """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
         if self.loss_of is None:
-            raise ValueError(f"law {self.name!r} gives no loss: take one of Kaplan, Hoffmann 3, Besiroglu")
+            raise ValueError(f"law {self.name!r} gives no loss: take Kaplan, Hoffmann 3 or Besiroglu")
         _positive(parameters=parameters, tokens=tokens)
         return self.loss_of(parameters, tokens)
 
@@ -131,11 +131,14 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
     exponent: reading "table" is the least squares of Table 3 or A3 (`power_law`), "printed" the exponent of Table 2
-    through the size projected for Gopher's compute. Hoffmann 3 and Besiroglu: `parametric_optimum`.
+    through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
+    `parametric_optimum`. Raises ValueError for another name or reading.
     """
-    item = catalog.item("scaling_laws", name)
     if name not in LAWS:
-        raise ValueError(f"name is {name!r}: give one of {', '.join(LAWS)}")
+        raise ValueError(f"name is {name!r}: give one of {'; '.join(LAWS)}")
+    if reading not in ("table", "printed"):
+        raise ValueError(f"reading is {reading!r}: give 'table' or 'printed'")
+    item = catalog.item("scaling_laws", name)
     known, loss = set(item), None
     if "E" in known:
         start = float(FLOPS_PER_PARAMETER_TOKEN)
@@ -148,11 +151,9 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
     elif reading == "table":
         table, start = published_table(int(name.split()[-1])), 1.0
         scale, exponent = power_law(table["compute_flop"], table["parameters"])
-    elif reading == "printed":
+    else:
         start = item["anchor_compute"]
         scale, exponent = item["anchor_parameters"], item["parameters_exponent"]
-    else:
-        raise ValueError(f"reading is {reading!r}: give 'table' or 'printed'")
     spans = {f"{kind}_range": _span(item, kind) for kind in ("parameters", "tokens", "compute")}
     return ScalingLaw(name, item.rows[0].source, scale, start, exponent, **spans, loss_of=loss)
 

@@ -74,7 +74,7 @@ def show(table: "pd.DataFrame") -> Shown:
 
 
 def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
-    """Every cell as text, with so many significant digits at most; a column that ends in a unit shows it in each cell.
+    """Every cell as text with so many significant digits at most, counts whole; a unit of the column in each cell.
 
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size".
     """
@@ -91,7 +91,7 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
 
 def _cell(value, unit: str, digits: int) -> str:
     special = {"nan": "–", "inf": "∞"}
-    digits = 4 if unit else 6 if isinstance(value, Integral) else digits
+    digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
     return special.get(f"{value}") or units.show(value, unit, digits)
 
 

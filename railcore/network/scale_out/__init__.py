@@ -2,12 +2,10 @@
 
 from railcore.network.scale_out.comparison import choices, combinations, comparison, shapes, summary, tree_levels
 from railcore.network.scale_out.designs import (
-    cheapest,
     chip_modes,
     chip_powers,
     chip_radix,
     fewest_rails,
-    levels,
     network_parts,
     networks,
     rack_rails,
@@ -16,7 +14,6 @@ from railcore.network.scale_out.designs import (
 )
 
 __all__ = [
-    "cheapest",
     "chip_modes",
     "chip_powers",
     "chip_radix",
@@ -24,7 +21,6 @@ __all__ = [
     "combinations",
     "comparison",
     "fewest_rails",
-    "levels",
     "network_parts",
     "networks",
     "rack_rails",

@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out.designs import COUNTS, cheapest, chip_modes, chip_radix, fewest_rails, levels, networks
+from railcore.network.scale_out.designs import COUNTS, chip_modes, chip_radix, fewest_rails, networks
 
 Shapes = Mapping[str, tuple[int, int]]
 
 
 def shapes(hb_domain_size: int, rails: int, planes: int) -> dict[str, tuple[int, int]]:
-    """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, chosen.
+    """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.
 
-    hb_domain_size: GPUs of a rack; rails, planes: the chosen ones.
+    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), a rack; rails, planes: of the last network.
     """
     k = hb_domain_size
     named = {"fat tree": (1, 1), f"{planes} planes": (1, planes), f"{k} rails": (k, 1)}
@@ -38,8 +38,8 @@ def comparison(
 def summary(tree: pd.Series, multi: pd.Series, rail: pd.Series, both: pd.Series, own: pd.Series) -> dict[str, float]:
     """What the section says of its networks, by the last parts of the claims' ids.
 
-    Rows of `comparison`: fat tree, planes alone, rails alone, both (smooth, over the section's GPUs), and the chosen
-    rails and planes over the datacenter's.
+    Rows of `comparison`: fat tree, planes alone, rails alone, both (smooth, over the section's GPUs), and the section's
+    own choice over the datacenter's.
     """
     return {
         "fattree.tiers": tree["tiers"],
@@ -76,17 +76,18 @@ def choices(
     """(rails, planes) of a `combinations` table worth a mark: cheapest, cheapest that divides a rack, fewest rails.
 
     Fewest: with so many tiers and `planes`, by `fewest_rails`, and the fewest of these that divide a rack. Also the
-    chosen rails and planes. What the table lacks is left out.
+    rails and planes given. What the table lacks is left out.
     """
     dividing = table[hb_domain_size % table["rails"] == 0]
     radix = chip_radix(chip, planes, nic_Bps)
     fewest = int(fewest_rails(table["gpus"].iloc[0], radix, planes, tiers))
     whole = next((r for r in range(fewest, hb_domain_size + 1) if hb_domain_size % r == 0), 0)
-    best, in_rack = (tuple(map(int, cheapest(rows)[["rails", "planes"]].iloc[0])) for rows in (table, dividing))
+    first = (rows.sort_values(["cost_usd", "rails", "planes"]).iloc[0] for rows in (table, dividing))
+    best, in_rack = ((int(row["rails"]), int(row["planes"])) for row in first)
     found = {
-        "cheapest": (best[0], best[1]),
-        "cheapest that divides a rack": (in_rack[0], in_rack[1]),
-        "chosen": (rails, planes),
+        "cheapest": best,
+        "cheapest that divides a rack": in_rack,
+        "given (default: the document's)": (rails, planes),
         f"fewest rails with {tiers} tiers": (fewest, planes),
         "fewest of these that divide a rack": (whole, planes),
     }
@@ -97,11 +98,15 @@ def choices(
 def tree_levels(
     gpus: int, hb_domain_size: int, named: Shapes, chip: str, nic_Bps: float
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """`levels` of every shape whose rails divide a rack, by name."""
+    """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.
+
+    e = K / R and (k P / 2)^i; shapes whose rails R do not divide the K GPUs of a rack are left out.
+    """
     found = {}
     for name, (rails, planes) in named.items():
         if hb_domain_size % rails == 0:
             radix = int(chip_radix(chip, planes, nic_Bps))
             tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)
-            found[name] = levels(hb_domain_size, rails, radix, planes, tiers)
+            blocks = tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
+            found[name] = hb_domain_size // rails, blocks
     return found

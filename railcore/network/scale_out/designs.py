@@ -51,7 +51,10 @@ def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64
     for count in np.unique(wanted):
         if int(count) not in modes or modes[int(count)] % int(count):
             offered = ", ".join(map(str, modes))
-            raise ValueError(f"planes is {int(count)}, but {chip} has modes for {offered} planes: choose one of them")
+            raise ValueError(
+                f"planes is {int(count)}, but with a NIC of {number(nic_Bps / Gbps)} Gbps {chip} has modes for "
+                f"{offered} planes: choose one of them, another chip or another NIC"
+            )
     return np.vectorize(lambda count: modes[int(count)] // int(count), otypes=[np.int64])(wanted)
 
 
@@ -150,12 +153,6 @@ def networks(
     return pd.DataFrame(table)
 
 
-def cheapest(table: pd.DataFrame, tolerance: float = 0.0) -> pd.DataFrame:
-    """Rows of a `networks` table that cost at most 1 + tolerance times the least, cheapest first, fewer rails first."""
-    near = table[table["cost_usd"] <= table["cost_usd"].min() * (1 + tolerance)]
-    return near.sort_values(["cost_usd", "rails", "planes"], ignore_index=True)
-
-
 def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: ArrayLike) -> NDArray[np.int64]:
     """Fewest rails whose networks need no more than so many tiers: R = ceil(N / (2 (k P / 2)^t)).
 
@@ -163,19 +160,6 @@ def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: Ar
     """
     reach = clos_reach(np.asarray(radix) * positive_integer("planes", planes), tiers)
     return -(-positive_integer("gpus", gpus) // reach)
-
-
-def levels(hb_domain_size: int, rails: int, radix: int, planes: int, tiers: int) -> tuple[int, tuple[int, ...]]:
-    """GPUs of a rack on one rail, e = K / R, and endpoints below a switch of each tier but the top one: (k P / 2)^i.
-
-    hb_domain_size K of a rack. Raises ValueError for rails R that do not divide it.
-    """
-    if hb_domain_size % rails:
-        near = max(r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0 and r <= rails)
-        raise ValueError(
-            f"rails is {rails}, which does not divide a rack of {hb_domain_size}: give {near}, for example"
-        )
-    return hb_domain_size // rails, tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
 
 
 def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:

@@ -1,9 +1,9 @@
 """Copper against optics: how long a network's links are on a floor of racks, and which medium reaches that far.
 
 Racks stand in rows, rows behind each other in columns of rows, columns beside each other in a nearly square hall; the
-numbering turns back at the end of each column.
-Switches of a block stand where its middle rack stands, those of the top tier in the middle of the hall: the shortest
-lengths that a layout gives, so that shares within reach of copper are upper bounds.
+numbering turns back at the end of each column. Switches of a block all stand at that of its racks which is nearest to
+its centre, those of the top tier in the middle of the hall, and take no room: about the shortest lengths there are, so
+that copper reaches at most about the share found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,6 +75,7 @@ def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence
 
     rack_endpoints e of a rack on the rail; blocks: endpoints below a switch block of tier 1, 2, ... but the top tier,
     which stands in the middle of the hall. Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
+    Raises ValueError for sizes that are no whole positive numbers.
     """
     for value in (rack_endpoints, *blocks):
         positive_integer("rack_endpoints and blocks", value)
@@ -82,8 +83,7 @@ def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence
     endpoint = np.arange(racks * rack_endpoints)
     lower, lengths = endpoint // rack_endpoints, []
     for block in blocks:
-        first = endpoint // block * block
-        upper = (first + np.minimum(first + block, endpoint.size)) // 2 // rack_endpoints
+        upper = _centres(at, lower, endpoint // block)
         a, b, links = _runs(lower, upper)
         lengths.append(_sorted(_length(floor, at[a], at[b], a == b), links))
         lower = upper
@@ -100,6 +100,15 @@ def _runs(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return lower[starts], upper[starts], np.diff(np.append(starts, lower.size))
 
 
+def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """For each endpoint the rack of its block's switches: of the racks below, the nearest to the mean position."""
+    rack, of_block, weight = _runs(lower, block)
+    first = np.flatnonzero(np.diff(of_block, prepend=-1))
+    mean = np.add.reduceat(at[rack] * weight[:, None], first) / np.add.reduceat(weight, first)[:, None]
+    off = np.abs(at[rack] - mean[of_block]).sum(axis=1).round(6)  # equally near ones: the first, whatever the last bits
+    return rack[np.lexsort((off, of_block))[first]][block]
+
+
 def _sorted(lengths: np.ndarray, links: np.ndarray) -> NDArray[np.float64]:
     order = np.argsort(lengths, kind="stable")
     return np.repeat(lengths[order], links[order])
@@ -113,22 +122,22 @@ def _length(floor: Floor, a: np.ndarray, b: np.ndarray, same: np.ndarray) -> NDA
 def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
-    Columns medium, copper, reach_m, reach_low_m, reach_high_m, price_usd and power_w of a whole link with both ends.
-    optic_price: price of a transceiver [USD] that stands in for the catalog's. Raises ValueError where there is none.
+    Columns medium, copper, reach_m, price_usd and power_w of a whole link with both ends. Of media of one reach the
+    cheapest. optic_price: price of a transceiver [USD] that stands in for the catalog's. Raises ValueError where the
+    catalog has no medium of the speed.
     """
     rows = []
     for name in catalog.names("transceivers"):
         item = catalog.item("transceivers", name)
         if not np.isclose(item["bandwidth"], nic_Bps):
             continue
-        copper, reach = name.split()[-1] in COPPER, item.row("reach")
+        copper = name.split()[-1] in COPPER
         price = item["price"] if copper else 2 * (item["price"] if optic_price is None else optic_price)
-        low, high = reach.low or reach.value, reach.high or reach.value
-        rows.append((name, copper, reach.value, low, high, price, 2 * item["power"]))
+        rows.append((name, copper, item["reach"], price, 2 * item["power"]))
     if not rows:
         raise ValueError(f"nic_Bps is {nic_Bps!r}: the catalog has no medium of {number(nic_Bps / Gbps)} Gbps, add one")
-    columns = "medium copper reach_m reach_low_m reach_high_m price_usd power_w".split()
-    return pd.DataFrame(rows, columns=columns).sort_values(["reach_m", "price_usd"], ignore_index=True)
+    table = pd.DataFrame(rows, columns="medium copper reach_m price_usd power_w".split())
+    return table.sort_values(["reach_m", "price_usd"]).drop_duplicates("reach_m", ignore_index=True)
 
 
 def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
@@ -197,6 +206,27 @@ def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
             rows.append((way, name, "switch-to-switch links", part[column].sum() - host))
             rows.append((way, name, "host links", host))
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
+
+
+def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
+    """Costs of `cost_split` over a budget, with the price of a switch chip at its low, its value and its high.
+
+    chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
+    links too), over_budget_low, over_budget, over_budget_high, most_chip_usd (price of a chip that the budget allows, 0
+    where links alone are over it).
+    Raises ValueError for a budget that is not positive.
+    """
+    if not budget_usd > 0:
+        raise ValueError(f"budget_usd is {budget_usd!r}: give a positive number of USD")
+    rows = []
+    for (way, name), part in split.groupby(["links", "network"], sort=False):
+        cost = part.set_index("part")["cost_usd"]
+        chips, between = cost["switch chips"] / chip_usd[1], cost["switch-to-switch links"]
+        for counted, links in (("between switches", between), ("with host links", between + cost["host links"])):
+            shares = ((chips * price + links) / budget_usd for price in chip_usd)
+            rows.append((way, name, counted, *shares, max(0.0, budget_usd - links) / chips))
+    columns = "links network counted over_budget_low over_budget over_budget_high most_chip_usd"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def bounds(name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], medium: str) -> pd.DataFrame:

@@ -7,9 +7,7 @@ from railcore.network.wide_area.routes import (
     Route,
     great_circle_distance,
     one_way_delay,
-    round_trip,
     route,
-    route_factor,
 )
 from railcore.network.wide_area.tables import flow_needs, link_losses, policies, tails, throughputs, waits
 from railcore.network.wide_area.tcp import (
@@ -17,13 +15,12 @@ from railcore.network.wide_area.tcp import (
     cubic_window,
     flows_needed,
     mathis_window,
-    pftk_window,
     recovery_time,
     start_rounds,
     tcp_throughput,
     tolerable_loss,
 )
-from railcore.network.wide_area.transfers import any_loss, completion_time, loss_for, repair_packets, sending_rounds
+from railcore.network.wide_area.transfers import any_loss, loss_for, repair_packets, sending_rounds
 
 __all__ = [
     "LAWS",
@@ -33,7 +30,6 @@ __all__ = [
     "any_loss",
     "bit_error_rate",
     "code",
-    "completion_time",
     "cubic_window",
     "flow_needs",
     "flows_needed",
@@ -43,14 +39,11 @@ __all__ = [
     "mathis_window",
     "one_way_delay",
     "packet_loss",
-    "pftk_window",
     "policies",
     "priority_waits",
     "recovery_time",
     "repair_packets",
-    "round_trip",
     "route",
-    "route_factor",
     "sending_rounds",
     "shared_wait",
     "start_rounds",

@@ -29,8 +29,9 @@ def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
 class ReedSolomon:
     """A code of n symbols of m bits, k of them message, that corrects t = (n - k) / 2 wrong symbols.
 
-    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them.
-    Wrong bits fall independently. Source: binomial tail, as in IEEE 802.3's studies of RS(544,514).
+    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them. Wrong bits
+    fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of transcoding
+    and markers are left out.
     """
 
     codeword_symbols: int
@@ -56,16 +57,6 @@ class ReedSolomon:
         from scipy.special import bdtrc
 
         return bdtrc(self.correctable, self.codeword_symbols, self._wrong_symbol(bit_error_rate))
-
-    def bit_error_rate_after(self, bit_error_rate: ArrayLike) -> Floats:
-        """Wrong bits left, where a codeword that fails keeps all of its own: b P[Bin(n - 1, s) >= t].
-
-        s as in `codeword_loss`: given a wrong bit, at least t other symbols of its codeword must be wrong too.
-        """
-        from scipy.special import bdtrc
-
-        others = bdtrc(self.correctable - 1, self.codeword_symbols - 1, self._wrong_symbol(bit_error_rate))
-        return np.asarray(bit_error_rate, float) * others
 
     def codewords(self, packet_bytes: ArrayLike) -> Floats:
         """Codewords that a packet of L bytes touches on average: I + (8 L - 1) / (k m), I interleaved ones at least."""

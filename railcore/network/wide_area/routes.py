@@ -29,11 +29,8 @@ def great_circle_distance(
             raise ValueError(f"{name} is {value!r}: give degrees from {-most} to {most}")
     phi_a, lambda_a, phi_b, lambda_b = map(np.radians, (latitude_a, longitude_a, latitude_b, longitude_b))
     across = np.cos(phi_a) * np.cos(phi_b) * np.sin((lambda_b - lambda_a) / 2) ** 2
-    return (
-        2
-        * catalog.item("wide_area", "Earth")["radius"]
-        * np.arcsin(np.sqrt(np.minimum(np.sin((phi_b - phi_a) / 2) ** 2 + across, 1)))
-    )
+    chord = np.sqrt(np.minimum(np.sin((phi_b - phi_a) / 2) ** 2 + across, 1))
+    return 2 * catalog.item("wide_area", "Earth")["radius"] * np.arcsin(chord)
 
 
 def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: ArrayLike) -> Floats:
@@ -43,19 +40,6 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
     """
     f = positive("route_factor", route_factor, 1)
     return positive("distance", distance, 0) * f * positive("fibre_delay", fibre_delay)
-
-
-def round_trip(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: ArrayLike) -> Floats:
-    """There and back on the same way [s]: 2 T of `one_way_delay`."""
-    return 2 * one_way_delay(distance, route_factor, fibre_delay)
-
-
-def route_factor(delay: ArrayLike, distance: ArrayLike, fibre_delay: ArrayLike) -> Floats:
-    """Fibre over great circle that a one-way delay stands for: f = T / (D tau), below 1 where light is too slow for it.
-
-    delay T [s], distance D [m], fibre_delay tau [s/m].
-    """
-    return positive("delay", delay) / (positive("distance", distance) * positive("fibre_delay", fibre_delay))
 
 
 @dataclass(frozen=True)
@@ -85,8 +69,8 @@ class Route:
         return float(ends[0]), float(ends[1])
 
     def factor_for(self, delay: float) -> float:
-        """`route_factor` that a one-way delay [s] stands for."""
-        return float(route_factor(delay, self.distance_m, self.fibre_delay))
+        """Fibre over great circle that a one-way delay [s] stands for: f = T / (D tau)."""
+        return float(positive("delay", delay) / (self.distance_m * self.fibre_delay))
 
 
 def route(site_a: str, site_b: str) -> Route:

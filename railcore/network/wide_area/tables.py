@@ -1,6 +1,6 @@
 """What the wide area asks of a transfer, as tables: flows, links, tails, admission, waits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,6 @@ def flow_needs(
     within: float,
     rtts: Mapping[str, float],
     packet: str = "9000-byte packet",
-    laws: Iterable[str] = tcp.LAWS,
 ) -> pd.DataFrame:
     """What one flow needs to move each transfer within a time [s] over each path, a row for each law of TCP.
 
@@ -31,7 +30,7 @@ def flow_needs(
     size, rs = catalog.item("wide_area", packet), bit_errors.code(CODE)
     mss, frame, rows = size["payload"], size["frame"], []
     for (transfer, data), (path, rtt), law in (
-        (a, b, c) for a in transfer_bytes.items() for b in rtts.items() for c in laws
+        (a, b, c) for a in transfer_bytes.items() for b in rtts.items() for c in tcp.LAWS
     ):
         rate = float(positive("transfer_bytes", data) / positive("within", within))
         loss = tcp.tolerable_loss(rate, rtt, mss, law)
@@ -47,7 +46,6 @@ def throughputs(
     rtts: Mapping[str, float],
     link: float,
     packet: str = "9000-byte packet",
-    laws: Iterable[str] = ("Mathis", "CUBIC"),
 ) -> pd.DataFrame:
     """`tcp_throughput` at each loss, path and law.
 
@@ -60,13 +58,16 @@ def throughputs(
             throughput_Bps=tcp.tcp_throughput(p, rtt, size["payload"], link, law)
         )
         for path, rtt in rtts.items()
-        for law in laws
+        for law in tcp.LAWS
     ]
     return pd.concat(parts, ignore_index=True)
 
 
 def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
-    """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent."""
+    """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent.
+
+    Of coherent links the bit errors left are known, taken as independent: what is left in bursts loses fewer packets.
+    """
     frame = catalog.item("wide_area", packet)["frame"]
     plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", CODE, "oFEC"))
     return {
@@ -130,16 +131,13 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
     return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "slowdown"])
 
 
-def waits(
-    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet", other: str | None = None
-) -> pd.DataFrame:
+def waits(load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet") -> pd.DataFrame:
     """Mean wait of gradients against the load of other traffic on their link: columns other_load, queue, wait_s.
 
-    load: of gradients, share of the link [bytes/s]; packet: of the catalog, of gradients and, unless `other` is given,
-    of the others. Queues: strict priority, preemptive priority, one queue.
+    load: of gradients, share of the link [bytes/s]; packet: of the catalog, of all. Queues: strict priority,
+    preemptive priority, one queue.
     """
-    sizes = [catalog.item("wide_area", name)["frame"] for name in (packet, other or packet)]
-    rows = []
+    sizes, rows = catalog.item("wide_area", packet)["frame"], []
     for other_load in other_loads:
         loads = (load, other_load)
         rows.append((other_load, "strict priority", priority_waits(loads, sizes, link)[0]))

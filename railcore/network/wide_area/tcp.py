@@ -24,7 +24,8 @@ def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
     """Mean window of CUBIC [segments]: W = max(W_mathis, (C (3 + beta) / (4 (1 - beta)))^(1/4) (R / p)^(3/4)).
 
     p loss, a loss after every 1 / p segments; R rtt [s]; C and beta of the catalog's TCP. The first of the two is
-    its window where it grows as the standard's does. Source: RFC 9438, Section 4.3; RFC 8312, Eq. (5).
+    its window in the Reno-friendly region, where it grows as the standard's does; where the regions meet, the mean over
+    both is up to 4% more. Source: RFC 8312, Section 4.2, Eq. (5), Tables 1 and 2.
     """
     tcp, (p, R) = catalog.item("wide_area", "TCP"), (probability("loss", loss), positive("rtt", rtt))
     C, beta = tcp["cubic_c"], tcp["cubic_beta"]
@@ -32,21 +33,9 @@ def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
         return np.maximum(mathis_window(p, R), (C * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (R / p) ** 0.75)
 
 
-def pftk_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
-    """As `mathis_window`, with timeouts: W = 1 / (sqrt(2 p / 3) + T min(1, 3 sqrt(3 p / 8)) p (1 + 32 p^2)).
-
-    T: a timeout over a round trip, of the catalog's TCP. Source: Padhye, Firoiu, Towsley, Kurose 1998.
-    """
-    p, T = probability("loss", loss), catalog.item("wide_area", "TCP")["timeout_rtts"]
-    timeouts = T * np.minimum(1, 3 * np.sqrt(3 * p / 8)) * p * (1 + 32 * p**2)
-    with np.errstate(divide="ignore"):
-        return 1 / (np.sqrt(2 * p / 3) + timeouts) * np.ones_like(positive("rtt", rtt))
-
-
 LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
     "Mathis": mathis_window,
     "CUBIC": cubic_window,
-    "PFTK": pftk_window,
 }
 
 
@@ -56,18 +45,14 @@ def tcp_throughput(
     mss: ArrayLike,
     link: ArrayLike,
     law: str = "CUBIC",
-    receive_window: ArrayLike = np.inf,
 ) -> Floats:
-    """What one flow carries on average [bytes/s]: min(M W(p, R) / R, V / R, B).
+    """What one flow carries on average [bytes/s]: min(M W(p, R) / R, B).
 
-    loss p in [0, 1); rtt R [s]; mss M, payload of a segment [bytes]; link B [bytes/s]; receive_window V [bytes];
-    W of a law of `LAWS`. Without loss window or link is the limit. Arguments broadcast.
+    loss p in [0, 1); rtt R [s]; mss M, payload of a segment [bytes]; link B [bytes/s]; W of a law of `LAWS`. The
+    receiver's window is no limit. Arguments broadcast.
     """
-    R, window = positive("rtt", rtt), np.asarray(receive_window, float)
-    if not np.all(window > 0):
-        raise ValueError(f"receive_window is {receive_window!r}: give bytes above 0, or infinity")
-    carried = positive("mss", mss) * _law(law)(loss, R) / R
-    return np.minimum(np.minimum(carried, window / R), positive("link", link))
+    R = positive("rtt", rtt)
+    return np.minimum(positive("mss", mss) * _law(law)(loss, R) / R, positive("link", link))
 
 
 def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
@@ -87,10 +72,9 @@ def flows_needed(
     mss: ArrayLike,
     link: ArrayLike,
     law: str = "CUBIC",
-    receive_window: ArrayLike = np.inf,
 ) -> Floats:
     """Parallel flows that carry `rate` [bytes/s] together: its multiple of `tcp_throughput`, rounded up."""
-    one = tcp_throughput(loss, rtt, mss, link, law, receive_window)
+    one = tcp_throughput(loss, rtt, mss, link, law)
     return np.ceil(positive("rate", rate) / one * (1 - 1e-12))
 
 
@@ -107,7 +91,7 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
     """Time after one loss until a flow has its window W = rate R / M again [s].
 
     CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2.
-    rate [bytes/s], rtt R [s], mss M [bytes]; alpha = 3 (1 - beta) / (1 + beta). Source: RFC 9438, Sections 4.2, 4.3.
+    rate [bytes/s], rtt R [s], mss M [bytes]; alpha = 3 (1 - beta) / (1 + beta). Source: RFC 8312, Sections 4.1, 4.2.
     """
     _law(law)
     R = positive("rtt", rtt)

@@ -33,16 +33,6 @@ def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1
     return total
 
 
-def completion_time(transfer_bytes: ArrayLike, rate: ArrayLike, rtt: ArrayLike, rounds: ArrayLike = 1) -> Floats:
-    """From the first bit sent to the last received [s]: B / rate + R / 2 + (r - 1) R.
-
-    transfer_bytes B, rate [bytes/s], rtt R [s], rounds r of `sending_rounds`. What is sent again is small against B.
-    """
-    R = positive("rtt", rtt, 0)
-    sent = positive("transfer_bytes", transfer_bytes, 0) / positive("rate", rate)
-    return sent + R / 2 + (positive("rounds", rounds, 1) - 1) * R
-
-
 def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
     """Fewest packets of an erasure code beside N of a transfer, for n transfers to need no retransmission.
 

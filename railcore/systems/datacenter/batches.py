@@ -46,7 +46,10 @@ def iteration(times: Times, stages: int, micro_batches: Sequence[int], rule: str
 
 
 def against_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> "pd.DataFrame":
-    """`iteration` of several cases under their rule; columns model, tokens (of an iteration), its columns."""
+    """`iteration` of several cases under their rule; columns model, tokens (of an iteration), its columns, host_bytes.
+
+    host_bytes: activations offloaded from a GPU of the first stage, of min(m, L) micro-batches in flight (1F1B).
+    """
     import pandas as pd
 
     parts = []
@@ -55,5 +58,6 @@ def against_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int
         table = iteration(case.times, int(laid.layers), micro_batches, case.rule)
         table.insert(0, "tokens", tokens(case.layer, laid) * np.asarray(micro_batches))
         table.insert(0, "model", name)
-        parts.append(table)
+        in_flight = np.minimum(micro_batches, laid.layers) / laid.layers
+        parts.append(table.assign(host_bytes=laid.host_bytes * in_flight))
     return pd.concat(parts, ignore_index=True)

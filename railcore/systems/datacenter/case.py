@@ -80,7 +80,7 @@ class Case:
             "forward": t.forward_s,
             "backward": t.backward_s,
             "recompute_overhead": mine.score_flops / (3 * (mine.linear_flops + mine.score_flops)),
-            "tp_bytes": 2 * mine.tensor_bytes,
+            "tp_bytes": mine.exchanges * mine.tensor_bytes,
             "tp_input_bytes": mine.tensor_bytes,
             "tp_time": t.tensor_s,
             "pp_bytes": mine.tensor_bytes / laid.tensor,
@@ -127,7 +127,7 @@ class Case:
         left = off(low)
         if not np.isfinite(left) or left * off(high) > 0:
             return float("nan")
-        for _ in range(32):
+        for _ in range(26):  # seven digits of the span
             middle = (low + high) / 2
             low, high = (middle, high) if off(middle) * left > 0 else (low, middle)
         return own * float(np.exp(high))

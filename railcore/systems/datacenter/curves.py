@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts import claims
-from railcore.facts.units import Gbps, show
+from railcore.facts.units import Gbps, parse, show
 from railcore.systems.datacenter.batches import tokens
 from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import RULES
@@ -24,7 +24,6 @@ OTHERS: dict[str, dict[str, Any]] = {  # readings beside the rules, as `Case.cha
     "the same, busiest network": {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}},
     "one direction of the scale-up": {"hb_factor": 0.5},
 }
-GAIN_TO = 1600 * Gbps  # a claim on a gain compares the speed in its id with this one
 
 
 def curves(
@@ -53,7 +52,8 @@ def curves(
 def printed_points(prefix: str = "flops2024") -> dict[str, Point]:
     """Points of Fig. 3 a and b by claim, read from the ids: fig3a.moe_800g is the mixture, scale-up at 800 Gbps.
 
-    An id that ends in _gain is the fall from that speed to GAIN_TO; fig3.exposed_* are the machine as it is.
+    An id that ends in _gain is the fall from that speed to the one that the claim names; fig3.exposed_* are the machine
+    as it is.
     """
     found: dict[str, Point] = {}
     for panel in ("", "a", "b"):
@@ -61,8 +61,9 @@ def printed_points(prefix: str = "flops2024") -> dict[str, Point]:
             last = key.rpartition(".")[2]
             if match := re.fullmatch(r"(\w+)_(\d+)g(_gain)?", last):
                 model, speed, gain = match.groups()
-                field = PANELS[panel]
-                found[key] = (model, {field: int(speed) * Gbps}, {field: GAIN_TO} if gain else {})
+                field, text = PANELS[panel], claims.claim(key).claim
+                less = {field: parse(re.findall(r"to (\S+ \wbps)", text)[0], "bps")} if gain else {}
+                found[key] = (model, {field: int(speed) * Gbps}, less)
             else:
                 found[key] = (last.removeprefix("exposed_"), {}, {})
     return found
@@ -119,8 +120,8 @@ def under_rules(
 def variants(cases: Mapping[str, Case], others: Mapping[str, Mapping[str, Any]]) -> "pd.DataFrame":
     """The steps and the exposed share as the cases are, and under other readings (as in `under_rules`).
 
-    Columns reading, model, forward_s, tensor_s, reduce_s (longest of steps 1 and 2), gather_s (of 4 and 5), hidden_s
-    (backward pass), exchange_s (exposed part), share.
+    Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
+    and 5), exchange_exposed_s, exposed_share.
     """
     import pandas as pd
 
@@ -132,18 +133,20 @@ def variants(cases: Mapping[str, Case], others: Mapping[str, Mapping[str, Any]])
             read = case.changed(**parts).changed(site=faster)
             t = read.times
             one, two, _, four, five = t.steps_s
-            row = (reading, name, t.forward_s, t.tensor_s, max(one, two), max(four, five), t.backward_s)
+            row = (reading, name, t.forward_s, t.backward_s, t.tensor_s, max(one, two), max(four, five))
             rows.append((*row, t.gradients_s(read.rule), read.share))
-    columns = ["reading", "model", "forward_s", "tensor_s", "reduce_s", "gather_s", "hidden_s", "exchange_s", "share"]
+    columns = ["reading", "model", "forward_s", "backward_s", "tensor_s", "longest_reduce_s", "longest_gather_s"]
+    columns += ["exchange_exposed_s", "exposed_share"]
     return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[2:]})
 
 
 def over_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost_rtts: float = 1) -> "pd.DataFrame":
     """The same racks in one or more datacenters, all as far apart as the site says.
 
-    Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), share,
-    wide_area_s (step 3 at the site's capacity), least_Bps and lossy_Bps: capacity of a GPU at which the backward pass
-    covers step 3, lossless and with lost_rtts; site_Bps: of all GPUs of a datacenter together, lossless [bytes/s].
+    Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), exposed_share,
+    wide_area_s (step 3 at the site's capacity), gpu_capacity_Bps and gpu_capacity_with_loss_Bps: the least of a GPU at
+    which the backward pass covers step 3, lossless and with lost_rtts; datacenter_capacity_Bps: of all GPUs of a
+    datacenter together, lossless [bytes/s].
     """
     import pandas as pd
 
@@ -157,8 +160,8 @@ def over_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost
             replicas = laid.replicas_here * count
             row = (count, name, laid.racks_per_layer_here, replicas, tokens(here.layer, laid), here.share)
             rows.append((*row, here.times.steps_s[2], least, more, least * laid.gpus_here))
-    columns = ["datacenters", "model", "racks_per_layer", "replicas", "tokens", "share", "wide_area_s"]
-    columns += ["least_Bps", "lossy_Bps", "site_Bps"]
+    columns = ["datacenters", "model", "racks_per_layer", "replicas", "tokens", "exposed_share", "wide_area_s"]
+    columns += ["gpu_capacity_Bps", "gpu_capacity_with_loss_Bps", "datacenter_capacity_Bps"]
     return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[2:]})
 
 

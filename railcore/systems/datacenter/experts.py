@@ -93,7 +93,8 @@ def placement(
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
     dispatched = forms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
-    spread = _together(sums, whole, laid, site, model.top_k if places > 1 else 1)
+    gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
+    spread = _together(sums, whole, laid, site, gathered)
     link_Bps = site.hb_Bps if where == "rack" else site.nic_Bps
     spread = replace(spread, experts_s=2 * dispatched / link_Bps)
     return Placement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
@@ -116,8 +117,8 @@ def placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[Placemen
 
 
 def compared(found: Sequence[Placement], rule: str = "each network") -> "pd.DataFrame":
-    """Placements beside one another; columns placement, degree (t), groups_per_rack, device_bytes, tokens (of a
-    micro-batch), forward_s, tensor_s, dispatched_bytes, experts_s, exchange_s (steps 1 and 2), share.
+    """Placements beside one another; columns placement, tensor_degree, groups_per_rack, gpu_memory_bytes, tokens (of a
+    micro-batch), forward_s, tensor_s, dispatched_bytes, all_to_all_s (of a pass), steps_1_and_2_s, exposed_share.
     """
     import pandas as pd
 
@@ -127,8 +128,8 @@ def compared(found: Sequence[Placement], rule: str = "each network") -> "pd.Data
         first = (each.name, laid.tensor, laid.layers_per_rack, each.device_bytes, tokens(each.layer, laid))
         middle = (t.forward_s, t.tensor_s, each.dispatched_bytes, t.experts_s, t.steps_s[0] + t.steps_s[1])
         rows.append((*first, *middle, t.share(rule)))
-    names = ["placement", "degree", "groups_per_rack", "device_bytes", "tokens", "forward_s", "tensor_s"]
-    names += ["dispatched_bytes", "experts_s", "exchange_s", "share"]
+    names = ["placement", "tensor_degree", "groups_per_rack", "gpu_memory_bytes", "tokens", "forward_s", "tensor_s"]
+    names += ["dispatched_bytes", "all_to_all_s", "steps_1_and_2_s", "exposed_share"]
     return pd.DataFrame(rows, columns=names).astype({name: float for name in names[1:]})
 
 
@@ -165,16 +166,22 @@ def _checked(model: Transformer, where: str, places: int) -> None:
 
 
 def _groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
-    """Layout in the smallest tensor group that fits, of which a rack holds a multiple of `places`."""
+    """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
     least = int(np.max(layout(thin, site, tensor).tensor))
-    for t in [t for t in range(least, size + 1) if size % t == 0 and size // t % places == 0]:
-        return layout(thin, site, t)
-    raise ValueError(f"places is {places}: give fewer, a rack of {size} GPUs has at most {size // least} tensor groups")
+    for t in [tensor] if tensor else range(least, size + 1):
+        if size % t == 0 and size // t % places == 0:
+            return layout(thin, site, t)
+    raise ValueError(
+        f"places is {places}: give a divisor of the tensor groups of a rack of {size} GPUs, {size // least} of {least}"
+    )
 
 
-def _together(sums: list[Times], whole: Layer, laid: Layout, site: Site, copies: int) -> Times:
-    """Steps of both kinds of gradients one after the other; the wide area takes both at once."""
+def _together(sums: list[Times], whole: Layer, laid: Layout, site: Site, gathered: float) -> Times:
+    """Steps of both kinds of gradients one after the other; the wide area takes both at once.
+
+    gathered: tensors s b h r that come together before a feed-forward, on average of all layers.
+    """
     chunk = whole.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
     wide_bytes, wide_s = wide_area(chunk, site)
     steps, sent = (
@@ -183,4 +190,4 @@ def _together(sums: list[Times], whole: Layer, laid: Layout, site: Site, copies:
     )
     steps[2], sent[2] = wide_s, wide_bytes
     first = sums[0]
-    return replace(first, tensor_s=first.tensor_s * (1 + copies) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))
+    return replace(first, tensor_s=first.tensor_s * (1 + gathered) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))

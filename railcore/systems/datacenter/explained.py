@@ -49,6 +49,24 @@ def values(
     )
 
 
+def resting(ours: Mapping[str, float], otherwise: Mapping[str, float], rules: "pd.DataFrame") -> dict[str, str]:
+    """Claims whose value rests on choices that claims made: "fitted: ...".
+
+    ours, otherwise: `values` at the rate that the printed forward times mean, and at another; what differs rests on
+    the rate and on the recomputed passes. rules: first table of `curves.under_rules`; points on which they differ rest
+    on the rule as well.
+    """
+    spread = rules[rules.reading.isin(RULES)].groupby("claim").value.agg(np.ptp)
+    families = ", ".join(sorted({f"{key.rpartition('.')[0]}.*" for key in spread.index} | {"flops2024.fig3c.*"}))
+    chosen = f"fitted: rule of overlap, one of {len(RULES)}, from {families}; "
+    times = "rate and recomputed passes from flops2024.dense.forward, flops2024.moe.forward"
+    return {
+        key: (chosen if spread.get(key, 0) > 1e-9 else "fitted: ") + times
+        for key, value in ours.items()
+        if not np.isclose(value, otherwise[key], rtol=1e-9)
+    }
+
+
 def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
     """Reasons for times of a layer. dense_rate: of a GPU without sparsity [FLOP/s]."""
     dense, moe = cases["dense"], cases["moe"]
@@ -64,7 +82,7 @@ def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
     }
     scores = float(moe.layer.score_flops / moe.layer.linear_flops) / 3
     reasons = {
-        "dense.forward": f"at the sparse rate; the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, "
+        "dense.forward": f"the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, "
         f"and {tokens['forward']} in place of {dense.model.sequence_length:,} the printed digits",
         "dense.recompute_overhead": "the scores once more over both passes; the mixture's scores over its products "
         f"with weights alone are {scores:.2%}, and {tokens['recompute_overhead']} would give the printed value",
@@ -96,25 +114,28 @@ def of_the_wide_area(dense: Case, coasts: Route, within_s: float) -> dict[str, s
     }
 
 
-def at_speeds(cases: Mapping[str, Case], points: Mapping[str, Point], rules: "pd.DataFrame") -> dict[str, str]:
-    """Reasons for the claims at points: that the rule is chosen from them, and which speed would give what differs.
+def at_speeds(
+    cases: Mapping[str, Case], points: Mapping[str, Point], ours: Mapping[str, float], rules: "pd.DataFrame"
+) -> dict[str, str]:
+    """Reasons for the claims at points that are not met: what meets them, which speed or another rule or reading.
 
-    rules: first table of `under_rules`. A point on which all rules agree, and which is met, has none.
+    ours: of `values`. rules: first table of `curves.under_rules`.
     """
-    chosen = "fitted: rule of overlap from " + ", ".join(sorted({f"{key.rpartition('.')[0]}.*" for key in points}))
-    by_rule = (
-        rules[rules.reading.isin(RULES)].groupby("claim").value.agg(lambda values: float(values.max() - values.min()))
-    )
     found = {}
     for key, (model, speeds, less) in points.items():
-        case, entry = cases[model].changed(site=speeds), claims.claim(key)
-        value = at_points(cases, {key: points[key]})[key]
-        met = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
-        parts = [chosen] if by_rule[key] > 1e-9 else []
-        parts += [] if met or less else [_speed_for(case, entry.paper_value)]
-        if parts:
-            found[key] = "; ".join(parts)
+        entry = claims.claim(key)
+        met = claims.verdict(ours[key], entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
+        if not (met or less):
+            meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
+            others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]
+            found[key] = ", ".join([_speed_for(cases[model].changed(site=speeds), entry.paper_value), *others])
     return found
+
+
+def joined(*parts: Mapping[str, str]) -> dict[str, str]:
+    """Reasons for one claim in several tables as one sentence, in their order."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    return {key: "; ".join(part[key] for part in parts if key in part) for key in keys}
 
 
 def _speed_for(case: Case, share: float) -> str:

@@ -89,7 +89,7 @@ def _gathers_forward(x: Times) -> Any:
 def _whole_period(x: Times) -> Any:
     one, two, three, four, five = x.steps_s
     up, out = one + five + 2 * x.tensor_s, two + four + 2 * x.pipeline_s
-    waits = x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s + x.experts_s)
+    waits = x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s)  # experts_s keeps a network busy all the while
     return _over(np.maximum(np.maximum(up, out), three), waits)
 
 
@@ -108,7 +108,7 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     """Times of a layer laid out on a site, in steady state.
 
     F = flops / (t rate), B = 2 F; T = two AllReduces of s b h r in rings of t over the scale-up network (two
-    AllGathers and two ReduceScatters); P = s b h r / t over the scale-out network;
+    AllGathers and two ReduceScatters; one of each in a parallel block); P = s b h r / t over the scale-out network;
     x1 = AllReduce of G / t among g, x2 = AllReduce of G / (t g) among y, x4 and x5 their AllGathers; x3 as
     `wide_area` of G / (t g y).
     reduce: "all_reduce" as the document has it, or "reduce_scatter", which suffices for x1 and x2 before a gather.
@@ -132,7 +132,7 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     return Times(
         forward_s=forward,
         backward_s=2 * forward,
-        tensor_s=2 * forms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1] / site.hb_Bps,
+        tensor_s=layer.exchanges * forms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1] / site.hb_Bps,
         pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
         steps_s=tuple(steps),
         steps_bytes=tuple(sent),

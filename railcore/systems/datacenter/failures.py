@@ -1,13 +1,14 @@
 """What failures do to a job laid out over racks: the GPUs that each part stops, and goodput by way of recovery.
 
 Tensor groups stay inside a rack; L groups, one of each layer, are a replica, and all groups of a layer hold the same
-weights. Symbols: t GPUs of a group, g groups of a rack, s its spare GPUs, L layers, q share of groups out of service,
-M mean time between interruptions, R restart, delta checkpoint, tau work between two, G goodput, c regrouping.
+weights. Symbols: t GPUs of a group, g groups of a rack, s its spare GPUs, L layers, M mean time between interruptions,
+delta checkpoint, tau work between two, c standstill of the job after a failure, w share of the work done without it,
+G goodput.
 A part that fails at rate f and is repaired in r is out of service for the share u = f r / (1 + f r) of the time; parts
 are independent, in steady state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,7 +123,11 @@ def blast_radius(
     table["events_per_day"] = table["count"] * table["failures_per_year"] * day / year
     table["out_of_service"] = down / (1 + down)
     stops = pd.DataFrame([row[1:] for row in (*parts.values(), (0, 1, 1, 1))], columns=["gpus", "groups", "replicas"])
-    return pd.concat([table, stops], axis=1).assign(replica_gpus=stops["replicas"] * job.tensor * job.layers)
+    return (
+        pd.concat([table, stops], axis=1)
+        .assign(replica_gpus=stops["replicas"] * job.tensor * job.layers)
+        .astype({"count": int})
+    )
 
 
 def interruption_time(blast: pd.DataFrame) -> float:
@@ -130,33 +135,18 @@ def interruption_time(blast: pd.DataFrame) -> float:
     return reliability.mean_time_between_failures(float(blast["events_per_day"].sum()) * year / day)
 
 
-def longest_restart(
-    mtbf: ArrayLike, checkpoint_time: ArrayLike, target: ArrayLike, interval: ArrayLike | None = None
-) -> np.ndarray:
-    """Restart with which a job still has the goodput `target` [s]; not a number where no restart would do.
-
-    R = M log(tau / (M G (exp((tau + delta) / M) - 1))), `reliability.goodput` solved for R; arguments as there.
-    """
-    g = np.asarray(target, float)
-    if not np.all((g > 0) & (g < 1)):
-        raise ValueError(f"target is {target!r}: give a share between 0 and 1")
-    m = np.asarray(mtbf, float)
-    found = m * np.log(reliability.goodput(m, checkpoint_time, 0.0, interval) / g)
-    return np.where(found >= 0, found, np.nan)
-
-
 def restart_curves(
-    cases: Mapping[str, float], checkpoints: Mapping[str, float], restarts_s: ArrayLike, iteration_s: float = 0.0
+    cases: Mapping[str, tuple[float, float]], checkpoints: Mapping[str, float], restarts_s: ArrayLike
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 
-    cases: M [s] by name; checkpoints: delta [s] by name; iteration_s: least work between two checkpoints.
+    cases: M and the least work between two checkpoints [s] by name; checkpoints: delta [s] by name.
     Rows case, checkpoint, restart_s, interval_s (tau), goodput.
     """
     tables = []
-    for case, mtbf in cases.items():
+    for case, (mtbf, iteration_s) in cases.items():
         for name, delta in checkpoints.items():
-            tau = max(float(reliability.checkpoint_interval(mtbf, delta)), iteration_s)
+            tau = _interval(mtbf, delta, iteration_s)
             left = reliability.goodput(mtbf, delta, restarts_s, tau)
             rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
             tables.append(pd.DataFrame(rows))
@@ -239,33 +229,24 @@ def spares_needed(needed: int, out_of_service: float, probability: float, pools:
             f"needed, out_of_service, probability, pools are {(needed, out_of_service, probability, pools)}: give 1 or "
             "more parts and pools, a share below 1, and a probability between 0 and 1"
         )
-    k = np.arange(int(10 + needed * 2 * out_of_service / (1 - out_of_service) + 20 * np.sqrt(needed)))
-    enough = special.bdtr(k, needed + k, out_of_service) >= probability ** (1 / pools)
-    return int(np.argmax(enough))
+    most, asked = needed, probability ** (1 / pools)
+    while special.bdtr(most, needed + most, out_of_service) < asked:
+        most *= 2
+    k = np.arange(most + 1)
+    return int(np.argmax(special.bdtr(k, needed + k, out_of_service) >= asked))
 
 
-def checkpoint_times(layer: Layer, laid: Layout, site: Site, storage_Bps: float) -> pd.DataFrame:
-    """Time to save or load the training state of a layout's GPUs, by way.
+def state_times(layer: Layer, laid: Layout, site: Site, storage_Bps: float) -> tuple[dict[str, float], float]:
+    """Time of a checkpoint by where it goes, and of loading a GPU's state [s].
 
-    storage_Bps: of the storage for each GPU of the machine [bytes/s]. All replicas hold the same state, so that each
-    writes its share of it, or one writes all. Rows way, gpu_bytes (through the busiest GPU), time_s.
+    "storage": every GPU of the machine writes an equal share, as all replicas hold the same state, at storage_Bps each
+    [bytes/s]; "host memory": every GPU writes its own. Loaded is from another replica over the scale-out network.
     """
     if not 0 < storage_Bps < np.inf:
         raise ValueError(f"storage_Bps is {storage_Bps!r}: give positive bytes per second")
-    own, here = float(laid.device_bytes), float(laid.replicas_here)
-    total = sum(layer.state_bytes.values())
-    ways = (
-        ("storage, shared by all replicas", total / float(site.gpus), storage_Bps),
-        ("storage, written by one replica", own, storage_Bps),
-        ("host memory, every GPU its own", own, site.host_Bps),
-        ("host memory, shared by the replicas of a datacenter", own / here, site.host_Bps),
-        ("load from a replica, scale-out network", own, site.nic_Bps),
-        ("load from a neighbour, scale-up network", own, site.hb_Bps),
-    )
-    return pd.DataFrame([(way, size, size / float(rate)) for way, size, rate in ways], columns=_WAYS)
-
-
-_WAYS = ["way", "gpu_bytes", "time_s"]
+    own = float(laid.device_bytes)
+    stored = sum(layer.state_bytes.values()) / float(site.gpus) / storage_Bps
+    return {"storage": stored, "host memory": own / float(site.host_Bps)}, own / float(site.nic_Bps)
 
 
 def recoveries(
@@ -274,52 +255,61 @@ def recoveries(
     checkpoints: Mapping[str, float],
     iteration_s: float = 0.0,
     reload_s: float = 0.0,
-    tensors: Sequence[int] = (17, 16),
     probability: float = 0.999,
     target: float = 0.9,
     **network: int,
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.
 
-    Restart of all after each failure: `reliability.goodput` with a checkpoint time for each of `checkpoints` [s], on
-    spare hosts, with work between two of at least iteration_s, after which the state changes. All other ways keep the
-    state in the survivors' memory and stop the job for c after each failure, so that goodput = in use x working /
-    (1 + c / M); the failed replica's part of an iteration, which is lost too, is
-    not counted. The failed replica is left out until repaired; groups are paired anew; racks keep spare GPUs beside
-    groups of `tensors`; or spare racks make every layer complete with `probability`, of each layer or of a datacenter.
-    reload_s: loading of a spare's state, on top of c. network: radix, planes, leaf_layers of `blast_radius`. Groups of
-    fewer GPUs are taken to be slower in proportion, and to fit (`layout` says whether).
-    Rows way, rates, interruption_s (M), in_use_share, working_share, stall_s (R or c), goodput, and longest_stall_s
-    that leaves the goodput `target`, not a number where none does.
+    G = w exp(-c / M): after each failure the whole job stands still for c, and anew where it fails meanwhile.
+    Restart of all: c is the restart, on spare hosts, and w = `reliability.goodput` without it, with a checkpoint time
+    for each of `checkpoints` [s] and work between two of at least iteration_s, after which the state changes.
+    All other ways keep the state in the survivors' memory: c is the regrouping, and w = in use x working, the GPUs
+    that are no spares and those of them whose replica has a group in every layer; the failed replica's part of an
+    iteration, which is lost too, is not counted. The failed replica is left out until repaired; groups are paired anew
+    (`whole_groups`); racks keep spare GPUs beside groups of one or two GPUs fewer, which are taken to be slower in
+    proportion, and to fit; or spare racks make every layer complete with `probability`, of each layer or of a
+    datacenter. reload_s: loading of a spare's state, on top of c. network: radix, planes, leaf_layers of
+    `blast_radius`.
+    Rows way, rates, interruption_s (M), in_use_share, working_share, stall_s (c), goodput, and longest_stall_s that
+    leaves the goodput `target`, M log(w / target), not a number where none does.
+    Raises ValueError for a target that is no share.
     """
+    if not 0 < target < 1:
+        raise ValueError(f"target is {target!r}: give a share between 0 and 1")
     rows = []
     for rates in ENDS:
         job, times = grid(laid), catalog.item("failure_rates", "job")
         restart, regroup = (getattr(times.row(name), rates) for name in ("restart_time", "regroup_time"))
         blast = blast_radius(job, platform, rates=rates, **network)
-        mtbf = interruption_time(blast)
+        m = interruption_time(blast)
         for name, delta in checkpoints.items():
-            tau = max(float(reliability.checkpoint_interval(mtbf, delta)), iteration_s)
-            left = float(reliability.goodput(mtbf, delta, restart, tau))
-            longest = float(longest_restart(mtbf, delta, target, tau))
-            rows.append((f"restart all from {name}", rates, mtbf, 1.0, 1.0, restart, left, longest))
-        for way, used, works, m, stall in _confined(job, laid, platform, blast, rates, tensors, probability, network):
-            c = regroup + reload_s * stall
-            longest = m * (used * works / target - 1)
-            left = used * works / (1 + c / m)
-            rows.append((way, rates, m, used, works, c, left, longest if longest >= 0 else np.nan))
-    columns = "way rates interruption_s in_use_share working_share stall_s goodput longest_stall_s".split()
-    return pd.DataFrame(rows, columns=columns)
+            tau = _interval(m, delta, iteration_s)
+            left = float(reliability.goodput(m, delta, 0.0, tau))
+            rows.append((f"restart all from {name}", rates, m, 1.0, left, restart))
+        others = _confined(job, laid, platform, blast, rates, probability, network)
+        for way, used, works, mtbf, stall in others:
+            rows.append((way, rates, mtbf, used, works, regroup + reload_s * stall))
+    columns = "way rates interruption_s in_use_share working_share stall_s".split()
+    table = pd.DataFrame(rows, columns=columns)
+    m, left = table["interruption_s"], table["in_use_share"] * table["working_share"]
+    longest = m * np.log(left / target)
+    return table.assign(goodput=left * np.exp(-table["stall_s"] / m), longest_stall_s=longest.where(longest >= 0))
 
 
-def _confined(job, laid, platform, blast, rates, tensors, probability, network):
+def _interval(mtbf: float, checkpoint: float, iteration_s: float) -> float:
+    return max(float(reliability.checkpoint_interval(mtbf, checkpoint)), iteration_s)
+
+
+def _confined(job, laid, platform, blast, rates, probability, network):
     """Ways without a restart of all: name, share of GPUs in use, share of those working, M, and whether spares load."""
     m = interruption_time(blast)
     yield "leave the replica out", 1.0, replica_availability(blast, job), m, False
     yield "pair groups anew, on their rails", 1.0, whole_groups(blast, job), m, False
     yield "pair groups anew, in a datacenter", 1.0, whole_groups(blast, job, same_rail=False), m, False
-    for t in tensors:
-        less = grid(laid, t)
+    for t in range(job.tensor - 1, max(job.tensor - 3, 0), -1):
+        if not (less := grid(laid, t)).spares:
+            continue
         other = blast_radius(less, platform, rates=rates, **network)
         works, used = rack_groups(other, less), 1 - less.spares / less.rack_gpus
         name, mtbf = f"{less.spares} spare GPUs in a rack, t = {t}", interruption_time(other)

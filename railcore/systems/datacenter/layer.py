@@ -22,6 +22,7 @@ class Precision:
 
     rate_format: of the matrix products ("fp4", "fp8", "bf16"). master, weights, gradients, optimizer: per parameter;
     element: of an activation kept or sent, r; mask: of an element of a dropout mask [bytes].
+    Raises ValueError for bytes that are negative or not finite.
     """
 
     rate_format: str
@@ -31,6 +32,11 @@ class Precision:
     optimizer: float
     element: float
     mask: float
+
+    def __post_init__(self) -> None:
+        for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
+            if not 0 <= (value := getattr(self, name)) < np.inf:
+                raise ValueError(f"{name} is {value!r}: give bytes from 0 up")
 
     @property
     def state(self) -> float:
@@ -52,7 +58,8 @@ class Layer:
     linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
     tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
     recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
-    heads: attention heads. precision: bytes of everything.
+    exchanges: AllReduces of tensor_bytes over tensor ranks in a pass, after attention and feed-forward, or one
+    for both where they run side by side. heads: attention heads. precision: bytes of everything.
     """
 
     layers: Any
@@ -64,6 +71,7 @@ class Layer:
     tensor_bytes: Any
     activation_bytes: Any
     gradient_bytes: Any
+    exchanges: int
     heads: int
     precision: Precision
 
@@ -129,6 +137,7 @@ def layer(
         tensor_bytes=model.sequence_length * b * width * bytes_of.element,
         activation_bytes=b * kept_bytes * wider,
         gradient_bytes=(matrices + vectors) * bytes_of.gradients,
+        exchanges=1 if model.parallel_block else 2,
         heads=model.heads,
         precision=bytes_of,
     )

@@ -21,10 +21,11 @@ class Layout:
     """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest not a number.
 
     tensor: t. layers_per_rack: g. racks_per_layer: over all datacenters, L into the racks; racks_per_layer_here: y, in
-    each datacenter. replicas: g racks_per_layer; replicas_used: g y in each datacenter, times datacenters.
+    each datacenter. replicas: g racks_per_layer, some of which no datacenter may hold; replicas_here: g y.
     device_bytes: training state of a GPU; active_bytes: its activations of the micro-batches kept on it.
-    host_bytes: activations offloaded from a GPU, those of all L stages' micro-batches in flight; offload_s: time that
-    one micro-batch's take in one direction, to be held against its forward pass.
+    host_bytes: activations offloaded from a GPU of the first stage, which has the most micro-batches in flight: L where
+    passes alternate (1F1B), for the last of L stages has one; offload_s: time that one micro-batch's take in one
+    direction, to be held against its forward pass.
     warnings: what is odd but allowed, such as a degree that does not divide the heads.
     """
 
@@ -73,8 +74,10 @@ def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, str
     size = int(np.max(site.rack_gpus))
     if np.any(np.asarray(site.rack_gpus) != size):
         raise ValueError(f"rack_gpus is {site.rack_gpus!r}: give one size of rack")
-    if tensor and (tensor < 0 or size % tensor):
+    if tensor and (tensor < 1 or size % tensor or tensor != int(tensor)):
         raise ValueError(f"tensor is {tensor!r}: give a divisor of the rack's {size} GPUs, or 0")
+    if not resident > 0:
+        raise ValueError(f"resident is {resident!r}: give more than 0, 1 for the micro-batch that is computed")
     degrees = np.array([tensor] if tensor else [t for t in range(1, size + 1) if size % t == 0] + [0], float)
     needed = layer.layer_state_bytes + resident * layer.activation_bytes
     least = needed / site.memory_bytes

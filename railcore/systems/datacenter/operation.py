@@ -16,6 +16,7 @@ from railcore.facts import catalog, units
 from railcore.facts.units import day
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw
+from railcore.training.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,10 @@ def utilizations(
 ) -> dict[str, dict[str, float]]:
     """Arguments of `training_run` from the ideal to what has been measured.
 
-    Full utilization; communication not hidden; the GPU's fastest measured products on top; and the MFU of a published
-    run at its high, middle and low, in which all of that is contained. goodput: from the second case on.
+    Full utilization; communication not hidden; the GPU's fastest measured products on top, where the same seconds of
+    communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
+    low, in which all of that and the pipeline's fill and drain are contained. exposed x: at the GPU's peak rate;
+    goodput: from the second case on.
     """
     kernels, mfu = catalog.item("efficiencies", gpu), catalog.item("models", published).row("model_flops_utilization")
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
@@ -132,7 +135,11 @@ def utilizations(
     cases = {
         "full utilization": {"utilization": 1.0, "exposed": 0.0, "goodput": 1.0},
         "exposed communication": {"utilization": 1.0, "exposed": exposed, "goodput": goodput},
-        "measured products": {"utilization": sustained, "exposed": exposed, "goodput": goodput},
+        "measured products": {
+            "utilization": sustained,
+            "exposed": exposed * sustained / (1 - exposed + exposed * sustained),
+            "goodput": goodput,
+        },
     }
     for end, value in (("high", mfu.high), ("middle", mfu.value), ("low", mfu.low)):
         cases[f"MFU of {published}, {end}"] = {"utilization": value, "exposed": 0.0, "goodput": goodput}
@@ -140,43 +147,38 @@ def utilizations(
 
 
 def training_runs(
-    parameters: Mapping[str, float],
+    models: Mapping[str, Transformer],
     exposed: Mapping[str, float],
     goodput: float,
     machine: Sizing,
     law: ScalingLaw,
     gpu: str,
-    costs: Mapping[str, Prices] | None = None,
 ) -> pd.DataFrame:
     """`training_run` of each model in each case of `utilizations`, over its loss-optimal tokens by a law.
 
-    parameters: that a token meets, and exposed: shares, by model; a mixture is so taken as a dense model of its active
-    parameters. costs: low, middle and high, by default the catalog's, a long life being cheap.
+    exposed: shares, by model. A mixture is taken as a dense model of the parameters that a token meets. Costs are low,
+    middle and high by the catalog's bounds, a long life being cheap.
     Rows model, case, parameters, tokens, text_passes (tokens over the public stock of text), utilization,
-    exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd and its low and high,
-    wear_usd, total_usd and its low and high, million_tokens_usd.
+    exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
+    its low and high, million_tokens_usd.
     """
     stock = catalog.item("operation", "text")["public_stock"]
-    ends = costs or {"low": prices("low", "high"), "middle": prices(), "high": prices("high", "low")}
+    ends = {"low": prices("low", "high"), "middle": prices(), "high": prices("high", "low")}
     rows = []
-    for model, n in parameters.items():
+    for name, model in models.items():
+        n = float(model.active_parameters)
         tokens = float(law.tokens(law.compute(n)))
-        for case, shares in utilizations(gpu, exposed[model], goodput).items():
+        for case, shares in utilizations(gpu, exposed[name], goodput).items():
             runs = {end: training_run(n, tokens, machine, price, **shares) for end, price in ends.items()}
             middle = runs["middle"]
-            row = {"model": model, "case": case, "parameters": n, "tokens": tokens, "text_passes": tokens / stock}
+            row = {"model": name, "case": case, "parameters": n, "tokens": tokens, "text_passes": tokens / stock}
             row |= {"utilization": shares["utilization"], "exposed_share": shares["exposed"]}
             row |= {"goodput": shares["goodput"], "time_days": middle.time_s / day}
             row |= {
                 "lives": middle.time_s / ends["middle"].useful_life,
                 "energy_TWh": units.convert(middle.energy_J, "TWh"),
             }
-            row |= {f"energy{_end(end)}_usd": run.energy_usd for end, run in runs.items()}
-            row |= {"wear_usd": middle.wear_usd}
-            row |= {f"total{_end(end)}_usd": run.total_usd for end, run in runs.items()}
+            row |= {"energy_usd": middle.energy_usd, "wear_usd": middle.wear_usd, "total_usd": middle.total_usd}
+            row |= {f"total_{end}_usd": runs[end].total_usd for end in ("low", "high")}
             rows.append({**row, "million_tokens_usd": middle.token_usd * 1e6})
     return pd.DataFrame(rows)
-
-
-def _end(end: str) -> str:
-    return "" if end == "middle" else f"_{end}"

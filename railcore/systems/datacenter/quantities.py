@@ -10,13 +10,11 @@ from railcore.systems.datacenter.layout import Layout, device_bytes
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 
-UNITS = {
+UNITS = {  # names with their units, as columns of a table
     "compute_power": "compute_w",
     "it_power": "it_w",
     "total_power_low": "total_low_w",
     "total_power_high": "total_high_w",
-}
-UNITS |= {
     "dense_rate": "dense_flops",
     "sparse_rate": "sparse_flops",
     "memory": "memory_bytes",
@@ -114,7 +112,7 @@ def by_degree(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
 
 
 def beside(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> pd.DataFrame:
-    """Layouts side by side.
+    """Layouts of models that fit, side by side.
 
     Rows case, tensor_degree, layers_per_rack, racks_per_layer and gpus of a datacenter, replicas (all racks) and
     replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and host_share
@@ -123,12 +121,12 @@ def beside(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> 
     rows = [
         {
             "case": name,
-            "tensor_degree": plan.tensor,
-            "layers_per_rack": plan.layers_per_rack,
-            "racks_per_layer_here": plan.racks_per_layer_here,
-            "gpus_here": plan.gpus_here,
-            "replicas": plan.replicas,
-            "replicas_used": plan.replicas_here * plan.datacenters,
+            "tensor_degree": int(plan.tensor),
+            "layers_per_rack": int(plan.layers_per_rack),
+            "racks_per_layer_here": int(plan.racks_per_layer_here),
+            "gpus_here": int(plan.gpus_here),
+            "replicas": int(plan.replicas),
+            "replicas_used": int(plan.replicas_here * plan.datacenters),
             "state_bytes": plan.device_bytes,
             "activation_bytes": plan.active_bytes,
             "host_bytes": plan.host_bytes,

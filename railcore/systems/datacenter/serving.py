@@ -1,11 +1,11 @@
 """Copies of a model that a machine serves: memory for weights and caches, time of a token, tokens per second, cost.
 
-A copy is p stages of t GPUs, a stage inside a rack; p batches of b sequences are in flight, one on each stage, so that
-a stage keeps b caches of the whole model. Symbols: W bytes of weights, K bytes of the cache of a sequence, L layers,
-h hidden, c tokens of context, M and B memory and its bandwidth of a GPU, R its rate, e bytes of an activation.
+A copy is p stages, each a rack of t GPUs; p batches of b sequences are in flight, one on each stage, so that a stage
+keeps b caches of the whole model. Symbols: W bytes of weights, K bytes of the cache of a sequence, L layers, h hidden,
+c tokens of context, B bandwidth of a GPU's memory, R its rate, e bytes of an activation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,23 +64,11 @@ def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0
     return size * np.asarray(context, float) * np.asarray(element, float)
 
 
-def least_stages(model: Transformer, machine: Site, weight: float, context: float, cache: float) -> int:
-    """Fewest stages of a whole rack each that hold the weights and one sequence on every stage.
-
-    Raises ValueError where the cache alone is more than a rack's memory.
-    """
-    room = float(machine.rack_gpus) * _usable(machine) - float(cache_bytes(model, context, cache))
-    if room <= 0:
-        raise ValueError(f"context is {context!r}: its cache leaves no room in a rack, give fewer tokens")
-    return int(np.ceil(model.total_parameters * weight / room))
-
-
 def serving(
     model: Transformer,
     machine: Site,
     memory_Bps: float,
     stages: ArrayLike,
-    tensor: int = 0,
     weight: float = 0.5,
     cache: float = 1.0,
     context: float = 0.0,
@@ -91,24 +79,19 @@ def serving(
     A stage takes max((W'/p + b K/p) / (t B), b f / (p t R)) + 2 L / p AllReduces of b h e + b h e / t to the next, and
     a token p of them; W' are the weights that b tokens meet, of E experts a share 1 - (1 - k/E)^b; f = 2 N + 4 c a d L
     FLOPs of a token. Prefill: c tokens through all stages at the GPUs' rate, one sequence alone.
-    memory_Bps: bandwidth of a GPU's memory as reached [bytes/s]. stages p; tensor t, by default a rack.
+    memory_Bps: bandwidth of a GPU's memory as reached [bytes/s]. stages p, a rack of t GPUs each.
     weight, cache: bytes of a parameter and of an element of the cache; activations are sent as the latter.
     context c: tokens of a sequence, by default the model's. batch b: by default what memory has room for.
-    Raises ValueError for a tensor degree that a rack does not hold, and numbers that are not positive.
+    Raises ValueError for more stages than layers, and numbers that are not positive.
     """
-    p, rack = np.asarray(stages, float), int(machine.rack_gpus)
-    c, t = context or float(model.sequence_length), tensor or rack
-    if not 1 <= t <= rack:
-        raise ValueError(f"tensor is {tensor!r}: give 1 to {rack} GPUs of a rack, or 0 for all of it")
-    for name, value in (
-        ("memory_Bps", memory_Bps),
-        ("weight", weight),
-        ("cache", cache),
-        ("context", c),
-        ("stages", p),
-    ):
+    p, t = np.asarray(stages, float), int(machine.rack_gpus)
+    c = context or float(model.sequence_length)
+    given: dict[str, Any] = {"memory_Bps": memory_Bps, "weight": weight, "cache": cache, "context": c, "stages": p}
+    for name, value in given.items():
         if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
             raise ValueError(f"{name} is {value!r}: give positive numbers")
+    if np.any(p > model.layers):
+        raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
     held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
     room = np.maximum(np.floor((t * _usable(machine) - held / p) / each), 0)
     asked = room if batch is None else np.asarray(batch, float)
@@ -118,11 +101,10 @@ def serving(
     sums = forms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, SMALL)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
-    groups = np.floor(np.asarray(machine.racks) / machine.datacenters) * (rack // t)
     return Serving(
         stages=p,
         copy_gpus=p * t,
-        copies=np.floor(groups / p) * machine.datacenters,
+        copies=np.floor(np.floor(machine.racks / machine.datacenters) / p) * machine.datacenters,
         batch=b,
         weight_bytes=held,
         cache_bytes=each,
@@ -136,26 +118,25 @@ def serving(
 
 def servings(
     models: Mapping[str, Transformer],
-    machine: Site,
+    machines: Mapping[float, Site],
     memory_Bps: float,
-    stages: ArrayLike,
-    contexts: tuple[float, ...],
+    stages: Sequence[int],
+    contexts: Sequence[float],
     usd_per_s: float,
-    weights: tuple[float, ...] = (0.5, 1.0),
-    tensor: int = 0,
-    cache: float = 1.0,
 ) -> pd.DataFrame:
     """`serving` of each model, bytes of a parameter, context and number of stages, where a sequence fits.
 
-    usd_per_s: cost of the whole machine. Rows model, weight_bits, context, stages, copy_gpus, copies, batch,
-    sequences, token_s, user_tokens_per_s, tokens_per_s, prefill_s, bound (memory, compute or network), and
-    million_tokens_usd.
+    machines: by bytes of a parameter, with the GPUs' rate in that format. usd_per_s: cost of the whole machine, which
+    all copies together bear; the context is taken as computed already. More stages than layers are left out.
+    Rows model, weight_bits, context, stages, copy_gpus, copies, batch, sequences, token_s, user_tokens_per_s,
+    tokens_per_s, prefill_s, bound (memory, compute or network), and million_tokens_usd.
     """
     tables = []
     for name, model in models.items():
-        for weight in weights:
+        possible = np.array([p for p in stages if p <= model.layers])
+        for weight, machine in machines.items():
             for context in contexts:
-                found = serving(model, machine, memory_Bps, stages, tensor, weight, cache, context)
+                found = serving(model, machine, memory_Bps, possible, weight=weight, context=context)
                 parts = np.stack([found.memory_s, found.compute_s, found.collectives_s + found.sends_s])
                 rows = {"model": name, "weight_bits": 8 * weight, "context": context}
                 rows |= {key: getattr(found, key) for key in ("stages", "copy_gpus", "copies", "batch", "sequences")}

@@ -1,18 +1,16 @@
 """What a budget buys: racks, GPUs, watts, FLOP/s, memory, and what is left for the network."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.systems.datacenter.site import own
 
 FORMATS = ("fp4", "fp8", "bf16")
-PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")
+ABOVE_0 = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,11 @@ class Sizing:
 
     def __post_init__(self) -> None:
         for name in ("budget_usd", "rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
-            self._within(name, 0, np.inf, "more than 0")
-        self._within("compute_share", 0, 1, "a share above 0 and at most 1")
-        self._within("network_share", -1e-300, 1, "a share from 0 to 1")
-        self._within("other_power_share", -1e-300, np.inf, "0 or more")
-        self._within("pue", 1 - 1e-12, np.inf, "1 or more")
+            self._within(name, ABOVE_0, np.inf, "more than 0")
+        self._within("compute_share", ABOVE_0, 1, "a share above 0 and at most 1")
+        self._within("network_share", 0, 1, "a share from 0 to 1")
+        self._within("other_power_share", 0, np.inf, "0 or more")
+        self._within("pue", 1, np.inf, "1 or more")
         if np.any(np.asarray(self.compute_share) + self.network_share > 1 + 1e-12):
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
         if np.any(self.racks < 1):
@@ -55,9 +53,9 @@ class Sizing:
                 f"budget_usd is {self.budget_usd!r}, which buys no rack: give at least {least:,.0f} USD for one"
             )
 
-    def _within(self, name: str, above: float, most: float, what: str) -> None:
+    def _within(self, name: str, least: float, most: float, what: str) -> None:
         value = np.asarray(given := getattr(self, name), float)
-        if not np.all((value > above) & (value <= most) & np.isfinite(value)):
+        if not np.all((value >= least) & (value <= most) & np.isfinite(value)):
             raise ValueError(f"{name} is {given!r}: give {what}")
 
     @property
@@ -148,23 +146,3 @@ def size(
         ),
     }
     return Sizing(**{**{name: read() for name, read in known.items() if name not in changes}, **changes})
-
-
-def priced_platforms() -> list[str]:
-    """Platforms of the catalog that have a price and a power, in its order."""
-    names = catalog.names("platforms")
-    return [name for name in names if {"price", "power"} <= set(catalog.item("platforms", name))]
-
-
-def sizes(platforms: Sequence[str], budgets_usd: Sequence[float], **options: Any) -> pd.DataFrame:
-    """`size` of each platform at each budget.
-
-    Rows platform, format, budget_usd and the quantities of PARTS; options as of `size`, with one PUE.
-    """
-    tables = []
-    for platform in platforms:
-        found = size(np.asarray(budgets_usd, float), platform, **options)
-        form = options.get("rate_format") or best_format(catalog.item("platforms", platform)["gpu"])
-        columns = {name: getattr(found, name) for name in PARTS}
-        tables.append(pd.DataFrame({"platform": platform, "format": form, "budget_usd": found.budget_usd, **columns}))
-    return pd.concat(tables, ignore_index=True)

@@ -4,7 +4,8 @@ Gradients are cut into n chunks; each passes the five steps, of which 1 and 5 sh
 scale-out network, and 3 has the wide area to itself, whose delay keeps no link busy. A link carries one chunk's step
 at a time. Symbols as in `exposed`: F, B, T, P and x1 to x5; d the delays of step 3, w = x3 - d what it carries.
 Source: flops2024, section 4.1 and Fig. 2, which say that the steps are pipelined and not when chunks become ready, nor
-what must end with the backward pass: both are parameters here.
+what must end with the backward pass: both are parameters here. A GPU holds one layer, so that a forward pass which does
+not wait for the whole exchange computes with weights that lack it.
 """
 
 import heapq
@@ -28,7 +29,7 @@ ORDERS = ("first come", "reduce first", "finish first")
 READINGS: dict[str, tuple[dict, str]] = {
     "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
     "all there at the start; AllGathers under the next forward pass": ({"due": 3}, "gathers under forward"),
-    "all there at the start; delay and AllGathers under the next forward pass": ({"due": 2}, "gathers under forward"),
+    "all there at the start; delay and AllGathers under the next forward pass": ({"due": 2}, ""),
     "as the backward pass goes on; AllGathers under the next forward pass": ({"due": 3, "spread": 1.0}, ""),
     "the same on links shared with tensor and pipeline traffic": ({"due": 3, "spread": 1.0, "shared": True}, ""),
 }
@@ -77,8 +78,9 @@ def timeline(
     chunks n. spread: chunk i of 1 to n is ready when spread i / n of the backward pass is computed: 0, all there when
     it starts (those of the pass before); 1, evenly as it goes on. due: the last step that must end before the next
     forward pass, 5 for all, 3 for the reductions, 2 where the delay may pass under it as well; the other steps may run
-    under that pass. order: which waiting step a free link takes, the first that came, or reductions before gathers, or
-    the reverse. shared: tensor and pipeline traffic stops the exchange on its network while it lasts.
+    under that pass, and what it leaves of them is exposed, so that no exchange meets the next. order: which waiting
+    step a free link takes, the first that came, or reductions before gathers, or the reverse. shared: tensor and
+    pipeline traffic stops the exchange on its network while it lasts.
     Raises ValueError naming the argument out of range.
     """
     if not (isinstance(chunks, int | np.integer) and chunks >= 1):
@@ -138,7 +140,7 @@ def drawn(cases: Mapping[str, Case], **options: Any) -> tuple["pd.DataFrame", di
 def readings(cases: Mapping[str, Case], chunks: int = 256) -> "pd.DataFrame":
     """The exchange that is exposed under each of `READINGS`, beside the rule that ignores delay and chunks.
 
-    Columns model, reading, exposed_s (of the exchange), share, rule, rule_exposed_s (empty where no rule has it).
+    Columns model, reading, exchange_exposed_s, exposed_share, rule, exposed_by_rule_s (empty where no rule has it).
     """
     import pandas as pd
 
@@ -149,13 +151,15 @@ def readings(cases: Mapping[str, Case], chunks: int = 256) -> "pd.DataFrame":
             seen = timeline(mine, case.site, chunks, **options)
             by_rule = float(mine.gradients_s(rule)) if rule else np.nan
             rows.append((model, name, seen.exchange_s, seen.share, rule or "none", by_rule))
-    return pd.DataFrame(rows, columns=["model", "reading", "exposed_s", "share", "rule", "rule_exposed_s"])
+    return pd.DataFrame(
+        rows, columns=["model", "reading", "exchange_exposed_s", "exposed_share", "rule", "exposed_by_rule_s"]
+    )
 
 
 def by_chunks(cases: Mapping[str, Case], chunks: Sequence[int]) -> "pd.DataFrame":
     """When the exchange ends after the start of the backward pass, gradients all there, against the number of chunks.
 
-    Columns model, chunks, a column for each of `ORDERS` (such as "first come_s"), least_s (`least_s`).
+    Columns model, chunks, a column for each of `ORDERS` (such as "first come_s"), lower_bound_s (`least_s`).
     """
     import pandas as pd
 
@@ -165,7 +169,7 @@ def by_chunks(cases: Mapping[str, Case], chunks: Sequence[int]) -> "pd.DataFrame
         starts = float(mine.forward_s + mine.tensor_s + mine.pipeline_s)
         for n in chunks:
             ends = {f"{order}_s": timeline(mine, case.site, n, 0.0, 5, order).end_s - starts for order in ORDERS}
-            rows.append({"model": model, "chunks": n, **ends, "least_s": least_s(mine, case.site)[1]})
+            rows.append({"model": model, "chunks": n, **ends, "lower_bound_s": least_s(mine, case.site)[1]})
     return pd.DataFrame(rows)
 
 

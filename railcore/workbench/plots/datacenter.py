@@ -31,8 +31,8 @@ def optimal_sizes(data: "pd.DataFrame", chosen: "pd.DataFrame", ax: "Axes") -> "
     shown = {text: days for text, days in TIMES.items() if first <= days <= last}
     ax.set(xscale="log", yscale="log", xlim=(first, last), xlabel="training time on the whole machine")
     ax.set_xticks(list(shown.values()), list(shown))
-    ax.minorticks_off()
-    ax.set_ylabel("loss-optimal parameters")
+    _trillions(ax)
+    ax.set_ylabel("loss-optimal parameters [trillion]")
     if data["warning"].all():
         ax.set_title("every point is extrapolated from far smaller experiments", fontsize=9)
     ax.legend(loc="upper left")
@@ -77,10 +77,19 @@ def machines(data: "pd.DataFrame", ax: "Axes") -> "Axes":
         xscale="log",
         yscale="log",
         xlabel="budget [USD]",
-        ylabel="parameters, loss-optimal (hollow) and fitting (filled)",
+        ylabel="parameters [trillion], loss-optimal (hollow) and fitting (filled)",
     )
     ax.set_xticks(budgets, [f"{number(budget / 1e9)} billion" for budget in budgets])
-    ax.minorticks_off()
     ax.margins(0.08)
+    _trillions(ax)
     ax.legend()
     return ax
+
+
+def _trillions(ax: "Axes") -> None:
+    """Powers of ten of a logarithmic y axis as plain numbers of trillions."""
+    low, high = ax.get_ylim()
+    shown = [10.0**k for k in range(6, 24) if low <= 10.0**k <= high]
+    ax.set_yticks(shown, [number(value / 1e12) for value in shown])
+    ax.minorticks_off()
+    ax.set_ylim(low, high)

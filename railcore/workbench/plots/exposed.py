@@ -55,7 +55,7 @@ def timelines(parts: "Mapping[str, Timed]") -> "Figure":
     figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.9 + 2.4 * len(parts)), squeeze=False)
     for ax, (title, part) in zip(axes.flat, parts.items(), strict=True):
         events, backward_end_s, due_s = part.events, part.backward_end_s, part.due_s
-        for event in sorted(EVENTS, key=("propagation", *EVENTS).index):
+        for event in reversed(EVENTS):  # the passes' traffic over the steps that it interrupts
             _bars(ax, events[(events.event == event) & (events.end_s > events.start_s)], EVENTS[event])
         if due_s > backward_end_s:
             ax.axvspan(backward_end_s * 1e3, due_s * 1e3, color="#F6D7D2", zorder=0)
@@ -64,7 +64,7 @@ def timelines(parts: "Mapping[str, Timed]") -> "Figure":
         ax.set_yticks(range(len(LANES)), LANES)
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", visible=False)
-        ax.set_title(_named(title), fontsize=10, loc="left")
+        _entitle(ax, title)
     axes[-1, 0].set_xlabel("time [ms]")
     handles: list = [Patch(facecolor=colour, label=WORDS.get(event, event)) for event, colour in EVENTS.items()]
     handles.append(Patch(facecolor="#F6D7D2", label="exchange exposed"))
@@ -98,7 +98,7 @@ def against_speeds(data: "pd.DataFrame", printed: "pd.DataFrame") -> "Figure":
                 ax.scatter(row.speed_Bps / units.Gbps, row.share, marker=marker, s=48, **face)
         ax.set(xscale="log", ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         _decades(ax.xaxis)
-        ax.set_title(f"({letter}) {network}", fontsize=10, loc="left")
+        _entitle(ax, f"({letter}) {network}")
         ax.legend(fontsize=9)
     axes[0].set_ylabel("exposed share of the time")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -108,7 +108,7 @@ def against_speeds(data: "pd.DataFrame", printed: "pd.DataFrame") -> "Figure":
 
 
 def against_micro_batches(data: "pd.DataFrame") -> "Figure":
-    """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens on the upper axis.
+    """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens under the ticks.
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
     """
@@ -124,7 +124,7 @@ def against_micro_batches(data: "pd.DataFrame") -> "Figure":
         ax.fill_between(part.micro_batches, part.idle, part.idle + part.exposed, **exposed)
         ax.fill_between(part.micro_batches, 0, part.idle, color="#D9D9D9", label="idle: fill and drain")
         steady = 1 - part.steady_share
-        ax.plot(part.micro_batches, steady, "k--", label="exposed above: steady state, exchange each micro-batch")
+        ax.plot(part.micro_batches, steady, "k--", label="steady state, an exchange each micro-batch: above it exposed")
         ax.set(xscale="log", ylim=(0, 1), xlabel="micro-batches of an iteration, batch [billion tokens]")
         ax.set_xlim(part.micro_batches.min(), part.micro_batches.max())
         marked = part.iloc[:: max(1, round(len(part) / 7))]
@@ -133,7 +133,7 @@ def against_micro_batches(data: "pd.DataFrame") -> "Figure":
             [f"{row.micro_batches:,}\n{number(row.tokens / 1e9, 2)}" for row in marked.itertuples()],
         )
         ax.minorticks_off()
-        ax.set_title(_named(model), fontsize=10, loc="left")
+        _entitle(ax, model)
     axes[0, 0].set_ylabel("share of the time")
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -160,7 +160,7 @@ def placements(data: "pd.DataFrame", at: Mapping[str, float]) -> "Figure":
         ax.set(
             xscale="log", ylim=(0, 1), xlabel=f"{titles[x]} speed of a GPU [Gbps]", ylabel="exposed share of the time"
         )
-        ax.set_title(f"{titles[held]} at {units.show(at[held], 'bps', 3)}", fontsize=10, loc="left")
+        _entitle(ax, f"{titles[held]} at {units.show(at[held], 'bps', 3)}")
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         _decades(ax.xaxis)
     best = data[data.best].drop_duplicates(["hb_Bps", "nic_Bps"])
@@ -171,7 +171,7 @@ def placements(data: "pd.DataFrame", at: Mapping[str, float]) -> "Figure":
     axes[2].pcolormesh(columns, rows, grid, cmap=colours, **levels)
     axes[2].set(xscale="log", yscale="log", xlabel="scale-out speed of a GPU [Gbps]")
     axes[2].set_ylabel("scale-up speed of a GPU [Gbps]")
-    axes[2].set_title("least exposed placement", fontsize=10, loc="left")
+    _entitle(axes[2], "least exposed placement")
     for axis in (axes[2].xaxis, axes[2].yaxis):
         _decades(axis)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
@@ -188,7 +188,7 @@ def tornadoes(data: "pd.DataFrame", most: int = 10) -> "Figure":
     from matplotlib.ticker import PercentFormatter
 
     models = list(data.model.unique())
-    figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.6 + 3.9 * len(models)), squeeze=False)
+    figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
     for ax, model in zip(axes.flat, models, strict=True):
         part = data[(data.model == model) & (data.swing > 1e-4)].nlargest(most, "swing")
         for low in ("low", "high"):  # an end that changes nothing goes into the name
@@ -197,7 +197,7 @@ def tornadoes(data: "pd.DataFrame", most: int = 10) -> "Figure":
             part.loc[still, low] = ""
         plotting.tornado(part, ax, "exposed share of the time")
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        ax.set_title(_named(model), fontsize=10, loc="left")
+        _entitle(ax, model)
         ax.get_legend().set_loc("lower right")
     return figure
 
@@ -205,6 +205,10 @@ def tornadoes(data: "pd.DataFrame", most: int = 10) -> "Figure":
 def _named(title: str) -> str:
     """A title with the mixture's short name, a claim's, written out."""
     return title.replace("moe", "mixture of experts", 1) if title.startswith("moe") else title
+
+
+def _entitle(ax: "Axes", title: str) -> None:
+    ax.set_title(_named(title), fontsize=10, loc="left", y=1)  # given y, drawing need not look for it each time
 
 
 def _decades(axis: "Axis") -> None:

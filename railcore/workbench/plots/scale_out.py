@@ -43,10 +43,11 @@ def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Fig
     return figure
 
 
-def costs(data: "pd.DataFrame", budget_usd: float) -> "Figure":
+def costs(data: "pd.DataFrame", budget_usd: float, chip_usd: Sequence[float] = ()) -> "Figure":
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
-    Columns links, network, part, cost_usd.
+    Columns links, network, part, cost_usd. chip_usd: low, value and high of a switch chip's price, for whiskers beside
+    the bars that show the total over its range.
     """
     import matplotlib.pyplot as plt
 
@@ -56,10 +57,16 @@ def costs(data: "pd.DataFrame", budget_usd: float) -> "Figure":
         part = data[data["links"] == way].assign(billions=data["cost_usd"] / 1e9)
         plotting.stacked(part, "network", "billions", "part", ax, "cost [billion USD]", way)
         ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        if chip_usd:
+            low, value, high = chip_usd
+            chips = part[part["part"] == "switch chips"]["billions"].to_numpy()
+            total = part.groupby("network", sort=False)["billions"].sum().to_numpy()
+            span, at = [chips * (1 - low / value), chips * (high / value - 1)], np.arange(len(total)) + 0.44
+            ax.errorbar(at, total, span, fmt="_", color="#555555", capsize=3, label="range of the chips' price")
         ax.tick_params(axis="x", rotation=20)
         ax.get_legend().remove()
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
     return figure
 
 
@@ -81,8 +88,7 @@ def link_lengths(data: "pd.DataFrame", media: "pd.DataFrame") -> "Figure":
             ax.plot(
                 rows["length_m"], rows["share"], color=COLOURS[i], linestyle=("-", "--", "-.", ":")[i % 4], label=label
             )
-        reaches = media.drop_duplicates("reach_m")
-        for row in reaches.itertuples():
+        for row in media.itertuples():
             ax.axvline(row.reach_m, color=COLOURS[7], linewidth=0.8, linestyle="-" if row.copper else ":")
             place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
             ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)

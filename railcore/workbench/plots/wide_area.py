@@ -29,6 +29,7 @@ def one_flow(data: "pd.DataFrame", needs: Mapping[str, float], ax: "Axes") -> "A
     above = ax.secondary_xaxis("top", functions=(lambda p: p * ratio, lambda b: b / ratio))
     for each in (ax, above):
         each.minorticks_off()
+        each.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e-0", "e-"))  # quicker than exponents
     above.set_xlabel("bit error rate without error correction")
     ax.legend(loc="lower left")
     return ax
