@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from railcore.network.cost import compare, power_book, price_book
+from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.systems import datacenter
 from railcore.training import traffic
 from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
+from railcore.training.scaling_laws import depth_and_width
 from railcore.training.search import divisors, search
 from railcore.training.transformer import from_catalog
 
@@ -110,3 +112,15 @@ def test_exposed_share_of_a_million_points(benchmark):
 
     share = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert share.shape == (10**6,)
+
+
+def test_shapes_of_a_million_models(benchmark):
+    shape = benchmark.pedantic(depth_and_width, (np.geomspace(1e9, 1e15, 10**6),), rounds=5, warmup_rounds=1)
+    assert shape.layers.shape == (10**6,)
+
+
+def test_rails_and_planes_of_a_million_networks(benchmark):
+    rng = np.random.default_rng(0)
+    gpus, rails, planes = rng.integers(1000, 10**6, 10**6), rng.integers(1, 77, 10**6), 2 ** rng.integers(0, 4, 10**6)
+    parts = benchmark.pedantic(network_parts, (gpus, rails, 64, planes), rounds=5, warmup_rounds=1)
+    assert parts.switches.shape == (10**6,)
