@@ -96,6 +96,7 @@ def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites, resid
     assert found.gpus_here * sites <= site.gpus
     assert found.replicas >= sites * found.replicas_here
     assert found.host_bytes == pytest.approx(134 * layer.activation_bytes / found.tensor)
+    assert found.offload_s * site.host_Bps * found.tensor == pytest.approx(layer.activation_bytes)
 
 
 def test_more_racks_than_layers_are_needed_in_every_datacenter():

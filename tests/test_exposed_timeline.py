@@ -280,6 +280,8 @@ def test_one_datacenter_needs_no_wide_area_and_more_need_more():
         assert part.gpu_capacity_Bps.iloc[0] == part.wide_area_s.iloc[0] == 0
         assert part.gpu_capacity_Bps.is_monotonic_increasing
         assert (part.gpu_capacity_with_loss_Bps >= part.gpu_capacity_Bps).all()
+    devices = table.replicas / table.datacenters * table.model.map({"dense": 134, "moe": 118}) * 18  # of a datacenter
+    assert np.allclose(table.datacenter_capacity_Bps, table.gpu_capacity_Bps * devices)
 
 
 def test_a_case_finds_what_would_give_a_printed_number():
@@ -298,6 +300,9 @@ def test_a_case_finds_what_would_give_a_printed_number():
     found = case.quantities()
     assert found["dp_masked"] + found["dp_exposed"] == pytest.approx(found["dp_scale_out_all_reduce"])
     assert found["dp_scale_out_all_gather"] == pytest.approx(found["dp_scale_out_all_reduce"] / 2)
+    once, none = (case.model.training_flops(recompute=each) for each in ("selective", "none"))
+    logits = 3 * case.model.forward_flops()["logits"]
+    assert found["recompute_overhead"] == pytest.approx((once - none) / (none - logits))
 
 
 def placed(where="tensor group", places=1, tensor=0, site=SITE, **options):
@@ -340,6 +345,8 @@ def test_experts_elsewhere_conserve_gradients_memory_and_tokens(where, places):
     # tokens counted one by one: each of the k copies goes to each of e places alike
     copies = model.top_k * case.layer.tensor_bytes / t
     assert spread.dispatched_bytes == pytest.approx(sum(copies / places for place in range(places) if place))
+    link_Bps = SITE.hb_Bps if where == "rack" else SITE.nic_Bps
+    assert spread.times.experts_s == pytest.approx(2 * spread.dispatched_bytes / link_Bps)  # there and back
     y = laid.racks_per_layer_here
     assert y % (places if where == "racks" else 1) == 0
     # the exchange between racks, GPU by GPU: what a rack keeps of a layer, in rings over the racks that share it

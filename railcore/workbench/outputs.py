@@ -51,7 +51,8 @@ def save(
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
     table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
     if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
-        figure.draw_without_rendering()
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
         figure.set_layout_engine("none")
     content: dict[str, str | bytes] = {}
     for extension in extensions:

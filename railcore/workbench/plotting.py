@@ -1,6 +1,7 @@
 """House style, and plots from DataFrames: data in, Axes out. From railcore this module imports `facts` alone."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,10 @@ def house_style() -> None:
             "svg.hashsalt": "railcore",
         }
     )
+    if (shell := sys.modules.get("IPython")) and shell.get_ipython():
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("png", bbox_inches=None)  # the picture as saved; a tight box draws it once more
     pd.set_option("display.max_colwidth", None, "display.max_rows", 200)
 
 
