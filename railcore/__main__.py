@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
-    claim.add_argument("id")
+    claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     commands.add_parser("lab", help="open JupyterLab on the index notebook")
     options = parser.parse_args(arguments)
@@ -46,25 +46,50 @@ def _claim(options) -> int:
     from railcore.facts.tables import read_csv
     from railcore.facts.units import number
 
+    words = options.id.lower().split()
+    found = [entry for entry in claims.claims().values() if all(word in _text(entry) for word in words)]
+    if options.id not in claims.claims() and found:
+        print("\n".join(f"{entry.id}: {entry.claim}" for entry in found))
+        return 0
     entry = claims.claim(options.id)
     row = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
     paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
+    within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
     ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
     lines = {
         "claim": entry.claim,
-        "document": f"{entry.document}, {entry.where}: {paper} (tolerance {entry.tolerance:g})",
+        "document": f"{entry.document}, {entry.where}: {paper}{f' (within {within})' if entry.tolerance else ''}",
         "ours": f"{ours}: {row.get('verdict') or 'missing'}",
         "reason": row.get("reason", ""),
         "note": entry.note,
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
+    print(f"{'settings':<9} of the whole notebook:")
+    for name, value in _settings(files.NOTEBOOKS / f"{entry.notebook}.ipynb").items():
+        print(f"{'':<9} {name} = {value!r}")
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
             name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
             print(f"{'':<9} {name} ({given['kind']}; {given['source']})")
     return 0
+
+
+def _text(entry) -> str:
+    return f"{entry.id} {entry.where} {entry.claim}".lower()
+
+
+def _settings(notebook) -> dict[str, object]:
+    """Parameters of a notebook; none before it is there."""
+    import json
+
+    from railcore.workbench.driver import parameters
+
+    if not notebook.exists():
+        return {}
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return parameters.defaults({"cells": [{**cell, "source": "".join(cell["source"])} for cell in cells]})
 
 
 def _assumptions(_options) -> int:

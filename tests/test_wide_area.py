@@ -369,12 +369,13 @@ def test_tables_say_what_the_functions_do():
     assert len(needs) == 2 * len(wide_area.LAWS) and set(needs.rate_Bps) == {57e7}
     first = needs.iloc[0]
     assert first.loss == pytest.approx(float(wide_area.tolerable_loss(57e7, 0.06, MSS, "Mathis")))
-    assert wide_area.code("KP4").packet_loss(first.ber_fec, 9018) == pytest.approx(first.loss)
-    assert np.all(needs.ber_fec > 1e3 * needs.ber)
+    assert wide_area.code("KP4").packet_loss(first.bit_error_rate_before_fec, 9018) == pytest.approx(first.loss)
+    assert np.all(needs.bit_error_rate_before_fec > 1e3 * needs.bit_error_rate)
     tails = wide_area.tails({"none": 0.0, "some": first.loss}, 57e6, 800_000, 0.06, 57e7)
-    assert list(tails.flows) == [1, 1] and tails.flows_all[0] == 800_000
-    assert list(tails.loc[0, ["one_waits", "any_waits", "extra_s", "repair_packets"]]) == [0, 0, 0, 0]
-    assert tails.any_waits[1] == pytest.approx(1) and tails.extra_s[1] >= 0.06 * (1 - 1e-9)
+    assert list(tails.flows) == [1, 1] and tails.flows_in_all[0] == 800_000
+    none = ["device_resends_share", "iterations_delayed_share", "mean_delay_s", "repair_packets"]
+    assert list(tails.loc[0, none]) == [0, 0, 0, 0]
+    assert tails.iterations_delayed_share[1] == pytest.approx(1) and tails.mean_delay_s[1] >= 0.06 * (1 - 1e-9)
     sweep = wide_area.throughputs([1e-8, 1e-6], {"coasts": 0.06}, LINK)
     assert list(sweep.law.unique()) == ["Mathis", "CUBIC"] and len(sweep) == 4
 

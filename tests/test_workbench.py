@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
+from railcore.__main__ import main
 from railcore.facts import files
 from railcore.workbench import explore, outputs, plotting
 
@@ -117,6 +118,18 @@ def test_a_slider_changes_the_picture_and_bad_values_become_words():
     assert not plt.get_fignums()
 
 
+def test_a_panel_that_cannot_draw_its_own_defaults_stops_the_notebook(monkeypatch):
+    def draw(gpus):
+        raise ValueError("gpus: none of these")
+
+    assert "none of these" in explore.panel(draw, gpus=(2, 1, 9, 1)).children[1].value
+    monkeypatch.setenv("RAILCORE_NOTEBOOK", "01_network_cost")
+    with pytest.raises(ValueError, match="none of these"):
+        explore.panel(draw, gpus=(2, 1, 9, 1))
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")  # the user's numbers may lie outside of what draws
+    assert "none of these" in explore.panel(draw, gpus=(2, 1, 9, 1)).children[1].value
+
+
 @pytest.mark.parametrize("control", [(3, [1, 2]), (9, 1, 5, 1), 3, ("a",)])
 def test_a_control_of_another_form_is_refused(control):
     with pytest.raises(ValueError, match="control 'gpus' is"):
@@ -144,3 +157,21 @@ def test_a_tornado_has_the_widest_bar_on_top():
 def test_columns_that_differ_in_their_unit_alone_both_stay():
     table = outputs.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
     assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]
+
+
+def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
+    assert main(["claim", "railonly2025.text.r64_switch_ratio"]) == 0
+    shown = capsys.readouterr().out
+    for text in (
+        "document  railonly2025",
+        "within 0.67%",
+        "gpus =",
+        "inputs    of the whole notebook",
+        "(assumed; modelled",
+    ):
+        assert text in shown, text
+    assert main(["claim", "Switches radix 64 rail-only"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 2 and all("radix 64" in line and "switches" in line for line in lines)
+    assert main(["claim", "no such claim"]) == 2
+    assert "does not exist: the nearest are" in capsys.readouterr().err

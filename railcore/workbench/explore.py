@@ -1,8 +1,10 @@
 """Widgets of the notebooks' last cells: sliders over parameters, and the picture that they change."""
 
 import io
+import os
 from collections.abc import Callable, Sequence
 
+from railcore.facts import files
 from railcore.facts.units import label, number
 
 
@@ -11,7 +13,8 @@ def panel(draw: Callable, **controls: tuple):
 
     draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list or a
     menu of texts, or (value, low, high, step) for a slider over numbers. What `draw` refuses with ValueError is shown
-    as text. Raises ValueError for a control of another form.
+    as text, but raised where a published notebook's own defaults do not draw. Raises ValueError for a control of
+    another form.
     """
     import ipywidgets as widgets
 
@@ -19,11 +22,13 @@ def panel(draw: Callable, **controls: tuple):
     image = widgets.Image(format="png", layout=widgets.Layout(width="640px", max_width="100%", align_self="flex-start"))
     message = widgets.HTML()
 
-    def update(_change=None) -> None:
+    def update(change=None) -> None:
         try:
             image.value = _png(draw(**{name: control.value for name, control in inputs.items()}))
             message.value = ""
         except ValueError as error:
+            if change is None and os.environ.get("RAILCORE_NOTEBOOK") and not files.parameterized():
+                raise
             from html import escape
 
             message.value = f"<b>{escape(str(error))}</b>"

@@ -23,9 +23,10 @@ def flow_needs(
 ) -> pd.DataFrame:
     """What one flow needs to move each transfer within a time [s] over each path, a row for each law of TCP.
 
-    Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands), ber and
-    ber_fec (bit error rates behind that loss, without correction and before that of the code `CODE`), cold_start_s
-    (`start_rounds` in time) and recovery_s (after one loss). rtts: round trips [s] by path; packet: of the catalog.
+    Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands),
+    bit_error_rate and bit_error_rate_before_fec (behind that loss, without correction and before that of the code
+    `CODE`), cold_start_s (`start_rounds` in time) and recovery_s (after one loss). rtts: round trips [s] by path.
+    packet: of the catalog.
     """
     size, rs = catalog.item("wide_area", packet), bit_errors.code(CODE)
     mss, frame, rows = size["payload"], size["frame"], []
@@ -37,7 +38,8 @@ def flow_needs(
         bers = (bit_errors.bit_error_rate(loss, frame), rs.bit_error_rate(loss, frame))
         times = (tcp.start_rounds(data, mss) * rtt, tcp.recovery_time(rate, rtt, mss, law))
         rows.append((transfer, path, law, rate, rate * rtt, *map(float, (loss, *bers, *times))))
-    columns = "transfer path law rate_Bps window_bytes loss ber ber_fec cold_start_s recovery_s"
+    columns = "transfer path law rate_Bps window_bytes loss bit_error_rate bit_error_rate_before_fec cold_start_s"
+    columns += " recovery_s"
     return pd.DataFrame(rows, columns=columns.split())
 
 
@@ -49,12 +51,12 @@ def throughputs(
 ) -> pd.DataFrame:
     """`tcp_throughput` at each loss, path and law.
 
-    Columns path, law, loss, ber (the bit error rate behind it without correction), throughput_Bps.
+    Columns path, law, loss, bit_error_rate (behind it without correction), throughput_Bps.
     """
     size, p = catalog.item("wide_area", packet), np.asarray(losses, float)
     ber = bit_errors.bit_error_rate(p, size["frame"])
     parts = [
-        pd.DataFrame({"path": path, "law": law, "loss": p, "ber": ber}).assign(
+        pd.DataFrame({"path": path, "law": law, "loss": p, "bit_error_rate": ber}).assign(
             throughput_Bps=tcp.tcp_throughput(p, rtt, size["payload"], link, law)
         )
         for path, rtt in rtts.items()
@@ -92,10 +94,10 @@ def tails(
 ) -> pd.DataFrame:
     """What a loss does to a step in which every device has to finish its transfer.
 
-    Columns case, loss, flows (of CUBIC that fill the capacity of a device) and flows_all (of all devices); one_waits
-    and any_waits (probability that one device, and that any device, sends again), extra_s (mean delay of the slowest
-    device); repair_packets and repair_share (redundancy with which no device sends again but with probability
-    `failure`). losses by case; rtt [s]; capacity of a device [bytes/s].
+    Columns case, loss, flows (of CUBIC that fill the capacity of a device) and flows_in_all (of all devices),
+    device_resends_share and iterations_delayed_share (probability that one device, and that any, sends again),
+    mean_delay_s (of the slowest device); repair_packets and repair_share (redundancy with which no device sends again
+    but with probability `failure`). losses by case; rtt [s]; capacity of a device [bytes/s].
     """
     mss = catalog.item("wide_area", packet)["payload"]
     packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
@@ -105,7 +107,8 @@ def tails(
         repair = transfers.repair_packets(packets, loss, failure, devices)
         some = (float(transfers.any_loss(packets, loss, n)) for n in (1, devices))
         rows.append((case, loss, flows, flows * devices, *some, extra, repair, repair / packets))
-    columns = "case loss flows flows_all one_waits any_waits extra_s repair_packets repair_share"
+    columns = "case loss flows flows_in_all device_resends_share iterations_delayed_share mean_delay_s"
+    columns += " repair_packets repair_share"
     return pd.DataFrame(rows, columns=columns.split())
 
 

@@ -140,7 +140,8 @@ def _readable(ledger: list[dict[str, str]]) -> str:
     table = claims.counts(ledger)
     text = (
         "# Claims of the documents, and what comes out\n\n"
-        "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv).\n\n"
+        "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv). "
+        "`python -m railcore claim <document>.<id>` shows one claim with its inputs.\n\n"
         f"{markdown(table)}\n"
         "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
         "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
@@ -162,5 +163,6 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
         "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
         "verdict": row["verdict"],
         "reason": row["reason"],
+        "id": f"`{row['id'].partition('.')[2]}`",
         "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
     }

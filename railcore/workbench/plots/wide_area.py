@@ -25,7 +25,7 @@ def one_flow(data: "pd.DataFrame", needs: Mapping[str, float], ax: "Axes") -> "A
         ax.annotate(f"{name}\n{units.number(level, 3)} Gbps", (1, level), xytext=(4, 0), fontsize=8, **place)
     ax.set(ylabel="throughput of one flow [Gbps]", xlim=(data["loss"].min(), data["loss"].max()))
     plain_axis(ax.yaxis)
-    ratio = (data["ber"] / data["loss"]).min()
+    ratio = (data["bit_error_rate"] / data["loss"]).min()
     above = ax.secondary_xaxis("top", functions=(lambda p: p * ratio, lambda b: b / ratio))
     for each in (ax, above):
         each.minorticks_off()
