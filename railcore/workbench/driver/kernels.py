@@ -1,6 +1,7 @@
 """Kernels that die with the driver: their environment, start, end, and one notebook's execution."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -8,8 +9,12 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from railcore.facts import files
+
+if TYPE_CHECKING:
+    from papermill import PapermillExecutionError
 
 # Asked of the kernel after the last cell; not part of the notebook, so it imports nothing of railcore that it did not.
 REPORT = """\
@@ -157,10 +162,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
             coalesce_streams=True,
         )
     except papermill.PapermillExecutionError as error:
-        source = error.source.strip().splitlines()
-        raise CellError(
-            f"cell {error.cell_index} ({source[0] if source else ''}): {error.ename}: {error.evalue}"
-        ) from None
+        raise CellError(f"cell {error.cell_index} ({_line(error)}): {error.ename}: {error.evalue}") from None
     except Exception as error:
         raise CellError(f"kernel: {type(error).__name__}: {error}") from None
     finally:
@@ -168,3 +170,11 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     report = json.loads("".join(done.cells.pop().outputs[0]["text"]))
     nbformat.write(done, folder / f"{name}.ipynb")
     return report | {"notebook": done}
+
+
+def _line(error: "PapermillExecutionError") -> str:
+    """The line of a cell that failed, by IPython's traceback, else its first one."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback))
+    at, source = re.search(r"Cell In\[\d+\], line (\d+)", plain), error.source.splitlines()
+    number = int(at[1]) if at else 1
+    return source[number - 1].strip() if number <= len(source) else ""
