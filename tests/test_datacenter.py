@@ -100,8 +100,11 @@ def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites, resid
 
 
 def test_more_racks_than_layers_are_needed_in_every_datacenter():
-    with pytest.raises(ValueError, match="racks is 267: give at least 268"):
+    text = "flops2024 dense: racks is 267 over 2 datacenters: give at least 268, .* or fewer datacenters"
+    with pytest.raises(ValueError, match=text):
         dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=267))
+    with pytest.raises(ValueError, match=r"racks is 133: give at least 134, one for each layer in each datacenter$"):
+        dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=133, datacenters=1))
     least = dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=268))
     assert least.racks_per_layer_here == 1 and least.replicas_here == least.layers_per_rack
 
@@ -114,7 +117,7 @@ def test_a_degree_of_ones_own():
             dc.layout(layer, SITE, tensor=bad)
     with pytest.raises(ValueError, match="resident is 0"):
         dc.layout(layer, SITE, resident=0)
-    with pytest.raises(ValueError, match="of a layer without memory"):
+    with pytest.raises(ValueError, match=r"flops2024 dense: tensor parallelism .* of a layer without memory"):
         dc.layout(layer, SITE, tensor=12)
     assert dc.layout(layer, SITE, tensor=12, strict=False).tensor == 0
 
@@ -127,6 +130,14 @@ def test_oddities_are_warnings():
     assert any("evenly by 2 datacenters" in text for text in mixture.warnings)
     tidy = replace(SITE, racks=134 * 4, rack_gpus=64, memory_bytes=200e9)
     assert dc.layout(dc.layer(DENSE, FP4), tidy).warnings == ()
+
+
+@given(st.floats(0.2, 8))
+def test_a_layer_that_fills_less_than_half_a_gpu_is_a_warning(fill):
+    layer = dc.layer(from_catalog("Llama-3 405B"), FP4)
+    needed = layer.layer_state_bytes + layer.activation_bytes
+    found = dc.layout(layer, replace(SITE, memory_bytes=needed / fill))
+    assert any("could share one" in text for text in found.warnings) == (fill <= 0.5)
 
 
 # Times

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import claims
+from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import batches, curves, experts, explained, timeline
@@ -257,7 +257,15 @@ def test_variants_and_curves_are_the_cases():
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
-    assert set(curves.printed_marks(CASES).network) == {"scale-up", "scale-out"}
+    assert set(curves.printed_marks().network) == {"scale-up", "scale-out"}
+
+
+def test_printed_marks_stand_at_the_documents_speeds():
+    marks = curves.printed_marks().set_index(["network", "model", "share"]).speed_Bps
+    own = {key: claims.paper_value(f"flops2024.fig3.exposed_{key}") for key in NAMES}
+    for key, share in own.items():
+        assert marks["scale-up", key, share] == SITE.hb_Bps == 14.4e12 / 8
+        assert marks["scale-out", key, share] == SITE.nic_Bps == 800e9 / 8
 
 
 @given(st.integers(2, 6), st.floats(0, 1), st.floats(0.05, 2))
@@ -277,11 +285,51 @@ def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
 def test_one_datacenter_needs_no_wide_area_and_more_need_more():
     table = curves.over_datacenters(CASES, [1, 2, 3, 4])
     for _, part in table.groupby("model"):
-        assert part.gpu_capacity_Bps.iloc[0] == part.wide_area_s.iloc[0] == 0
-        assert part.gpu_capacity_Bps.is_monotonic_increasing
-        assert (part.gpu_capacity_with_loss_Bps >= part.gpu_capacity_Bps).all()
+        assert part.needed_per_gpu_Bps.iloc[0] == part.wide_area_s.iloc[0] == part.fibre_pairs.iloc[0] == 0
+        assert part.needed_per_gpu_Bps.is_monotonic_increasing
+        assert (part.needed_per_gpu_with_loss_Bps >= part.needed_per_gpu_Bps).all()
     devices = table.replicas / table.datacenters * table.model.map({"dense": 134, "moe": 118}) * 18  # of a datacenter
-    assert np.allclose(table.datacenter_capacity_Bps, table.gpu_capacity_Bps * devices)
+    assert np.allclose(table.needed_per_datacenter_Bps, table.needed_per_gpu_Bps * devices)
+    pair_Bps = catalog.item("wide_area", "fibre pair")["capacity"]
+    spare = table.fibre_pairs * pair_Bps - table.needed_per_datacenter_Bps
+    assert ((spare >= 0) & (spare < pair_Bps)).all()
+
+
+def test_datacenters_that_do_not_hold_a_model_are_left_empty():
+    few = {name: case.changed(site={"racks": 4 * 118}) for name, case in CASES.items()}  # 134 layers fit three times
+    table = curves.over_datacenters(few, [3, 4]).set_index(["datacenters", "model"])
+    assert table.loc[4, "dense"].isna().all() and table.drop((4, "dense")).notna().all(axis=None)
+    far = {"moe": CASES["moe"].changed(site={"one_way_delay_s": 1.0})}
+    assert np.isinf(curves.over_datacenters(far, [2]).needed_per_gpu_Bps[0])
+
+
+def test_without_a_mixture_its_claims_are_left_out():
+    alone, coasts = {"dense": CASES["dense"]}, wan.route("flops2024 east", "flops2024 west")
+    points = curves.printed_points(alone)
+    assert points and all(model == "dense" for model, *_ in points.values())
+    with_both = explained.values(CASES, curves.printed_points(), 1.0, coasts, 0.1)
+    ours = explained.values(alone, points, 1.0, coasts, 0.1)
+    rest = {key for key in with_both if "moe" in key} | {"flops2024.fig3c.lossless_20g_exposed"}
+    assert set(ours) == set(with_both) - rest
+    assert explained.of_a_layer(alone, SITE.gpu_rate / 2) == {}
+
+
+def test_the_answer_spans_rules_and_readings():
+    points, panels = curves.printed_points(), timeline.drawn(CASES, chunks=4)[1]
+    table, _ = curves.under_rules(CASES, points, curves.OTHERS)
+    timed = timeline.readings(CASES, 8)
+    short = explained.answer(CASES, table, timed, [view.share for view in panels.values()])
+    short = short.set_index("exposed share of the time")
+    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.RULES}
+    low, high = min(every, key=every.get), max(every, key=every.get)
+    text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
+    assert short.moe["over all rules"] == text
+    assert short.dense["over all rules"] == f"{CASES['dense'].share:.1%}, whichever"
+    assert short.moe["by the rule chosen"] == f"{CASES['moe'].share:.1%} (each network)"
+    assert explained.over_assumptions(CASES, table)["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}")
+    least = timed[timed.model == "moe"].exposed_share.min()
+    assert short.moe["over timelines"].startswith(f"{least:.1%} (")
+    assert "does not divide" in short.moe["odd about the layout"]
 
 
 def test_a_case_finds_what_would_give_a_printed_number():

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.facts import catalog
-from railcore.facts.units import day, year
+from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost.ownership import total_cost
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import failures, operation, serving
-from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters, precision_of
+from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters, precision_of, shown
 from railcore.training.scaling_laws import law
 from railcore.training.transformer import Transformer, from_catalog
 
@@ -246,12 +246,23 @@ def test_checkpoints_move_the_whole_state():
         (lambda: failures.recoveries(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
         (lambda: failures.spares_needed(10, 1.0, 0.9), "needed"),
         (lambda: failures.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
+        (lambda: failures.restart_cases(JOB, 100.0, 110.0, 0), "published_gpus is 0"),
         (lambda: failures.grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)), "tensor degree"),
     ],
 )
 def test_bad_input_of_failures(call, name):
     with pytest.raises(ValueError, match=name):
         call()
+
+
+def test_cases_and_stores_of_restarts_say_what_they_assume():
+    cases = failures.restart_cases(JOB, 104.0, 110.0, JOB.gpus // 2)
+    assert list(cases.values()) == [(208.0, 0), (104.0, 0), (104.0, 110.0)]
+    saves, _ = failures.state_times(LAYER, LAID, SITE, 1e8)
+    named = failures.checkpoint_names(saves, 1e8 * float(SITE.gpus))
+    assert list(named.values()) == list(saves.values())
+    stored = sum(LAYER.state_bytes.values()) / saves["storage"]  # everything in that time is what storage takes
+    assert [show(stored, "B/s", 3) in name for name in named] == [True, False]
 
 
 # Inference
@@ -305,7 +316,7 @@ def test_table_of_servings_costs_the_machine():
     machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
     models = {"dense": DENSE, "mixture": MIXTURE}
     table = serving.servings(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
-    assert (table["million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
+    assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
     four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
     assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
     assert np.allclose(eight, 2 * four)  # products in the format of the weights
@@ -344,6 +355,13 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     with pytest.raises(ValueError, match="form is 'fp2'"):
         precision_of("fp2")
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
+
+
+def test_budgets_are_shown_in_trillions():
+    table = budgets([NVL72], [1e10], DENSE, 365)
+    short = shown(table)
+    assert len(short.columns) <= 12 and {"format", "limit"} <= set(short)
+    assert short["parameters [trillion]"][0] * 1e12 == table["parameters"][0]
 
 
 def test_largest_model_fits_and_the_next_does_not():

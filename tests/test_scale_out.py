@@ -115,19 +115,53 @@ def test_levels_are_the_blocks_of_the_fabric():
     assert found["fat tree"] == (72, (32, 1024, 32768)) and found["72 rails, 4 planes"] == (1, (128,))
 
 
+def test_shapes_of_one_plane_need_a_port_of_the_speed():
+    assert len(scale_out.shapes(72, 76, 4)) == len(scale_out.shapes(72, 76, 4, {1: 64, 4: 256})) == 5
+    left = scale_out.shapes(72, 76, 4, scale_out.chip_modes("51.2T", 2 * NIC))
+    assert left == {"4 planes": (1, 4), "72 rails, 4 planes": (72, 4), "76 rails, 4 planes": (76, 4)}
+
+
+def test_counts_beside_each_other_are_those_below_each_other():
+    rows = scale_out.comparison([1000, 2000], scale_out.shapes(8, 6, 2), PRICES, POWERS, "51.2T", NIC)
+    beside = scale_out.side_by_side(rows)
+    assert len(beside) == len(rows) / 3 and list(beside.gpus.unique()) == [1000, 2000]
+    for row in rows.itertuples():
+        found = beside[(beside.network == row.network) & (beside.gpus == row.gpus)].iloc[0]
+        assert (found[f"chips_{row.count}"], found[f"cost_{row.count}_usd"]) == (row.chips, row.cost_usd)
+
+
+@pytest.mark.parametrize("chip", ["25.6T", "51.2T", "QM9700"])
+@pytest.mark.parametrize(("gpus", "rails", "ratio"), [(8_000, 76, 1.0), (1_600_000, 36, 16.0)])
+def test_costs_of_the_panel(chip, gpus, rails, ratio):
+    import matplotlib.pyplot as plt
+
+    found = scale_out.thinned_costs(gpus, rails, 4, ratio, PRICES, POWERS, chip, NIC)
+    assert ("fat tree" in set(found.network)) == (1 in scale_out.chip_modes(chip, NIC))
+    full, thin = (found[found.network == name].cost_usd.sum() for name in found.network.unique()[-2:])
+    row = table(gpus, rails, 4, chip=chip).iloc[0]
+    assert full == pytest.approx(row.cost_usd + row.host_links_usd)
+    assert thin <= full and (ratio > 1 or thin == full)
+    for budget in (full, 1000 * full):  # a budget out of range does not flatten the bars
+        axes = plots.costs(found, budget).axes[0]
+        assert axes.get_ylim()[1] < 2.5e-9 * found.groupby("network").cost_usd.sum().max()
+    plt.close("all")
+
+
 def test_racks_on_more_rails_than_gpus():
     """Wired by leaving out R - K rails: brute force over the racks' sets of rails."""
     for k, r in ((72, 76), (6, 8), (6, 9), (4, 7)):
         row = scale_out.rack_rails(r, k).iloc[0]
         sets = [frozenset((d * (r - k) + i) % r for i in range(r - k)) for d in range(r)]
         rails = [frozenset(range(r)) - out for out in set(sets)]
-        assert len(rails) == row.groups and all(len(one) == row.rails_of_a_rack for one in rails)
+        assert len(rails) == row.groups_of_racks_on_the_same_rails and all(
+            len(one) == row.rails_of_a_rack for one in rails
+        )
         shared = min(len(a & b) for a in rails for b in rails)
-        assert shared >= row.shared_by_any_two
+        assert shared >= row.rails_any_two_racks_share
     plain = [[(6 * d + j) % 8 for j in range(6)] for d in range(24)]
     meets = [d for d in range(1, 24) if plain[d][0] == plain[0][0]]
-    assert meets[0] == scale_out.rack_rails(8, 6).same_rank_every[0]
-    assert list(scale_out.rack_rails([24, 25], 72).divides) == ["yes", "no"]
+    assert meets[0] == scale_out.rack_rails(8, 6).racks_to_the_next_equal_rank[0]
+    assert list(scale_out.rack_rails([24, 25], 72).divides_a_rack) == ["yes", "no"]
 
 
 # Locality
@@ -197,6 +231,13 @@ def test_thinner_leaves_cost_less_and_fit_where_flows_do():
     assert most["bands"] > most["random"]
     away = locality.thinned(4 * 512, 4, 1, [1, 2], 32, 16, PRICES, POWERS, "51.2T", NIC, outside=1.0)
     assert np.all(away.most_leaving == away.leaf_gpus) and np.array_equal(away.fits, away.oversubscription == 1)
+
+
+def test_racks_of_the_job_are_the_users():
+    document = locality.job_racks(835_000, 72, 11_666)
+    assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
+    mine = locality.job_racks(83_952, 72, 11_666)
+    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
 
 
 # Faults
@@ -278,12 +319,15 @@ def test_cost_over_budget_at_the_ends_of_a_price():
     parts = ["switch chips", "switch-to-switch links", "host links"]
     split = pd.DataFrame({"links": "optics", "network": "a", "part": parts, "cost_usd": [40.0, 30.0, 20.0]})
     found = reach.over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
-    shares = ["over_budget_low", "over_budget", "over_budget_high"]
+    share = "cost_divided_by_budget"
+    shares = [f"{share}_at_low_chip_price", share, f"{share}_at_high_chip_price"]
     assert list(found.loc["between switches", shares]) == [0.5, 0.7, 1.1]
     assert list(found.loc["with host links", shares]) == [0.7, 0.9, 1.3]
     for row in found.itertuples():  # at the price found the budget is spent
-        assert row.over_budget + 4 * (row.most_chip_usd - 10) / 100 == pytest.approx(1)
-    assert (reach.over_budget(split, 25.0, (5.0, 10.0, 20.0)).most_chip_usd == 0).all()
+        assert row.cost_divided_by_budget + 4 * (row.highest_chip_price_within_budget_usd - 10) / 100 == pytest.approx(
+            1
+        )
+    assert (reach.over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
 
 
 def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
@@ -308,11 +352,18 @@ def test_the_medium_is_the_cheapest_that_reaches():
     lengths = reach.lengths_by_network(reach.catalog_floor(), 100, {"a": (4, (8, 64))})
     found = reach.reach_table(lengths, 400, media)
     assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
-    assert (found["800G DAC"] <= found["800G AEC"]).all() and (found["800G DR8"] == 1).all()
+    assert (found["800G DAC"] <= found["800G ACC"]).all() and (found["800G DR8"] == 1).all()
+
+
+@pytest.mark.parametrize("price", [None, 100.0])
+def test_a_faster_nic_takes_media_side_by_side(price):
+    one, two = reach.media(NIC, price), reach.media(2 * NIC, price and 2 * price)
+    assert list(two.medium) == [f"2 x {name}" for name in one.medium] and np.array_equal(two.reach_m, one.reach_m)
+    assert np.allclose(two.price_usd, 2 * one.price_usd) and np.allclose(two.power_w, 2 * one.power_w)
 
 
 def test_bounds_hold_the_centre_of_what_only_lengthens():
-    rows = reach.bounds("GPU hall", 500, 1, (128,), "800G AEC").set_index("input")
+    rows = reach.bounds("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
     for name in ("slack", "drop [m]", "row pitch [m]"):
         assert rows.at_high[name] <= rows.centre[name] <= rows.at_low[name]
     assert rows.at_low["reach of 800G AEC [m]"] <= rows.centre.iloc[0]
@@ -356,6 +407,9 @@ def test_modes_of_chips():
         (lambda: reach.media(123.0), "nic_Bps is 123.0"),
         (lambda: reach.choose(np.array([9999.0]), reach.media(NIC)), "no medium"),
         (lambda: reach.link_lengths(reach.catalog_floor(), 8, 1, [0]), "blocks"),
+        (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
+        (lambda: scale_out.thinned_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC), "planes is 1.*2, 4, 8"),
+        (lambda: reach.bounds("GPU hall", 9, 1, (), "wire", NIC), "copper is 'wire': give one of DAC, ACC, AEC"),
         (lambda: reach.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
         (lambda: reach.choose(np.array([3.0]), reach.media(NIC).iloc[:1]), "no medium of the table reaches"),
     ],

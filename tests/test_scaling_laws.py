@@ -142,6 +142,7 @@ def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
     assert "1e+20 to 2e+30 FLOP" in text
     table = scaling_laws.optimal_models(["Hoffmann 2"], np.array([1e-6, 1e3]), 1e21)
     assert list(table["warning"].astype(bool)) == [False, True]
+    assert table["times_trained"].to_numpy() * 1.6e10 == pytest.approx(table["parameters"].to_numpy())
 
 
 def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():

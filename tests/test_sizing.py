@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.systems import datacenter
 from railcore.systems.datacenter import Sizing, quantities, size
-from railcore.systems.datacenter.sizing import best_format
+from railcore.systems.datacenter.sizing import best_format, format_of
 from railcore.training import transformer
 
 PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")
@@ -71,6 +72,14 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert own.sparse_flops == 2 * own.dense_flops
     assert size(rack_usd=6e6).racks == ours.racks // 2
     assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
+
+
+def test_a_rate_names_the_format_that_a_machine_runs_in():
+    assert format_of("fp8_dense_rate") == format_of("fp8_sparse_rate") == "fp8"
+    assert size(rate_format=format_of("fp8_sparse_rate")).dense_flops == size().dense_flops / 2
+    for rate in ("fp8", "fp3_dense_rate", "memory"):
+        with pytest.raises(ValueError, match=f"rate is '{rate}'"):
+            format_of(rate)
 
 
 @pytest.mark.parametrize(
@@ -136,3 +145,47 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
     assert list(table["tensor_degree"]) == [wide.index[wide["fits"].str.contains(name)].min() for name in layers]
     assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
     assert (table["replicas_used"] <= table["replicas"]).all()
+
+
+def test_what_does_not_fit_says_why_and_stops_no_table():
+    few, servers = (datacenter.site(466, name, datacenters=4) for name in ("GB200 NVL72", "DGX H100"))
+    dense, small = (
+        datacenter.layer(transformer.from_catalog(name), datacenter.precision("flops2024"))
+        for name in ("flops2024 dense", "Llama-3 8B")
+    )
+    plans = quantities.across({"dense": dense, "small": small}, {"few": few, "servers": servers})
+    table = quantities.beside(plans).set_index("case")
+    assert list(table.index) == ["dense, few", "small, few", "dense, servers", "small, servers"]
+    assert "536 racks needed" in table["note"]["dense, few"] and "memory" in table["note"]["dense, servers"]
+    counts = table[[*table.columns[:6]]]
+    assert (counts.loc[["dense, few", "dense, servers"]] == 0).all().all()
+    assert (counts.loc[["small, few", "small, servers"]] > 0).all().all() and table["note"]["small, few"] == ""
+    assert set(table.dtypes.iloc[:6]) == {np.dtype(int)}
+
+
+def test_warnings_stand_once_with_all_their_cases():
+    place = datacenter.site(23333)
+    one = datacenter.layer(transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024"))
+    found = quantities.warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
+    assert found["warning"].is_unique and set(found["cases"]) == {"a, b"}
+    assert quantities.warnings({}).empty
+
+
+@pytest.mark.parametrize("platform", PRICED)
+@pytest.mark.parametrize("model", ["flops2024 dense", "flops2024 MoE", "Llama-3 405B"])
+def test_every_machine_and_model_has_a_line(platform, model):
+    one = datacenter.layer(transformer.from_catalog(model), datacenter.precision("flops2024"))
+    for budget in (1e9, 1e11):
+        machine = size(budget, platform, document="flops2024" if budget > 1e10 else "")
+        place = datacenter.site(int(machine.racks), platform, datacenters=2)
+        plan = datacenter.layout(one, place, strict=False)
+        line = quantities.summary(machine, plan)
+        assert ("does not fit" in line) == (plan.tensor == 0) and ("replicas" in line) == (plan.tensor > 0)
+        assert line.startswith(f"{machine.racks:,.0f} racks, ") and "nan" not in line
+
+
+def test_trillions_are_said_in_the_column():
+    table = pd.DataFrame({"parameters": [5e13], "days": [2.0]})
+    found = quantities.trillions(table, "parameters")
+    assert list(found) == ["parameters [trillion]", "days"] and found.iloc[0].tolist() == [50, 2]
+    assert table["parameters"][0] == 5e13

@@ -302,7 +302,7 @@ def test_reserve_holds_against_higher_priority_and_is_lent():
     found = wide_area.policies(6.0, [4.0, 4.0], [20.0, 9.0, 4.0])
     assert list(found.gradients_Bps) == pytest.approx([12, 12, 20, 3, 6, 9, 4 / 3, 4, 4])
     assert list(found.gradients_Bps + found.others_Bps) == pytest.approx(list(found.capacity_Bps))
-    assert list(found.slowdown[3:6]) == pytest.approx([2, 1, 2 / 3])
+    assert list(found.time_over_allowed[3:6]) == pytest.approx([2, 1, 2 / 3])
 
 
 # --- priority

@@ -154,6 +154,14 @@ def test_a_tornado_has_the_widest_bar_on_top():
     plt.close("all")
 
 
+def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
+    data = pd.DataFrame({"input": ["sites"], "low": ["one"], "high": ["four"], "at_low": 0.3, "at_high": 0.6})
+    ax = plotting.tornado(data.assign(centre=0.2), plt.subplots()[1], "share")
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.4, 0.1])  # the shorter one in front
+    assert {text.get_text(): text.xy[0] for text in ax.texts} == {"four": 0.6, "one": 0.2}
+    plt.close("all")
+
+
 def test_columns_that_differ_in_their_unit_alone_both_stay():
     table = outputs.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
     assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]

@@ -170,7 +170,8 @@ def published_table(approach: int) -> pd.DataFrame:
 def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilization: float = 1.0) -> pd.DataFrame:
     """Loss-optimal model of each law after each training time [days] on a machine of flops [FLOP/s].
 
-    Rows law, training_days, compute_flop, parameters, tokens, loss (NaN where the law has none), warning.
+    Rows law, training_days, compute_flop, parameters, tokens, loss (NaN where the law has none), times_trained
+    (parameters over the largest model of the law's experiments), warning.
     """
     tables = []
     for found in map(law, names):
@@ -179,7 +180,8 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
         columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
         loss = found.loss(size, tokens) if found.loss_of else np.nan
         warnings = ["; ".join(found.warnings(each)) for each in np.atleast_1d(compute)]
-        tables.append(pd.DataFrame({"law": found.name, **columns, "loss": loss, "warning": warnings}))
+        columns |= {"loss": loss, "times_trained": size / found.parameters_range[1], "warning": warnings}
+        tables.append(pd.DataFrame({"law": found.name, **columns}))
     return pd.concat(tables, ignore_index=True)
 
 

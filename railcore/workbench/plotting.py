@@ -175,16 +175,20 @@ def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
 
     data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
     for i, row in enumerate(data.itertuples()):
-        for value, text, colour in ((row.at_low, row.low, COLOURS[0]), (row.at_high, row.high, COLOURS[4])):
+        both = ((row.at_low, row.low, COLOURS[0]), (row.at_high, row.high, COLOURS[4]))
+        one_side = (row.at_low - row.centre) * (row.at_high - row.centre) > 0
+        for shorter, (value, text, colour) in enumerate(sorted(both, key=lambda end: -abs(end[0] - row.centre))):
             ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
             rightward = value > row.centre or (value == row.centre and colour == COLOURS[4])
+            if one_side and shorter:  # its text would be lost in the longer bar
+                value, rightward = row.centre, not rightward
             shift, side = (3, "left") if rightward else (-3, "right")
             style: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 7}
             ax.annotate(text, (value, i), xytext=(shift, 0), **style)
     ends = [
         Patch(color=colour, label=name) for name, colour in (("at its low", COLOURS[0]), ("at its high", COLOURS[4]))
     ]
-    ax.legend(handles=ends, loc="lower left")
+    ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
     ax.set_xlabel(label)

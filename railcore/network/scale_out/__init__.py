@@ -1,6 +1,15 @@
 """Scale-out networks of many GPUs: rails and planes, locality of traffic, reach of cables, what faults leave."""
 
-from railcore.network.scale_out.comparison import choices, combinations, comparison, shapes, summary, tree_levels
+from railcore.network.scale_out.comparison import (
+    choices,
+    combinations,
+    comparison,
+    shapes,
+    side_by_side,
+    summary,
+    thinned_costs,
+    tree_levels,
+)
 from railcore.network.scale_out.designs import (
     chip_modes,
     chip_powers,
@@ -27,6 +36,8 @@ __all__ = [
     "scaled_prices",
     "shapes",
     "shared_wires",
+    "side_by_side",
     "summary",
+    "thinned_costs",
     "tree_levels",
 ]

@@ -1,6 +1,6 @@
 """The networks of flops2024, Section 6.1 side by side: what the text counts, and where its tiers cut a datacenter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,16 +9,22 @@ from railcore.network.cost import PriceBook
 from railcore.network.scale_out.designs import COUNTS, chip_modes, chip_radix, fewest_rails, networks
 
 Shapes = Mapping[str, tuple[int, int]]
+PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
 
 
-def shapes(hb_domain_size: int, rails: int, planes: int) -> dict[str, tuple[int, int]]:
+def shapes(
+    hb_domain_size: int, rails: int, planes: int, modes: Container[int] | None = None
+) -> dict[str, tuple[int, int]]:
     """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.
 
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), a rack; rails, planes: of the last network.
+    modes: planes that a chip has a mode for (`chip_modes`); networks of one plane are left out where it has none.
     """
     k = hb_domain_size
     named = {"fat tree": (1, 1), f"{planes} planes": (1, planes), f"{k} rails": (k, 1)}
-    return named | {f"{k} rails, {planes} planes": (k, planes), f"{rails} rails, {planes} planes": (rails, planes)}
+    named |= {f"{k} rails, {planes} planes": (k, planes), f"{rails} rails, {planes} planes": (rails, planes)}
+    wanted = [planes] if modes is not None and 1 not in modes else [1, planes]
+    return {name: shape for name, shape in named.items() if shape[1] in wanted}
 
 
 def comparison(
@@ -33,6 +39,44 @@ def comparison(
     ]
     table = pd.concat(tables, ignore_index=True)
     return table[["network", "count", *table.columns.drop(["network", "count"])]]
+
+
+def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """A `comparison` with a row for each network and number of GPUs, its counts beside each other.
+
+    Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count.
+    """
+    keys = ["network", "gpus"]
+    by_count = {count: rows.set_index(keys) for count, rows in table.groupby("count")}
+    beside = by_count["whole"][["tiers", "leaf_gpus", "boxes", "power_w"]].copy()
+    for column in ("chips", "cables", "cost_usd"):
+        stem, unit = column.removesuffix("_usd"), "_usd" if column.endswith("_usd") else ""
+        for count in COUNTS:
+            beside[f"{stem}_{count}{unit}"] = by_count[count][column]
+    return beside.reset_index()
+
+
+def thinned_costs(
+    gpus: int, rails: int, planes: int, ratio: float, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
+) -> pd.DataFrame:
+    """Costs by part of a fat tree, of rails and planes, and of the same with leaves oversubscribed, all with optics.
+
+    ratio: oversubscription of the leaves. The fat tree is left out where the chip has no port of the NIC's speed.
+    Columns links, network, part, cost_usd. Raises ValueError for planes that the chip has no mode for.
+    """
+    drawn: dict[str, tuple[int, int, tuple[float, ...]]] = {
+        "fat tree": (1, 1, ()),
+        f"{rails} rails, {planes} planes": (rails, planes, ()),
+        f"the same, leaves {ratio:g}:1": (rails, planes, (ratio,)),
+    }
+    if 1 not in chip_modes(chip, nic_Bps):
+        del drawn["fat tree"]
+    rows = [
+        networks(gpus, r, p, prices, powers, chip, nic_Bps, below=below).assign(network=name)
+        for name, (r, p, below) in drawn.items()
+    ]
+    costs = pd.concat(rows)[["network", *PARTS]].rename(columns=PARTS)
+    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
 
 
 def summary(tree: pd.Series, multi: pd.Series, rail: pd.Series, both: pd.Series, own: pd.Series) -> dict[str, float]:
@@ -88,7 +132,7 @@ def choices(
         "cheapest": best,
         "cheapest that divides a rack": in_rack,
         "given (default: the document's)": (rails, planes),
-        f"fewest rails with {tiers} tiers": (fewest, planes),
+        f"fewest rails with {tiers} tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (whole, planes),
     }
     shown = set(zip(table["rails"], table["planes"], strict=True))

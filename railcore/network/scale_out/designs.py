@@ -165,10 +165,10 @@ def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: Ar
 def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
     """How R rails fit racks of K GPUs that are one HB domain (scale-up or NVLink domain) each.
 
-    Columns rails; divides: whether R divides K (yes, no), so that each rank of a rack keeps one rail; rails_of_a_rack =
-    min(K, R); same_rank_every = R / gcd(R, K): numbered plainly (GPU g on rail g modulo R), GPUs of equal rank share a
-    rail only in racks that far apart; shared_by_any_two = max(0, 2 min(K, R) - R): rails at least that two racks both
-    have; groups: sets of racks with the very same rails where each rack leaves out R - K, R / gcd(R, K) of them.
+    Columns rails; divides_a_rack: whether R divides K (yes, no), so that each rank of a rack keeps one rail;
+    rails_of_a_rack = min(K, R); racks_to_the_next_equal_rank = R / gcd(R, K): numbered plainly (GPU g on rail g modulo
+    R), GPUs of equal rank share a rail only in racks that far apart; rails_any_two_racks_share = max(0, 2 min(K, R) -
+    R) at least; groups_of_racks_on_the_same_rails, R / gcd(R, K) where each rack leaves out R - K rails.
     """
     r = np.atleast_1d(positive_integer("rails", rails))
     k = int(positive_integer("hb_domain_size", hb_domain_size))
@@ -176,10 +176,10 @@ def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "rails": r,
-            "divides": np.where(k % r, "no", "yes"),
+            "divides_a_rack": np.where(k % r, "no", "yes"),
             "rails_of_a_rack": of_rack,
-            "same_rank_every": period,
-            "shared_by_any_two": np.maximum(0, 2 * of_rack - r),
-            "groups": np.where(r > k, period, 1),
+            "racks_to_the_next_equal_rank": period,
+            "rails_any_two_racks_share": np.maximum(0, 2 * of_rack - r),
+            "groups_of_racks_on_the_same_rails": np.where(r > k, period, 1),
         }
     )

@@ -127,6 +127,22 @@ def closed_forms(
     return found | {"random": (anywhere, anywhere)}
 
 
+def job_racks(gpus: int, hb_domain_size: int, bought_racks: int, within: float = 0.01) -> dict[str, object]:
+    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within a share, else the GPUs'.
+
+    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
+    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
+    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
+    """
+    n, k = int(positive_integer("gpus", gpus)), int(positive_integer("hb_domain_size", hb_domain_size))
+    if n < k:
+        raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
+    bought = int(positive_integer("bought_racks", bought_racks)) * k
+    agree = abs(n / bought - 1) <= within
+    found: dict[str, object] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
+    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
+
+
 def crossing_table(
     levels: Mapping[str, tuple[int, Sequence[int]]], stages: int, members: int, ring_bytes: float, chain_bytes: float
 ) -> pd.DataFrame:
@@ -134,9 +150,9 @@ def crossing_table(
 
     levels: name to (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]); bands are those of the largest leaf, in
     racks. ring_bytes, chain_bytes: what a GPU sends in a step on its ring and its chain [bytes]. Columns network, tier,
-    block, placement; ring and chain (closed forms), ring_counted, chain_counted, bytes_leaving (share of all bytes,
-    counted), most_leaving (share of the busiest block's bandwidth, the larger of both kinds), oversubscription = 1 /
-    most_leaving that slows no flow.
+    block_endpoints, placement; shares that leave a block: ring_flows_leaving and pipeline_flows_leaving (closed forms),
+    the same counted, all_bytes_leaving (counted), busiest_block_leaving (share of its bandwidth, the larger of both
+    kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no flow.
     """
     rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
     each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
@@ -149,10 +165,9 @@ def crossing_table(
             ratio = 1 / most if most else np.inf
             shares = (*forms[layout], found["ring"], found["chain"], leaving, most, ratio)
             rows.append((name, tier, block, layout, *shares))
-    columns = (
-        "network tier block placement ring chain ring_counted chain_counted bytes_leaving most_leaving oversubscription"
-    )
-    return pd.DataFrame(rows, columns=columns.split())
+    columns = "network tier block_endpoints placement ring_flows_leaving pipeline_flows_leaving".split()
+    columns += "ring_flows_leaving_counted pipeline_flows_leaving_counted all_bytes_leaving".split()
+    return pd.DataFrame(rows, columns=[*columns, "busiest_block_leaving", "allowed_oversubscription"])
 
 
 def thinned(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from railcore.facts import catalog
 from railcore.facts.units import Gbps, number
+from railcore.network.scale_out.comparison import PARTS
 from railcore.network.topology.clos import positive_integer
 
 Levels = Mapping[str, tuple[int, Sequence[int]]]
@@ -123,21 +124,31 @@ def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
     Columns medium, copper, reach_m, price_usd and power_w of a whole link with both ends. Of media of one reach the
-    cheapest. optic_price: price of a transceiver [USD] that stands in for the catalog's. Raises ValueError where the
-    catalog has no medium of the speed.
+    cheapest. optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the speed, a
+    link is several of the fastest that divides it, side by side. Raises ValueError where none does.
     """
     rows = []
-    for name in catalog.names("transceivers"):
-        item = catalog.item("transceivers", name)
-        if not np.isclose(item["bandwidth"], nic_Bps):
-            continue
-        copper = name.split()[-1] in COPPER
-        price = item["price"] if copper else 2 * (item["price"] if optic_price is None else optic_price)
-        rows.append((name, copper, item["reach"], price, 2 * item["power"]))
-    if not rows:
-        raise ValueError(f"nic_Bps is {nic_Bps!r}: the catalog has no medium of {number(nic_Bps / Gbps)} Gbps, add one")
+    for name, count in _of_speed(nic_Bps).items():
+        item, copper = catalog.item("transceivers", name), name.split()[-1] in COPPER
+        each = count * item["price"]
+        price = each if copper else 2 * (each if optic_price is None else optic_price)
+        several = f"{count} x {name}" if count > 1 else name
+        rows.append((several, copper, item["reach"], price, 2 * count * item["power"]))
     table = pd.DataFrame(rows, columns="medium copper reach_m price_usd power_w".split())
     return table.sort_values(["reach_m", "price_usd"]).drop_duplicates("reach_m", ignore_index=True)
+
+
+def _of_speed(nic_Bps: float) -> dict[str, int]:
+    """Media of the catalog of the fastest speed that divides the NIC's, and how many of them make it up."""
+    speeds = {name: catalog.item("transceivers", name)["bandwidth"] for name in catalog.names("transceivers")}
+    counts = {name: round(nic_Bps / speed) for name, speed in speeds.items()}
+    fitting = {name: n for name, n in counts.items() if n and np.isclose(n * speeds[name], nic_Bps)}
+    if not fitting:
+        raise ValueError(
+            f"nic_Bps is {nic_Bps!r}: the catalog has no medium of {number(nic_Bps / Gbps)} Gbps or of a whole "
+            "part of it, add one to its transceivers"
+        )
+    return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
 def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
@@ -202,18 +213,17 @@ def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     for way, column in (("all optics", "optics_cost_usd"), ("cheapest medium that reaches", "cost_usd")):
         for name, part in reached.groupby("network", sort=False):
             host = part[part["tier"] == 1][column].sum()
-            rows.append((way, name, "switch chips", chips[name]))
-            rows.append((way, name, "switch-to-switch links", part[column].sum() - host))
-            rows.append((way, name, "host links", host))
+            each = (chips[name], part[column].sum() - host, host)
+            rows += [(way, name, *entry) for entry in zip(PARTS.values(), each, strict=True)]
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
 
 
 def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
-    """Costs of `cost_split` over a budget, with the price of a switch chip at its low, its value and its high.
+    """Costs of `cost_split` divided by a budget, with the price of a switch chip at its low, its value and its high.
 
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
-    links too), over_budget_low, over_budget, over_budget_high, most_chip_usd (price of a chip that the budget allows, 0
-    where links alone are over it).
+    links too), cost_divided_by_budget and the same at the low and the high chip price,
+    highest_chip_price_within_budget_usd (0 where links alone are over it).
     Raises ValueError for a budget that is not positive.
     """
     if not budget_usd > 0:
@@ -225,16 +235,23 @@ def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, f
         for counted, links in (("between switches", between), ("with host links", between + cost["host links"])):
             shares = ((chips * price + links) / budget_usd for price in chip_usd)
             rows.append((way, name, counted, *shares, max(0.0, budget_usd - links) / chips))
-    columns = "links network counted over_budget_low over_budget over_budget_high most_chip_usd"
-    return pd.DataFrame(rows, columns=columns.split())
+    ratios = [f"cost_divided_by_budget{end}" for end in ("_at_low_chip_price", "", "_at_high_chip_price")]
+    columns = ["links", "network", "counted", *ratios, "highest_chip_price_within_budget_usd"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def bounds(name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], medium: str) -> pd.DataFrame:
-    """Share of a network's links within a medium's reach, with each number at its low and at its high.
+def bounds(
+    name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], copper: str, nic_Bps: float
+) -> pd.DataFrame:
+    """Share of a network's links within reach of a kind of copper, with each number at its low and at its high.
 
-    name: of the catalog's floor; medium: of its transceivers. Columns input, low, high, at_low, at_high, centre, for
-    `plotting.tornado`.
+    name: of the catalog's floor; copper: DAC, ACC or AEC, of the NIC's speed. Columns input, low, high, at_low,
+    at_high, centre, for `plotting.tornado`. Raises ValueError for a kind that the catalog lacks at that speed.
     """
+    kinds = {medium.split()[-1]: medium for medium in _of_speed(nic_Bps) if medium.split()[-1] in COPPER}
+    if copper not in kinds:
+        raise ValueError(f"copper is {copper!r}: give one of {', '.join(kinds)}")
+    medium = kinds[copper]
 
     def share(floor: Floor, reach_m: float) -> float:
         return float(np.mean(np.concatenate(link_lengths(floor, racks, rack_endpoints, blocks)) <= reach_m))

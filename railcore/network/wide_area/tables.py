@@ -117,7 +117,8 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
 
     Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
     reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
-    capacity_Bps, policy, gradients_Bps, others_Bps, slowdown (need over what is admitted).
+    capacity_Bps, policy, gradients_Bps, others_Bps, time_over_allowed (need over what is admitted,
+    late where more than 1).
     """
     rows = []
     for capacity in capacities:
@@ -131,7 +132,7 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
         for policy, options in ways.items():
             admitted = allocation(capacity, demands, **options)
             rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
-    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "slowdown"])
+    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
 
 
 def waits(load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet") -> pd.DataFrame:

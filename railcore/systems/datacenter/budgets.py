@@ -12,6 +12,7 @@ from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layer import Layer, Precision, layer, precision
 from railcore.systems.datacenter.layout import layout
+from railcore.systems.datacenter.quantities import trillions
 from railcore.systems.datacenter.site import Site, site
 from railcore.systems.datacenter.sizing import best_format, size
 from railcore.training.scaling_laws import law, whole_shape
@@ -37,9 +38,9 @@ def budgets(
     bytes per parameter: the narrowest of the platform's GPU, in the catalog's precisions. document: as of `size`.
     rule: of `exposed.RULES`. changes: fields of `Site`, such as datacenters.
     time_days: until the trained model is loss-optimal, at the utilization and with the exposed share of its layout.
-    Rows platform, format, budget_usd, racks, gpus, total_w (at the highest PUE of a document), optimal_parameters,
-    largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree, replicas,
-    exposed_share, time_days and limit: "time", or what of the loss-optimal model does not fit.
+    Rows platform, format, budget_usd, racks, gpus, power_w (of the facility, at the highest PUE of a document),
+    optimal_parameters, largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree,
+    replicas, exposed_share, time_days and limit: "time", or what of the loss-optimal model does not fit.
     """
     tables, found = [], law(law_name)
     for platform in platforms:
@@ -62,7 +63,7 @@ def budgets(
             "budget_usd": box.budget_usd[:, 0],
             "racks": racks,
             "gpus": box.gpus[:, 0].astype(int),
-            "total_w": np.max(box.total_w, axis=1),
+            "power_w": np.max(box.total_w, axis=1),
             "optimal_parameters": optimal,
             "largest_parameters": largest,
             "parameters": np.where(laid.tensor > 0, trained, np.nan),
@@ -76,6 +77,12 @@ def budgets(
         }
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """`budgets` as people read it: without what racks and layers follow from, parameters in trillions."""
+    short = table.drop(columns=["racks", "largest_parameters", "layers", "hidden", "replicas"])
+    return trillions(short, "optimal_parameters", "parameters")
 
 
 def shaped(like: Transformer, kept: Precision, parameters: np.ndarray) -> Layer:

@@ -1,16 +1,18 @@
 """Exposed communication against the speed of each network, at the points that a document prints, and over sites."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.facts import claims
+from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, parse, show
 from railcore.systems.datacenter.batches import tokens
 from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.layout import layout
+from railcore.systems.datacenter.site import site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +23,7 @@ PANELS = {"a": "hb_Bps", "b": "nic_Bps"}
 OTHERS: dict[str, dict[str, Any]] = {  # readings beside the rules, as `Case.changed` takes them
     "one recomputed pass of the scores": {"options": {"recomputed": 1.0}},
     "ReduceScatter in steps 1 and 2": {"options": {"reduce": "reduce_scatter"}},
-    "the same, busiest network": {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}},
+    "ReduceScatter, busiest network": {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}},
     "one direction of the scale-up": {"hb_factor": 0.5},
 }
 
@@ -42,18 +44,18 @@ def curves(
         lost = {"lossless": 0.0} | ({f"tail loss, {lost_rtts:g} RTT": lost_rtts} if field == "wan_Bps" else {})
         for loss, rtts in lost.items():
             for name, case in cases.items():
-                site: dict[str, Any] = {"tail_loss_rtts": rtts, field: np.asarray(speeds, float)}
-                share = case.changed(site=site).share
+                at: dict[str, Any] = {"tail_loss_rtts": rtts, field: np.asarray(speeds, float)}
+                share = case.changed(site=at).share
                 columns = {"network": NETWORKS[field], "speed_Bps": speeds, "model": name, "case": loss, "share": share}
                 parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
-def printed_points(prefix: str = "flops2024") -> dict[str, Point]:
-    """Points of Fig. 3 a and b by claim, read from the ids: fig3a.moe_800g is the mixture, scale-up at 800 Gbps.
+def printed_points(models: Collection[str] = ("dense", "moe"), prefix: str = "flops2024") -> dict[str, Point]:
+    """Points of these models in Fig. 3 a and b by claim, read from the ids.
 
-    An id that ends in _gain is the fall from that speed to the one that the claim names; fig3.exposed_* are the machine
-    as it is.
+    fig3a.moe_800g is the mixture, scale-up at 800 Gbps. An id that ends in _gain is the fall from that speed to the one
+    that the claim names; fig3.exposed_* are the machine as it is.
     """
     found: dict[str, Point] = {}
     for panel in ("", "a", "b"):
@@ -66,17 +68,20 @@ def printed_points(prefix: str = "flops2024") -> dict[str, Point]:
                 found[key] = (model, {field: int(speed) * Gbps}, less)
             else:
                 found[key] = (last.removeprefix("exposed_"), {}, {})
-    return found
+    return {key: point for key, point in found.items() if point[0] in models}
 
 
-def printed_marks(cases: Mapping[str, Case]) -> "pd.DataFrame":
-    """Points of `printed_points` that are shares: columns network, speed_Bps, model, share (printed), relation."""
+def printed_marks(document: str = "flops2024") -> "pd.DataFrame":
+    """Points of `printed_points` that are shares: columns network, speed_Bps, model, share (printed), relation.
+
+    Those of the machine as it is stand at the document's own speeds.
+    """
     import pandas as pd
 
-    rows = []
-    for key, (model, speeds, less) in printed_points().items():
+    printed, rows = site(1, document=document), []
+    for key, (model, speeds, less) in printed_points(prefix=document).items():
         entry = claims.claim(key)
-        at = speeds or {field: getattr(cases[model].site, field) for field in PANELS.values()}
+        at = speeds or {field: getattr(printed, field) for field in PANELS.values()}
         for field, speed in at.items() if not less else ():
             rows.append((NETWORKS[field], speed, model, entry.paper_value, entry.relation))
     return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
@@ -144,24 +149,30 @@ def over_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost
     """The same racks in one or more datacenters, all as far apart as the site says.
 
     Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), exposed_share,
-    wide_area_s (step 3 at the site's capacity), gpu_capacity_Bps and gpu_capacity_with_loss_Bps: the least of a GPU at
-    which the backward pass covers step 3, lossless and with lost_rtts; datacenter_capacity_Bps: of all GPUs of a
-    datacenter together, lossless [bytes/s].
+    wide_area_s (step 3 at the site's capacity), needed_per_gpu_Bps and needed_per_gpu_with_loss_Bps: the least
+    wide-area rate of a GPU at which the backward pass covers step 3, lossless and with lost_rtts, infinite where none
+    does; needed_per_datacenter_Bps: of all GPUs of a datacenter together, lossless [bytes/s], and in fibre_pairs of
+    the catalog. Not a number where a datacenter does not hold the model.
     """
     import pandas as pd
 
-    rows = []
+    pair_Bps = catalog.item("wide_area", "fibre pair")["capacity"]
+    rows: list[tuple] = []
     for count in datacenters:
         for name, case in cases.items():
             here = case.changed(site={"datacenters": count})
-            laid = here.layout
+            laid = layout(here.layer, here.site, strict=False)
+            if not laid.tensor:
+                rows.append((count, name, *[np.nan] * 9))
+                continue
             lossy = here.changed(site={"tail_loss_rtts": lost_rtts})
             least, more = (at.quantities()["wan_masked"] for at in (here, lossy))
             replicas = laid.replicas_here * count
             row = (count, name, laid.racks_per_layer_here, replicas, tokens(here.layer, laid), here.share)
-            rows.append((*row, here.times.steps_s[2], least, more, least * laid.gpus_here))
+            together = least * laid.gpus_here
+            rows.append((*row, here.times.steps_s[2], least, more, together, np.ceil(together / pair_Bps)))
     columns = ["datacenters", "model", "racks_per_layer", "replicas", "tokens", "exposed_share", "wide_area_s"]
-    columns += ["gpu_capacity_Bps", "gpu_capacity_with_loss_Bps", "datacenter_capacity_Bps"]
+    columns += ["needed_per_gpu_Bps", "needed_per_gpu_with_loss_Bps", "needed_per_datacenter_Bps", "fibre_pairs"]
     return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[2:]})
 
 

@@ -1,10 +1,10 @@
 """Why a printed number of flops2024 on communication differs from ours, and what would give it.
 
-Values by claim of notebook 10, from cases named "dense" and "moe" and the route between the coasts, and the reasons,
-with numbers computed from the same.
+Values by claim of notebook 10, from cases named "dense" and "moe" (which a user may leave out) and the route between
+the coasts, and the reasons, with numbers computed from the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
+EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 
 
 def values(
@@ -32,15 +33,20 @@ def values(
     """
     found = {name: case.quantities() for name, case in cases.items()}
     every = {f"flops2024.{name}.{last}": value for name, each in found.items() for last, value in each.items()}
-    lossy = cases["moe"].changed(site={"tail_loss_rtts": lost_rtts}).quantities()
-    return (
-        {key: value for key, value in every.items() if key in claims.claims()}
-        | at_points(cases, points)
-        | {
-            "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
+    of_the_mixture = {}
+    if "moe" in cases:
+        lossy = cases["moe"].changed(site={"tail_loss_rtts": lost_rtts}).quantities()
+        of_the_mixture = {
             "flops2024.fig3c.lossless_20g_exposed": found["moe"]["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_exposed": lossy["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_capacity": 8 * lossy["wan_masked"],
+        }
+    return (
+        {key: value for key, value in every.items() if key in claims.claims()}
+        | at_points(cases, points)
+        | of_the_mixture
+        | {
+            "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
             NODE: found["dense"]["wan_bytes"],
             FLOW: 8 * claims.paper_value(NODE) / within_s,
             DELAY: coasts.delay_s,
@@ -68,7 +74,9 @@ def resting(ours: Mapping[str, float], otherwise: Mapping[str, float], rules: "p
 
 
 def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
-    """Reasons for times of a layer. dense_rate: of a GPU without sparsity [FLOP/s]."""
+    """Reasons for times of a layer, none without the mixture. dense_rate: of a GPU without sparsity [FLOP/s]."""
+    if "moe" not in cases:
+        return {}
     dense, moe = cases["dense"], cases["moe"]
     paper = {
         last: claims.paper_value(f"flops2024.dense.{last}")
@@ -132,6 +140,35 @@ def at_speeds(
     return found
 
 
+def over_assumptions(cases: Mapping[str, Case], rules: "pd.DataFrame") -> dict[str, str]:
+    """How far the exposed share of each model's printed machine goes over the rules and over other readings, named.
+
+    rules: as in `at_speeds`.
+    """
+    texts = {EXPOSED + name: _ranges(rules, name) for name in cases}
+    return {key: f"over the rules {ruled}, over other readings {read}" for key, (ruled, read) in texts.items()}
+
+
+def answer(
+    cases: Mapping[str, Case], rules: "pd.DataFrame", timed: "pd.DataFrame", drawn: Sequence[float]
+) -> "pd.DataFrame":
+    """The exposed share in short, texts: a row for each kind of assumption, a column for each model.
+
+    rules: as in `at_speeds`. timed: of `timeline.readings`. drawn: shares of the models' timelines in Fig. 2.
+    """
+    import pandas as pd
+
+    columns: dict[str, list[str]] = {"exposed share of the time": [
+        "by the rule chosen", "over all rules", "over other readings", "over timelines", "as Fig. 2 is drawn",
+        "odd about the layout",
+    ]}  # fmt: skip
+    for (name, case), share in zip(cases.items(), drawn, strict=True):
+        mine = timed[timed.model == name].rename(columns={"exposed_share": "value"})
+        ends = (f"{float(case.share):.1%} ({case.rule})", *_ranges(rules, name), _ends(mine), f"{share:.1%}")
+        columns[name] = [*ends, "; ".join(case.layout.warnings) or "nothing"]
+    return pd.DataFrame(columns)
+
+
 def joined(*parts: Mapping[str, str]) -> dict[str, str]:
     """Reasons for one claim in several tables as one sentence, in their order."""
     keys = dict.fromkeys(key for part in parts for key in part)
@@ -147,6 +184,20 @@ def _speed_for(case: Case, share: float) -> str:
             floor = "" if field == "nic_Bps" else f"two tensor exchanges alone are {_tensor_floor(case):.2%}, and "
             return f"{floor}a {NETWORKS[field]} speed of {texts[0]} in place of {texts[1]} would give the printed value"
     return "no speed of one network would give the printed value"
+
+
+def _ranges(rules: "pd.DataFrame", model: str) -> tuple[str, str]:
+    mine = rules[rules.claim == EXPOSED + model]
+    of_rule = mine.reading.isin(RULES)
+    return _ends(mine[of_rule]), _ends(mine[~of_rule])
+
+
+def _ends(rows: "pd.DataFrame") -> str:
+    """Least and most of a column value, with the readings that give them."""
+    least, most = rows.loc[rows.value.idxmin()], rows.loc[rows.value.idxmax()]
+    if np.isclose(least.value, most.value, rtol=1e-6):
+        return f"{least.value:.1%}, whichever"
+    return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
 
 
 def _tensor_floor(case: Case) -> float:

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.units import day, hour, year
+from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.layout import Layout
@@ -151,6 +151,27 @@ def restart_curves(
             rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
             tables.append(pd.DataFrame(rows))
     return pd.concat(tables, ignore_index=True)
+
+
+def restart_cases(job: Grid, mtbf: float, iteration_s: float, published_gpus: int) -> dict[str, tuple[float, float]]:
+    """Cases of `restart_curves`: all GPUs of a job, saved at will or after iterations, and a job of fewer GPUs.
+
+    mtbf: M of all GPUs [s], in inverse proportion to their number. Raises ValueError for no GPUs.
+    """
+    if not published_gpus >= 1:
+        raise ValueError(f"published_gpus is {published_gpus!r}: give the GPUs of a published run, 1 at least")
+    few = mtbf * job.gpus / published_gpus
+    return {
+        f"{published_gpus:,} GPUs, a failure every {few / hour:,.1f} h": (few, 0.0),
+        f"all GPUs, a failure every {mtbf:,.0f} s": (mtbf, 0.0),
+        f"all, saved after iterations of {iteration_s:,.0f} s": (mtbf, iteration_s),
+    }
+
+
+def checkpoint_names(checkpoints: Mapping[str, float], storage_Bps: float) -> dict[str, float]:
+    """Checkpoint times [s] of `state_times` by names that say them, and what storage takes from all GPUs at once."""
+    rates = {"storage": f", {show(storage_Bps, 'B/s', 3)} in all"}
+    return {f"checkpoint in {name}: {s:.2g} s{rates.get(name, '')}": s for name, s in checkpoints.items()}
 
 
 def replica_availability(blast: pd.DataFrame, job: Grid) -> float:

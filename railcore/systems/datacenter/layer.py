@@ -59,7 +59,7 @@ class Layer:
     tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
     recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
     exchanges: AllReduces of tensor_bytes over tensor ranks in a pass, after attention and feed-forward, or one
-    for both where they run side by side. heads: attention heads. precision: bytes of everything.
+    for both where they run side by side. heads: attention heads. precision: bytes of everything. name: of the model.
     """
 
     layers: Any
@@ -74,6 +74,7 @@ class Layer:
     exchanges: int
     heads: int
     precision: Precision
+    name: str = ""
 
     @property
     def state_bytes(self) -> dict[str, Any]:
@@ -140,4 +141,5 @@ def layer(
         exchanges=1 if model.parallel_block else 2,
         heads=model.heads,
         precision=bytes_of,
+        name=model.name,
     )

@@ -26,7 +26,7 @@ class Layout:
     host_bytes: activations offloaded from a GPU of the first stage, which has the most micro-batches in flight: L where
     passes alternate (1F1B), for the last of L stages has one; offload_s: time that one micro-batch's take in one
     direction, to be held against its forward pass.
-    warnings: what is odd but allowed, such as a degree that does not divide the heads.
+    warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
     """
 
     tensor: Any
@@ -86,8 +86,8 @@ def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, str
     g, depth = size / share, np.ceil(layer.layers)
     racks, here = (np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters)))
     if strict:
-        _fits(t, needed, int(degrees.max()), site)
-        _enough(here, depth, site)
+        _fits(t, needed, int(degrees.max()), layer, site)
+        _enough(here, depth, layer, site)
     state, active = device_bytes(layer, share, resident)
     host = active / resident * depth
     return Layout(
@@ -102,29 +102,39 @@ def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, str
         offload_s=active / resident / site.host_Bps,
         rack_gpus=size,
         layers=depth[()],
-        warnings=_warnings(t, layer, racks, here, site),
+        warnings=_warnings(t, least, layer, racks, here, site),
     )
 
 
-def _fits(t: Any, needed: Any, largest: int, site: Site) -> None:
+def _fits(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
     if np.all(t > 0):
         return
     missing = np.max(needed - largest * np.asarray(site.memory_bytes))
     raise ValueError(
-        f"tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer without "
-        "memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+        f"{_named(layer)}tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a "
+        "layer without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
     )
 
 
-def _enough(here: Any, depth: Any, site: Site) -> None:
+def _enough(here: Any, depth: Any, layer: Layer, site: Site) -> None:
     if np.all(here >= 1):
         return
     need = np.max(depth * np.asarray(site.datacenters))
-    raise ValueError(f"racks is {site.racks!r}: give at least {need:,.0f}, one for each layer in each datacenter")
+    over, fewer = (f" over {site.datacenters} datacenters", ", or fewer datacenters")
+    if np.all(np.asarray(site.datacenters) == 1):
+        over = fewer = ""
+    raise ValueError(
+        f"{_named(layer)}racks is {site.racks!r}{over}: give at least {need:,.0f}, one for each layer in each "
+        f"datacenter{fewer}"
+    )
 
 
-def _warnings(t: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
-    """Oddities of a single layout; sweeps have none."""
+def _named(layer: Layer) -> str:
+    return f"{layer.name}: " if layer.name else ""
+
+
+def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
+    """Oddities of a single layout; sweeps have none. least: memories of a GPU that a layer needs."""
     if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
         return ()
     found = [
@@ -132,10 +142,13 @@ def _warnings(t: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[
         for what, value in (("heads", layer.heads), ("hidden", layer.hidden))
         if value % t
     ]
+    if least <= 0.5:
+        used, whole = show(least * site.memory_bytes, "B", 3), show(site.memory_bytes, "B", 3)
+        found.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
     left = site.racks - here * layer.layers * site.datacenters
     if left:
         found.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
     if racks > here * site.datacenters:
         lost = racks - here * site.datacenters
-        found.append(f"{lost:.0f} racks of a layer cannot be shared evenly by {site.datacenters} datacenters")
+        found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
     return tuple(found)

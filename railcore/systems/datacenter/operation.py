@@ -50,7 +50,7 @@ class Run:
     """A training run; arrays of one shape.
 
     tokens: D. flops: of the model, 6 N D [FLOP]. time_s: T. energy_J: of the facility in that time.
-    energy_usd; wear_usd: share of the budget that T is of the useful life, more than all of it where T is longer.
+    energy_usd; wear_usd: budget x T / useful life, more than the budget where T is longer than that life.
     """
 
     tokens: Any
@@ -160,7 +160,7 @@ def training_runs(
     middle and high by the catalog's bounds, a long life being cheap.
     Rows model, case, parameters, tokens, text_passes (tokens over the public stock of text), utilization,
     exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
-    its low and high, million_tokens_usd.
+    its low and high, cost_per_million_tokens_usd.
     """
     stock = catalog.item("operation", "text")["public_stock"]
     ends = {"low": prices("low", "high"), "middle": prices(), "high": prices("high", "low")}
@@ -180,5 +180,5 @@ def training_runs(
             }
             row |= {"energy_usd": middle.energy_usd, "wear_usd": middle.wear_usd, "total_usd": middle.total_usd}
             row |= {f"total_{end}_usd": runs[end].total_usd for end in ("low", "high")}
-            rows.append({**row, "million_tokens_usd": middle.token_usd * 1e6})
+            rows.append({**row, "cost_per_million_tokens_usd": middle.token_usd * 1e6})
     return pd.DataFrame(rows)

@@ -5,20 +5,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from railcore.facts.units import show
 from railcore.systems.datacenter.layer import Layer, Precision, layer
-from railcore.systems.datacenter.layout import Layout, device_bytes
+from railcore.systems.datacenter.layout import Layout, device_bytes, layout
+from railcore.systems.datacenter.site import Site
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 
 UNITS = {  # names with their units, as columns of a table
-    "compute_power": "compute_w",
-    "it_power": "it_w",
-    "total_power_low": "total_low_w",
-    "total_power_high": "total_high_w",
-    "dense_rate": "dense_flops",
-    "sparse_rate": "sparse_flops",
-    "memory": "memory_bytes",
-    "network": "network_usd",
+    "compute_power": "power of the racks_w",
+    "it_power": "power of all IT_w",
+    "total_power_low": "power of the facility, least_w",
+    "total_power_high": "power of the facility, most_w",
+    "dense_rate": "dense FLOP/s",
+    "sparse_rate": "sparse FLOP/s",
+    "memory": "GPU memory_bytes",
+    "network": "network budget_usd",
 }
 
 
@@ -111,28 +113,75 @@ def by_degree(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
     return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
 
 
+def trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """A table for people with some columns in trillions, which their names then say."""
+    return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
+        columns={each: f"{each} [trillion]" for each in columns}
+    )
+
+
+def across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> dict[str, Layout]:
+    """Layout of each model on each machine, whether it fits or not, by the names of both."""
+    return {
+        f"{model}, {where}": layout(one, place, strict=False)
+        for where, place in sites.items()
+        for model, one in layers.items()
+    }
+
+
+def misfit(plan: Layout) -> str:
+    """What keeps one model off its racks: memory, or too few racks; "" where it fits.
+
+    The layout is one of `layout(..., strict=False)`.
+    """
+    if plan.tensor:
+        return ""
+    if np.isnan(plan.device_bytes):
+        return "does not fit: a layer needs more memory than a rack has"
+    return f"does not fit: {plan.layers * plan.datacenters:,.0f} racks needed"
+
+
+def summary(machine: Sizing, plan: Layout) -> str:
+    """A machine in a line, and how many replicas of a model it trains in each datacenter, or why none."""
+    power = show(float(np.max(machine.total_w)), "W", 3)
+    trains = misfit(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
+    return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
+
+
+def warnings(layouts: Mapping[str, Layout]) -> pd.DataFrame:
+    """What is odd but allowed about layouts: rows warning, cases (those that share it)."""
+    cases: dict[str, list[str]] = {}
+    for name, plan in layouts.items():
+        for text in plan.warnings:
+            cases.setdefault(text, []).append(name)
+    return pd.DataFrame({"warning": cases.keys(), "cases": map(", ".join, cases.values())})
+
+
 def beside(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> pd.DataFrame:
-    """Layouts of models that fit, side by side.
+    """Layouts of models side by side; counts of one that does not fit are 0, its bytes not a number.
 
     Rows case, tensor_degree, layers_per_rack, racks_per_layer and gpus of a datacenter, replicas (all racks) and
     replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and host_share
-    (of host_memory_bytes, a GPU's share of its host's memory), warnings.
+    (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit`), warnings.
     """
     rows = [
         {
             "case": name,
-            "tensor_degree": int(plan.tensor),
-            "layers_per_rack": int(plan.layers_per_rack),
-            "racks_per_layer_here": int(plan.racks_per_layer_here),
-            "gpus_here": int(plan.gpus_here),
-            "replicas": int(plan.replicas),
-            "replicas_used": int(plan.replicas_here * plan.datacenters),
+            "tensor_degree": plan.tensor,
+            "layers_per_rack": plan.layers_per_rack,
+            "racks_per_layer_here": plan.racks_per_layer_here,
+            "gpus_here": plan.gpus_here,
+            "replicas": plan.replicas,
+            "replicas_used": plan.replicas_here * plan.datacenters,
             "state_bytes": plan.device_bytes,
             "activation_bytes": plan.active_bytes,
             "host_bytes": plan.host_bytes,
             "host_share": plan.host_bytes / host_memory_bytes,
+            "note": misfit(plan),
             "warnings": "; ".join(plan.warnings),
         }
         for name, plan in layouts.items()
     ]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    counts = list(table.columns[1:7])
+    return table.assign(**table[counts].where(table["tensor_degree"] > 0, 0).astype(int))

@@ -129,7 +129,8 @@ def servings(
     machines: by bytes of a parameter, with the GPUs' rate in that format. usd_per_s: cost of the whole machine, which
     all copies together bear; the context is taken as computed already. More stages than layers are left out.
     Rows model, weight_bits, context, stages, copy_gpus, copies, batch, sequences, token_s, user_tokens_per_s,
-    tokens_per_s, prefill_s, bound (memory, compute or network), and million_tokens_usd.
+    tokens_per_s, prefill_s, bound (memory, compute or network), and
+    cost_per_million_tokens_usd.
     """
     tables = []
     for name, model in models.items():
@@ -143,7 +144,7 @@ def servings(
                 rows |= {"token_s": found.token_s, "user_tokens_per_s": 1 / found.token_s}
                 rows |= {"tokens_per_s": found.tokens_per_s, "prefill_s": found.prefill_s}
                 rows |= {"bound": np.array(["memory", "compute", "network"])[np.argmax(np.nan_to_num(parts), axis=0)]}
-                rows |= {"million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6}
+                rows |= {"cost_per_million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6}
                 tables.append(pd.DataFrame(rows))
     return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)
 

@@ -110,6 +110,14 @@ def best_format(gpu: str) -> str:
     return next((name for name in FORMATS if f"{name}_dense_rate" in known), FORMATS[-1])
 
 
+def format_of(rate: str) -> str:
+    """Number format of a row of a GPU's rates: "fp8" of "fp8_sparse_rate". Raises ValueError for another row."""
+    form, _, kind = rate.partition("_")
+    if form not in FORMATS or kind not in ("dense_rate", "sparse_rate"):
+        raise ValueError(f"rate is {rate!r}: give {', '.join(FORMATS)} with _dense_rate or _sparse_rate")
+    return form
+
+
 def size(
     budget_usd: ArrayLike | None = None,
     platform: str = "GB200 NVL72",

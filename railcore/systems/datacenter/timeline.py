@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 NETWORKS = ("scale-up", "scale-out", "wide area")
 CARRIED_BY = (0, 1, 2, 1, 0)  # network of each step
 ORDERS = ("first come", "reduce first", "finish first")
-# What the networks do, and the rule of `exposed.RULES` that it comes to with many chunks and no delay.
+# What the networks do, and the rule of `exposed.RULES` that it approaches with many chunks and no delay.
 READINGS: dict[str, tuple[dict, str]] = {
     "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
     "all there at the start; AllGathers under the next forward pass": ({"due": 3}, "gathers under forward"),
     "all there at the start; delay and AllGathers under the next forward pass": ({"due": 2}, ""),
     "as the backward pass goes on; AllGathers under the next forward pass": ({"due": 3, "spread": 1.0}, ""),
-    "the same on links shared with tensor and pipeline traffic": ({"due": 3, "spread": 1.0, "shared": True}, ""),
+    "as the backward pass goes on, links shared with T and P; AllGathers under the next forward pass": (
+        {"due": 3, "spread": 1.0, "shared": True},
+        "",
+    ),
 }
 
 

@@ -175,9 +175,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
 def _line(error: "PapermillExecutionError") -> str:
     """The line of a cell that failed, by IPython's traceback, else its first one."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback))
-    at, source = (
-        re.search(r"Cell In\[\d+\], line (\d+)", plain),
-        error.source.lstrip("\n").splitlines(),
-    )  # as IPython counts
+    at = re.search(r"Cell In\[\d+\], line (\d+)", plain)
+    source = error.source.lstrip("\n").splitlines()  # as IPython counts them
     number = int(at[1]) if at else 1
     return source[number - 1].strip() if number <= len(source) else ""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, MARKERS, lines
+from railcore.workbench.plotting import COLOURS, MARKERS, lines, plain_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,8 @@ def memory_by_degree(data: "pd.DataFrame", limit_bytes: float, ax: "Axes", title
 
     Columns model, tensor, bytes; limit_bytes: of a GPU.
     """
+    from matplotlib.ticker import LogLocator
+
     lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
     for line in ax.get_lines():
         line.set_markerfacecolor("white")
@@ -54,7 +56,8 @@ def memory_by_degree(data: "pd.DataFrame", limit_bytes: float, ax: "Axes", title
     ax.set(xscale="log", yscale="log", xlabel="GPUs that share a layer (tensor-parallel degree)")
     degrees = sorted(data["tensor"].unique())
     ax.set_xticks(degrees, [f"{degree:g}" for degree in degrees])
-    ax.set_yticks([50, 100, 200, 500, 1000, 3000], ["50", "100", "200", "500", "1,000", "3,000"])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plain_axis(ax.yaxis)
     ax.minorticks_off()
     ax.set_ylabel("memory of a GPU [GB]")
     ax.set_title(title, fontsize=9)

@@ -102,7 +102,7 @@ def against_speeds(data: "pd.DataFrame", printed: "pd.DataFrame") -> "Figure":
         ax.legend(fontsize=9)
     axes[0].set_ylabel("exposed share of the time")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    note = "markers: printed values, ▲ more than, ▼ less than"
+    note = "markers: what the document prints for its own models and machine, ▲ more than, ▼ less than"
     figure.supxlabel(note, fontsize=9)
     return figure
 
@@ -178,7 +178,8 @@ def placements(data: "pd.DataFrame", at: Mapping[str, float]) -> "Figure":
     axes[2].plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
     axes[2].annotate("here", here, xytext=(9, -3), textcoords="offset points")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, title="experts over, t GPUs of a tensor group")
+    title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, title=title)
     return figure
 
 
@@ -198,7 +199,6 @@ def tornadoes(data: "pd.DataFrame", most: int = 10) -> "Figure":
         plotting.tornado(part, ax, "exposed share of the time")
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         _entitle(ax, model)
-        ax.get_legend().set_loc("lower right")
     return figure
 
 

@@ -28,7 +28,7 @@ def recoveries(curves: "pd.DataFrame", ways: "pd.DataFrame", target: float = 0.9
         axes[0].plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     handles = [plt.Line2D([], [], color=colours[case], label=case) for case in cases]
     handles += [plt.Line2D([], [], color="0.3", linestyle=styles[save], label=save) for save in saves]
-    axes[0].legend(handles=handles, loc="upper center", bbox_to_anchor=(0.45, -0.12), ncols=2, fontsize=9)
+    axes[0].legend(handles=handles, loc="upper center", bbox_to_anchor=(0.45, -0.12), fontsize=9)
     axes[0].set(xscale="log", ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
     axes[0].set_title("(a) everything restarts after every failure", fontsize=10)
     plotting.plain_axis(axes[0].xaxis)
@@ -51,7 +51,8 @@ def recoveries(curves: "pd.DataFrame", ways: "pd.DataFrame", target: float = 0.9
 def serving(data: "pd.DataFrame") -> "Figure":
     """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
 
-    Columns model, weight_bits, context, user_tokens_per_s, million_tokens_usd, copies, and copy_gpus in rising order.
+    Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
+    rising order.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator
@@ -79,7 +80,7 @@ def serving(data: "pd.DataFrame") -> "Figure":
 
 def _served(ax: "Axes", i: int, part: "pd.DataFrame", label: str) -> None:
     colour = COLOURS[i % len(COLOURS)]
-    x, y = part["user_tokens_per_s"], part["million_tokens_usd"]
+    x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
     ax.plot(
         x, y, color=colour, marker=MARKERS[i % len(MARKERS)], linestyle=("-", "--")[i % 2], markersize=4.5, label=label
     )

@@ -46,17 +46,24 @@ def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Fig
 def costs(data: "pd.DataFrame", budget_usd: float, chip_usd: Sequence[float] = ()) -> "Figure":
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
+    Where the budget is more than twice the highest bar, the legend says it without a line.
+
     Columns links, network, part, cost_usd. chip_usd: low, value and high of a switch chip's price, for whiskers beside
     the bars that show the total over its range.
     """
     import matplotlib.pyplot as plt
 
     ways = list(data["links"].unique())
-    figure, axes = plt.subplots(1, len(ways), figsize=(5.5 * len(ways), 4.8), sharey=True)
+    wide = 5.5 * len(ways) if len(ways) > 1 else 8.0
+    figure, axes = plt.subplots(1, len(ways), figsize=(wide, 4.8), sharey=True)
+    near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for ax, way in zip(np.atleast_1d(axes), ways, strict=True):
         part = data[data["links"] == way].assign(billions=data["cost_usd"] / 1e9)
         plotting.stacked(part, "network", "billions", "part", ax, "cost [billion USD]", way)
-        ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        if near:
+            ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        else:
+            ax.plot([], [], " ", label=f"budget: {number(budget_usd / 1e9, 3)} billion USD, far above")
         if chip_usd:
             low, value, high = chip_usd
             chips = part[part["part"] == "switch chips"]["billions"].to_numpy()
@@ -122,7 +129,7 @@ def oversubscription(data: "pd.DataFrame") -> "Figure":
         axes[0].plot(rows["oversubscription"], rows["most_leaving"], label=name, linestyle=("-", "--")[i % 2], **style)
         best = rows[rows["fits"]].nlargest(1, "oversubscription")
         axes[1].plot(best["oversubscription"], best["cost_usd"] / 1e9, linestyle="", markersize=11 - 2 * i, **style)
-    axes[0].set(ylabel="in NICs' full rate", title="(a) what leaves the busiest leaf", yscale="log")
+    axes[0].set(ylabel="traffic leaving, in NICs at full rate", title="(a) what leaves the busiest leaf", yscale="log")
     axes[1].set(ylabel="cost [billion USD]", title="(b) cost; marked: the most that a placement allows", ylim=0)
     axes[0].set_yticks([10, 20, 50, 100, 200])
     plotting.plain_axis(axes[0].yaxis)
