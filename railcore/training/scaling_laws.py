@@ -139,12 +139,12 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
     if reading not in ("table", "printed"):
         raise ValueError(f"reading is {reading!r}: give 'table' or 'printed'")
     item = catalog.item("scaling_laws", name)
-    known, loss = set(item), None
-    if "E" in known:
+    loss = None
+    if "E" in item:
         start = float(FLOPS_PER_PARAMETER_TOKEN)
         scale, exponent = parametric_optimum(*(item[key] for key in LOSS[1:]))
         loss = partial(parametric_loss, **{key: item[key] for key in LOSS})
-    elif "N_c" in known:
+    elif "N_c" in item:
         start = item["compute_scale"] * item["compute_over_minimum"]
         scale, exponent = item["parameters_scale"], item["parameters_exponent"]
         loss = partial(joint_loss, **{key: item[key] for key in JOINT_LOSS})
@@ -253,7 +253,7 @@ def shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
 
 
 def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
-    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in set(item) else ANYTHING
+    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else ANYTHING
 
 
 def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:

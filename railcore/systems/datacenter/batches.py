@@ -35,8 +35,7 @@ def iteration(times: Times, stages: int, micro_batches: Sequence[int], rule: str
     import pandas as pd
 
     m = np.asarray(micro_batches)
-    wait = times.tensor_s + times.pipeline_s + times.experts_s
-    idle_s = pipeline_bubble_time(stages, m, times.forward_s + wait, times.backward_s + wait)
+    idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
     exposed_s = times.exposed_s(rule, m)
     whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
     shares = {"exposed": exposed_s / whole_s, "idle": idle_s / whole_s}

@@ -41,6 +41,11 @@ class Times:
     steps_bytes: tuple[Any, ...]
     experts_s: Any = 0.0
 
+    @property
+    def waits_s(self) -> Any:
+        """What a pass waits for on the networks [s]: T + P + experts, which nothing hides."""
+        return self.tensor_s + self.pipeline_s + self.experts_s
+
     def gradients_s(self, rule: str = "each network") -> Any:
         """Time of the gradient exchange that the last backward pass does not hide [s], by one of `RULES`."""
         if rule not in RULES:
@@ -48,17 +53,15 @@ class Times:
         return RULES[rule](self)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
-        """Communication that is not hidden [s]: m 2 (T + P + experts) + `gradients_s`."""
+        """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
         if not np.all(np.asarray(micro_batches) >= 1):
             raise ValueError(f"micro_batches is {micro_batches!r}: give 1 or more")
-        return np.asarray(micro_batches) * 2 * (self.tensor_s + self.pipeline_s + self.experts_s) + self.gradients_s(
-            rule
-        )
+        return np.asarray(micro_batches) * 2 * self.waits_s + self.gradients_s(rule)
 
-    def share(self, rule: str = "each network", micro_batches: float = 1) -> Any:
+    def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
         exposed = self.exposed_s(rule, micro_batches)
-        return exposed / (micro_batches * (self.forward_s + self.backward_s) + exposed)
+        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
 
 
 def _over(time: Any, cover: Any) -> Any:
@@ -153,7 +156,7 @@ def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
 
 
 def exposed_share(
-    layer: Layer, site: Site, rule: str = "each network", micro_batches: float = 1, **options: Any
+    layer: Layer, site: Site, rule: str = "each network", micro_batches: ArrayLike = 1, **options: Any
 ) -> Any:
     """Exposed share of layers on a site, each with its own layout; not a number where a model does not fit.
 

@@ -106,8 +106,8 @@ class Sizing:
 
 def best_format(gpu: str) -> str:
     """Narrowest number format that a catalog GPU has a dense rate for: "fp4", "fp8" or "bf16"."""
-    known = set(catalog.item("gpus", gpu))
-    return next((name for name in FORMATS if f"{name}_dense_rate" in known), FORMATS[-1])
+    rates = catalog.item("gpus", gpu)
+    return next((name for name in FORMATS if f"{name}_dense_rate" in rates), FORMATS[-1])
 
 
 def format_of(rate: str) -> str:
