@@ -1,0 +1,160 @@
+"""A power grid: plants, lines, substations and loads, the one in data/grid or a user's own."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog, files, units
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EMBEDDED = "synthetic grid of about 2016 to 2020"
+PLACE = {"lat": "latitude", "lon": "longitude"}
+COLUMNS = {
+    "plants": PLACE | {"mw": "power_w", "largest_unit_mw": "largest_unit_w"},
+    "lines": {"mw": "power_w", "km": "length_m"},
+    "substations": PLACE | {"load_mw": "load_w"},
+    "loads": PLACE | {"load_mw": "load_w"},
+}
+NEEDED = {
+    "plants": "sub_id name state interconnect authority latitude longitude fuel units power_w largest_unit_w",
+    "lines": "from_sub to_sub kv circuits power_w length_m type",
+    "substations": "sub_id name state latitude longitude",
+    "loads": "latitude longitude load_w",
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tables of a grid, in watts, metres and degrees.
+
+    plants: one row for each site (`sub_id`) and fuel; lines: of 200 kV and more, merged by pair of substations and
+    voltage; substations; loads: in cells of 0.1 degree. Columns: `NEEDED`, and what else the files have.
+
+    Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
+    """
+
+    name: str
+    plants: "pd.DataFrame"
+    lines: "pd.DataFrame"
+    substations: "pd.DataFrame"
+    loads: "pd.DataFrame"
+
+    def __post_init__(self) -> None:
+        for kind, needed in NEEDED.items():
+            table = getattr(self, kind)
+            if missing := [column for column in needed.split() if column not in table]:
+                raise ValueError(f"{kind} of grid {self.name!r} lack column {missing[0]!r}: they need {needed}")
+            for column in {"power_w", "load_w", "largest_unit_w"} & set(needed.split()):
+                if not (table[column] >= 0).all():
+                    raise ValueError(f"{kind} of grid {self.name!r} have {column} below 0 or none: give 0 W or more")
+            if "latitude" in table and not (table["latitude"].abs().le(90) & table["longitude"].abs().le(180)).all():
+                raise ValueError(f"{kind} of grid {self.name!r} have places off the Earth: give degrees")
+        if stray := sorted(set(self.plants["fuel"]) - set(catalog.names("fuels"))):
+            raise catalog.UnknownName("fuel", stray[0], catalog.names("fuels"))
+        ends = set(self.lines["from_sub"]) | set(self.lines["to_sub"])
+        if lost := sorted(ends - set(self.substations["sub_id"])):
+            raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
+
+    def with_plants(self, plants: "pd.DataFrame", name: str = "plants of your own") -> "Grid":
+        """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`)."""
+        return replace(self, name=f"{self.name}, {name}", plants=plants.reset_index(drop=True))
+
+    def fuel(self, parameter: str) -> np.ndarray:
+        """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
+        by_fuel = {fuel: catalog.item("fuels", fuel)[parameter] for fuel in sorted(set(self.plants["fuel"]))}
+        return self.plants["fuel"].map(by_fuel).to_numpy(float)
+
+
+def grid(folder: str | Path = "") -> Grid:
+    """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
+
+    Raises ValueError naming the file or column that is missing.
+    """
+    tables: dict[str, Any] = {kind: _table(kind, Path(folder) if folder else None) for kind in COLUMNS}
+    return Grid(Path(folder).name if folder else EMBEDDED, **tables)
+
+
+def _table(kind: str, folder: Path | None) -> "pd.DataFrame":
+    import pandas as pd
+
+    if folder is None:
+        path = files.data(f"grid/{kind}.csv.gz")
+    else:
+        found = [folder / f"{kind}{end}" for end in (".csv.gz", ".csv") if (folder / f"{kind}{end}").is_file()]
+        if not found:
+            raise ValueError(f"folder {folder.name!r} has no {kind}.csv.gz or {kind}.csv: give plants, lines, ...")
+        path = found[0]
+    read = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    if missing := [column for column in COLUMNS[kind] if column not in read]:
+        raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(COLUMNS[kind])}")
+    table = read.rename(columns=COLUMNS[kind])
+    for old, new in COLUMNS[kind].items():
+        if old in read and old not in PLACE:
+            table[new] = read[old].astype(float) * (units.km if old == "km" else units.MW)
+    if kind == "plants" and "authority" not in table:
+        table["authority"] = table["ipm_region"].map(regions())
+    return table
+
+
+@cache
+def regions() -> Mapping[str, str]:
+    """Lead balancing authority of each region of the embedded grid's column ipm_region."""
+    import pandas as pd
+
+    table = pd.read_csv(files.data("grid/regions.csv"), keep_default_na=False)
+    return dict(zip(table["ipm_region"], table["authority"], strict=True))
+
+
+@cache
+def cities() -> "pd.DataFrame":
+    """Cities of more than 50,000 people: city, state, latitude, longitude, population."""
+    import pandas as pd
+
+    return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=PLACE)
+
+
+@cache
+def outlines() -> dict[str, list[np.ndarray]]:
+    """Rings of longitude and latitude, shape (n, 2), that bound each state and the District of Columbia."""
+    found: dict[str, list[np.ndarray]] = {}
+    for feature in json.loads(gzip.decompress(files.data("grid/states.geojson.gz").read_bytes()))["features"]:
+        shape = feature["geometry"]
+        parts = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+        found[feature["properties"]["name"]] = [np.array(ring, float) for part in parts for ring in part]
+    return found
+
+
+def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
+    """State that each place lies in, "" outside the country. A place inside an odd number of rings is inside."""
+    from matplotlib.path import Path as Ring
+
+    places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])
+    state = np.full(len(places), "", dtype=object)
+    for name, rings in outlines().items():
+        corners = np.concatenate(rings)
+        near = np.flatnonzero(np.all((places >= corners.min(axis=0)) & (places <= corners.max(axis=0)), axis=1))
+        odd = np.zeros(len(near), bool)
+        for ring in rings:
+            odd ^= Ring(ring).contains_points(places[near])
+        state[near[odd]] = name
+    return state
+
+
+def inside(latitude: ArrayLike, longitude: ArrayLike, what: str = "place") -> None:
+    """Raise ValueError for the first place that lies outside the country or, at a coast, in the sea."""
+    state = state_of(latitude, longitude)
+    if len(outside := np.flatnonzero(state == "")):
+        lat, lon = np.atleast_1d(latitude)[outside[0]], np.atleast_1d(longitude)[outside[0]]
+        raise ValueError(
+            f"{what} at latitude {lat}, longitude {lon} is outside the continental United States: "
+            "give degrees north and east (west is negative), such as 38.90, -77.04"
+        )

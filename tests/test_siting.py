@@ -1,0 +1,294 @@
+"""Supply, rules, candidates and the table of assumptions."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from railcore.facts import catalog
+from railcore.facts.catalog import UnknownName
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting import candidates as siting_candidates
+from railcore.systems.siting import grid as siting_grid
+from railcore.systems.siting.candidates import candidates, centres, most_disjoint
+from railcore.systems.siting.grid import Grid, cities, grid, inside, outlines, state_of
+from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
+from railcore.systems.siting.sensitivity import REGIONS, least_radius, sensitivity
+from railcore.systems.siting.sphere import members, row_max, unit_vectors
+from railcore.systems.siting.supply import Supply, supply
+
+EMBEDDED = grid()
+FUELS = catalog.names("fuels")
+
+
+def tiny(plants, lines=(), loads=((40.0, -80.0, 100e6),)):
+    """A grid of (site, latitude, longitude, fuel, power, largest unit) and lines (from, to, power)."""
+    table = pd.DataFrame(plants, columns="sub_id latitude longitude fuel power_w largest_unit_w".split()).assign(
+        name="plant", state="Ohio", interconnect="Eastern", authority="PJM", units=1
+    )
+    subs = table.drop_duplicates("sub_id")[["sub_id", "name", "state", "latitude", "longitude"]]
+    wires = pd.DataFrame([(a, b, 345, 1, p, 1e3, "AC") for a, b, p in lines])
+    wires = wires.reindex(columns=range(7)).set_axis(
+        "from_sub to_sub kv circuits power_w length_m type".split(), axis=1
+    )
+    return Grid("tiny", table, wires, subs, pd.DataFrame(loads, columns=["latitude", "longitude", "load_w"]))
+
+
+def around(made, radius=50e3, latitude=40.0, longitude=-80.0, **options):
+    at = (np.array([latitude]), np.array([longitude]), np.array(["Ohio"], object))
+    return candidates(made, radius, at=at, **options)
+
+
+places = st.lists(st.tuples(st.floats(-80, 80), st.floats(-179, 179)), min_size=1, max_size=12)
+
+
+@given(places, places, st.floats(1e3, 1.9e7))
+@settings(max_examples=60, deadline=None)
+def test_members_are_those_within_the_great_circle(a, b, radius):
+    (lat_a, lon_a), (lat_b, lon_b) = np.array(a).T, np.array(b).T
+    distance = great_circle_distance(lat_a[:, None], lon_a[:, None], lat_b, lon_b)
+    found = members(lat_a, lon_a, lat_b, lon_b, radius).toarray()
+    clear = np.abs(distance - radius) > 1  # [m]
+    assert (found == (distance <= radius))[clear].all()
+    assert np.allclose(np.linalg.norm(unit_vectors(lat_a, lon_a), axis=1), 1)
+
+
+def test_a_point_is_a_member_of_its_own_circle_and_row_max_is_0_without_members():
+    assert members([10.0], [20.0], [10.0], [20.0], 1.0).toarray() == [[1]]
+    groups = csr_array(np.array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
+    assert row_max(groups, np.array([3.0, 5.0, 4.0])).tolist() == [4, 0, 5]
+
+
+def test_supply_of_one_circle_by_hand():
+    made = tiny(
+        [
+            (1, 40.0, -80.0, "gas", 1000e6, 400e6),
+            (1, 40.0, -80.0, "oil", 200e6, 100e6),
+            (2, 40.1, -80.0, "nuclear", 900e6, 900e6),
+            (3, 40.2, -80.0, "coal", 2000e6, 950e6),
+            (4, 40.0, -80.1, "hydro", 300e6, 50e6),
+            (5, 40.0, -79.9, "wind", 500e6, 2e6),
+            (6, 43.0, -80.0, "gas", 7000e6, 7000e6),
+        ],
+        lines=[(1, 2, 500e6), (1, 6, 800e6), (6, 2, 300e6), (3, 4, 100e6)],
+        loads=[(40.0, -80.0, 150e6), (40.1, -80.1, 250e6), (44.0, -80.0, 9e9)],
+    )
+    cf = {fuel: catalog.item("fuels", fuel)["capacity_factor"] for fuel in FUELS}
+    got = around(made).supply[0]
+    assert got.installed_w == pytest.approx(2900e6) and got.firm_w == pytest.approx(2400e6)
+    idle = {"gas": 1000e6, "oil": 200e6, "nuclear": 900e6, "hydro": 300e6}
+    assert got.idle_w == pytest.approx(sum(p * (1 - cf[f]) for f, p in idle.items()))
+    assert got.idle_w - got.idle_fuelled_w == pytest.approx(300e6 * (1 - cf["hydro"]))
+    assert (got.largest_unit_w, got.largest_site_w) == (900e6, 1200e6)
+    assert got.coal_share == pytest.approx(2000 / 4900) and got.load_w == pytest.approx(400e6)
+    assert got.interconnect_w == pytest.approx(1100e6)  # the two lines to site 6 alone
+    assert rule("headroom after load").power(got) == pytest.approx(2400e6 - 900e6 - 400e6)
+    dry = around(made, oil=False).supply[0]
+    assert got.installed_w - dry.installed_w == pytest.approx(200e6) and dry.largest_site_w == 1000e6
+    by_energy = around(made, coal_basis="energy").supply[0].coal_share
+    burnt = {"gas": 1000, "oil": 200, "nuclear": 900, "coal": 2000, "hydro": 300, "wind": 500}
+    assert by_energy == pytest.approx(2000 * cf["coal"] / sum(p * cf[f] for f, p in burnt.items()))
+    wide = around(made, radius=150e3).supply[0]
+    assert wide.interconnect_w == got.interconnect_w
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
+    rng = np.random.default_rng(seed)
+    n = 9
+    rows = [(i, 40 + rng.random(), -80 + rng.random(), rng.choice(FUELS), *2 * [rng.random() * 1e9]) for i in range(n)]
+    wires = [(*rng.choice(n, 2, replace=False), rng.random() * 1e9) for _ in range(14)]
+    made = tiny(rows, wires)
+    split = rng.random(n) < 0.5
+    groups = csr_array(np.array([split, ~split, np.ones(n)], float))
+    got = supply(made, groups, csr_array(np.zeros((3, 1))), groups, oil)
+    for name in ("installed_w", "firm_w", "idle_w", "idle_fuelled_w", "coal_w"):
+        one, two, both = getattr(got, name)
+        assert one + two == pytest.approx(both)
+    across = sum(power for a, b, power in wires if split[a] != split[b])
+    assert got.interconnect_w == pytest.approx([across, across, 0], abs=1e-3)
+    assert np.all(got.idle_fuelled_w <= got.idle_w) and np.all(got.idle_w <= got.firm_w)
+    assert np.all(got.firm_w <= got.installed_w + 1e-3) and np.all(got.largest_unit_w <= got.largest_site_w + 1e-3)
+
+
+def offer(**changes):
+    base = dict.fromkeys(Supply.__dataclass_fields__, np.array([0.0])) | {
+        "installed_w": np.array([5e9]),
+        "firm_w": np.array([4e9]),
+        "interconnect_w": np.array([1e9]),
+        "largest_unit_w": np.array([1e9]),
+        "largest_site_w": np.array([2e9]),
+    }
+    return Supply(**{**base, **{name: np.array([value]) for name, value in changes.items()}})
+
+
+def test_coal_and_reserve_exclude_and_a_bare_margin_passes():
+    assert eligible(offer()).all() and not eligible(offer(), reserve="site").any()
+    assert eligible(offer(), reserve="none").all() and not eligible(offer(interconnect_w=0.99e9)).any()
+    assert not eligible(offer(coal_w=5e9, coal_share=0.5)).any()
+    assert eligible(offer(coal_w=5e9, coal_share=0.5), most_coal=0.6).all()
+    assert passes(offer(), 5e9, "installed").all() and not passes(offer(), 5.01e9, "installed").any()
+    assert passes(offer(), 3e9, "firm minus largest").all() and not passes(offer(), 3.01e9, "firm minus largest").any()
+    assert available(offer(load_w=9e9), "headroom after load") == 0
+    assert not passes(offer(load_w=9e9), 1.0, "headroom after load").any()
+
+
+def test_rules_never_give_more_than_is_installed_and_less_is_less():
+    found = candidates(EMBEDDED, 50e3)
+    given_by = {name: available(found.supply, name) for name in RULES}
+    for power in given_by.values():
+        assert np.all(power <= found.supply.installed_w + 1)
+    assert np.all(given_by["idle fuelled"] <= given_by["idle firm"] + 1)
+    assert np.all(given_by["headroom after load"] <= given_by["firm minus largest"] + 1)
+    stricter = passes(found.supply, 4e9, "installed", reserve="site")
+    assert np.all(stricter <= passes(found.supply, 4e9, "installed")) and stricter.sum() > 0
+
+
+@given(st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=9))
+@settings(max_examples=60, deadline=None)
+def test_most_disjoint_against_all_subsets(sets):
+    matrix = csr_array(np.array([[float(plant in mine) for plant in range(8)] for mine in sets]))
+    best = max(
+        size
+        for size in range(1, len(sets) + 1)
+        for chosen in itertools.combinations(sets, size)
+        if sum(map(len, chosen)) == len(set.union(*chosen))
+    )
+    assert most_disjoint(matrix) == (best, True)
+    bound, exact = most_disjoint(matrix, exact=0)
+    assert 1 <= bound <= best and not exact
+
+
+def test_no_candidates_no_places_and_empty_ones_share_nothing():
+    assert most_disjoint(csr_array(np.zeros((0, 4)))) == (0, True)
+    assert most_disjoint(csr_array(np.zeros((3, 4)))) == (3, True)
+    assert most_disjoint(csr_array(np.zeros((3, 4))), exact=0) == (3, False)
+
+
+def test_coal_has_no_say_in_what_a_candidate_belongs_to():
+    made = tiny([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
+    made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
+    assert around(made).most_of("authority").tolist() == ["PJM"]
+    assert made.name == "tiny, plants of your own"
+
+
+def test_embedded_grid_is_whole():
+    assert EMBEDDED.plants["authority"].notna().all()
+    assert set(EMBEDDED.plants["interconnect"]) == {"Eastern", "Western", "Texas"}
+    assert EMBEDDED.plants["power_w"].sum() == pytest.approx(1.2e12, rel=0.01)
+    assert len(outlines()) == 49 and "District of Columbia" in outlines()
+    assert cities()["population"].min() >= 50_000
+
+
+def test_state_of_places_and_of_the_sea():
+    known = {
+        "Washington": (47.5, -120.5),
+        "Texas": (31.0, -99.0),
+        "District of Columbia": (38.9, -77.02),
+        "": (35, -70),
+    }
+    latitude, longitude = np.array(list(known.values())).T
+    assert state_of(latitude, longitude).tolist() == list(known)
+    inside([47.5, 31.0], [-120.5, -99.0])
+    with pytest.raises(ValueError, match=r"centre at latitude 35.0, longitude -70.0 is outside"):
+        inside([47.5, 35.0], [-120.5, -70.0], "centre")
+    with pytest.raises(ValueError, match="west is negative"):
+        inside(38.9, 77.04)
+
+
+def test_states_of_most_plants_are_the_files_own():
+    some = EMBEDDED.plants.iloc[::20]
+    own = state_of(some["latitude"], some["longitude"]) == some["state"].to_numpy(object)
+    assert own.mean() > 0.95  # the rest stand in border rivers, at coasts, or where outlines are simplified
+
+
+def test_candidates_grow_with_the_radius():
+    at = centres(EMBEDDED, 2.0)
+    small, large = (candidates(EMBEDDED, radius, at=at) for radius in (25e3, 75e3))
+    assert len(small) < len(large) <= len(at[0])
+    where = {place: i for i, place in enumerate(zip(large.latitude, large.longitude, strict=True))}
+    same = [where[place] for place in zip(small.latitude, small.longitude, strict=True)]
+    assert np.all(large.supply.installed_w[same] >= small.supply.installed_w - 1)
+    assert np.all(large.supply.load_w[same] >= small.supply.load_w - 1)
+    assert set(small.most_of("interconnect")) <= {"Eastern", "Western", "Texas"}
+    table = small.table("installed")
+    assert (table["available_w"] <= table["installed_w"]).all() and len(table) == len(small)
+    chosen = small[small.passing(2e9, "installed")]
+    assert len(chosen) and (chosen.supply.installed_w >= 2e9).all()
+
+
+def test_sensitivity_is_monotone_and_agrees_with_candidates():
+    table = sensitivity(EMBEDDED, (25e3, 50e3), 4.2e9, step_deg=1.0)
+    assert len(table) == 2 * len(RULES) * len(REGIONS) * 2
+    keyed = table.set_index(["radius_m", "rule", "oil", "region"]).sort_index()
+    for radius, name, region in itertools.product((25e3, 50e3), RULES, REGIONS):
+        with_oil, without = (keyed.loc[(radius, name, oil, region)] for oil in (True, False))
+        assert with_oil["best_w"] >= without["best_w"] - 1
+        assert with_oil["places"] <= with_oil["centres"] and (with_oil["places"] > 0) == (with_oil["centres"] > 0)
+    for name in ("installed", "idle firm"):
+        assert (
+            keyed.loc[(50e3, name, True, "whole country"), "best_w"]
+            >= keyed.loc[(25e3, name, True, "whole country"), "best_w"]
+        )
+    parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
+    assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
+    found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
+    assert keyed.loc[(50e3, "installed", False, "whole country"), "centres"] == found.passing(4.2e9, "installed").sum()
+
+
+def test_least_radius_is_a_threshold():
+    made = tiny([(1, 40.0, -80.0, "gas", 2e9, 1e8), (2, 40.5, -80.0, "gas", 2e9, 1e8)], [(1, 2, 5e9)])
+    far = 55.6e3  # half a degree of latitude: a lattice point half way sees both at half of it
+    assert least_radius(made, 2e9, "installed", reserve="none") == siting_candidates.NEAREST
+    found = least_radius(made, 4e9, "installed", reserve="none")
+    assert far / 2 - 1e3 <= found <= far / 2 + 1e3
+    assert np.isnan(least_radius(made, 5e9, "installed", reserve="none"))
+
+
+def test_own_grid_from_a_folder(tmp_path):
+    for kind in siting_grid.COLUMNS:
+        source = siting_grid.files.DATA / "grid" / f"{kind}.csv.gz"
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    again = grid(tmp_path)
+    assert again.name == tmp_path.name and again.plants.equals(EMBEDDED.plants)
+    (tmp_path / "loads.csv.gz").unlink()
+    with pytest.raises(ValueError, match=r"no loads\.csv"):
+        grid(tmp_path)
+    (tmp_path / "loads.csv").write_text("lat,lon,load_kw\n40,-80,3\n")
+    with pytest.raises(ValueError, match="no column 'load_mw'"):
+        grid(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: candidates(EMBEDDED, 0.0), "radius_m is 0.0: give 5000 to 150000 m"),
+        (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
+        (lambda: members([0.0], [0.0], [0.0], [0.0], 0.0), "radius_m is 0.0"),
+        (lambda: unit_vectors([95.0], [0.0]), "latitude"),
+        (lambda: centres(EMBEDDED, 0.0), "step_deg"),
+        (lambda: passes(offer(), 0.0, "installed"), "demand_w"),
+        (lambda: passes(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
+        (lambda: eligible(offer(), most_coal=0.0), "most_coal"),
+        (lambda: eligible(offer(), reserve="two"), "reserve"),
+        (lambda: around(tiny([(1, 40, -80, "gas", 1e9, 1e9)]), coal_basis="money"), "coal_basis"),
+        (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "lack column 'fuel'"),
+        (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(load_w=-1.0)), "load_w below 0"),
+        (lambda: replace(EMBEDDED, substations=EMBEDDED.substations.iloc[1:]), "substations lack"),
+        (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(latitude=100.0)), "off the Earth"),
+    ],
+)
+def test_bad_input_names_itself(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        wrong()
+
+
+def test_unknown_fuel_lists_the_nearest():
+    with pytest.raises(UnknownName, match="gas"):
+        tiny([(1, 40, -80, "gaz", 1e9, 1e9)])
