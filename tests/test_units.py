@@ -28,6 +28,8 @@ SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats
         ("2 h", 7200),
         ("1 year", 365 * 86400),
         ("5 m", 5),
+        ("3.6 kg/kWh", 1e-6),
+        ("16 Mt", 1.6e10),
         ("5 mm", 5e-3),
         ("5 ms", 5e-3),
         ("5 min", 300),

@@ -1,6 +1,7 @@
 """SI multipliers, reading quantities such as "400 Gbps" or "130 kW", and showing numbers to a person.
 
-Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres or USD. Bits, hours,
+Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres, kilograms
+or USD. Bits, hours,
 kWh and prefixes exist at the edges only, through this module.
 """
 
@@ -40,6 +41,8 @@ _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
     "J": ("J", 1.0, _LARGE),
     "Wh": ("J", hour, _LARGE),
     "m": ("m", 1.0, {**_SMALL, "c": 1e-2, "k": kilo}),
+    "g": ("kg", 1e-3, {**_SMALL, "k": kilo}),
+    "t": ("kg", kilo, {"k": kilo, "M": mega, "G": giga}),
     "dB": ("dB", 1.0, {}),
     "USD": ("USD", 1.0, _LARGE),
     "%": ("1", 1e-2, {}),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 160
-SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s"}
+SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
 
 @cache

@@ -1,0 +1,66 @@
+"""Carbon of the power that groups of plants give, by their fuels: on average, and of what stands idle.
+
+Intensities are those at the stack (catalog family fuels, `carbon_intensity`): a plant's building, its fuel's mining and
+transport and leaked methane are not counted, so nuclear, hydro, wind and solar power have 0. The cost of the energy is
+`railcore.network.cost.ownership.total_cost`, with a purchase of 0 and a PUE of 1 where the demand has it already.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import units
+from railcore.systems.siting.grid import Grid
+from railcore.systems.siting.supply import counted
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+def average_intensity(grid: Grid, plants: "csr_array") -> np.ndarray:
+    """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
+
+    k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
+    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
+    """
+    return _weighted(grid, plants, _power(grid) * grid.fuel("capacity_factor"))
+
+
+def marginal_intensity(grid: Grid, plants: "csr_array", oil: bool = True) -> np.ndarray:
+    """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
+
+    k = sum p f (1 - c) e / sum p f (1 - c), over the plants of the rule "idle firm" (no coal; oil if `oil`), f their
+    firmness. All of them give the same share of what they have idle; the order in which a market calls them, and the
+    water that idle hydro power lacks, are left out.
+    """
+    idle = _power(grid) * grid.fuel("firm") * (1 - grid.fuel("capacity_factor"))
+    return _weighted(grid, plants, idle * counted(grid, oil))
+
+
+def emissions(demand_w: ArrayLike, intensity: ArrayLike, years: float, load: float = 1.0) -> np.ndarray:
+    """Carbon dioxide of a demand over years [kg]: demand_w x load x time x intensity.
+
+    demand_w: at the meter, PUE in it [W]; intensity [kg/J]; load: mean over peak. Raises ValueError for negative
+    demand, intensity or years and a load outside 0 to 1.
+    """
+    for name, value, high in (
+        ("demand_w", demand_w, math.inf),
+        ("intensity", intensity, math.inf),
+        ("years", years, math.inf),
+        ("load", load, 1),
+    ):
+        if np.any(np.less(value, 0)) or np.any(np.greater(value, high)):
+            raise ValueError(f"{name} is {value!r}: give {'0 or more' if math.isinf(high) else 'a share from 0 to 1'}")
+    return np.asarray(demand_w, float) * load * years * units.year * np.asarray(intensity, float)
+
+
+def _power(grid: Grid) -> np.ndarray:
+    return grid.plants["power_w"].to_numpy(float)
+
+
+def _weighted(grid: Grid, plants: "csr_array", weight: np.ndarray) -> np.ndarray:
+    """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
+    total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
+    return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)

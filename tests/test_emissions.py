@@ -1,0 +1,114 @@
+"""Carbon of power: one fuel gives its own intensity, mixtures lie between, and loops over plants agree."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from railcore.facts import catalog, units
+from railcore.systems.siting.emissions import average_intensity, emissions, marginal_intensity
+from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.nodes import nodes
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Grid:
+    return grid()
+
+
+def group_of(mask: np.ndarray) -> csr_array:
+    return csr_array(np.atleast_2d(mask).astype(float))
+
+
+def test_one_fuel_has_its_own_intensity(embedded):
+    for fuel in catalog.names("fuels"):
+        mine = group_of(embedded.plants["fuel"] == fuel)
+        row = catalog.item("fuels", fuel)
+        assert average_intensity(embedded, mine) == pytest.approx(row["carbon_intensity"])
+        idle = marginal_intensity(embedded, mine)
+        if fuel == "coal" or row["firm"] == 0:
+            assert np.isnan(idle).all()
+        else:
+            assert idle == pytest.approx(row["carbon_intensity"])
+
+
+def test_oil_can_be_left_out(embedded):
+    oil = group_of(embedded.plants["fuel"] == "oil")
+    assert np.isnan(marginal_intensity(embedded, oil, oil=False)).all()
+    both = group_of(embedded.plants["fuel"].isin(["oil", "gas"]))
+    gas = catalog.item("fuels", "gas")["carbon_intensity"]
+    assert marginal_intensity(embedded, both, oil=False) == pytest.approx(gas)
+    assert marginal_intensity(embedded, both) > gas
+
+
+def test_a_loop_over_the_plants_of_nodes(embedded):
+    found = nodes(embedded, 100e3)
+    average, marginal = average_intensity(embedded, found.plants), marginal_intensity(embedded, found.plants)
+    assert average.shape == marginal.shape == (len(found),)
+    fuels = {name: catalog.item("fuels", name) for name in catalog.names("fuels")}
+    for node in (0, 1, 10, len(found) // 2):
+        sold = idle = sold_kg = idle_kg = 0.0
+        for plant in embedded.plants[found.of_plant == node].itertuples():
+            fuel = fuels[plant.fuel]
+            sold += plant.power_w * fuel["capacity_factor"]
+            sold_kg += plant.power_w * fuel["capacity_factor"] * fuel["carbon_intensity"]
+            if plant.fuel != "coal" and fuel["firm"]:
+                idle += plant.power_w * (1 - fuel["capacity_factor"])
+                idle_kg += plant.power_w * (1 - fuel["capacity_factor"]) * fuel["carbon_intensity"]
+        assert average[node] == pytest.approx(sold_kg / sold)
+        assert marginal[node] == pytest.approx(idle_kg / idle)
+        assert idle == pytest.approx(found.supply.idle_w[node])
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10_000))
+def test_union_of_two_groups_lies_between(embedded, seed):
+    pick = np.random.default_rng(seed).integers(0, 40, len(embedded.plants))
+    groups = group_of(np.stack([pick == 0, pick == 1, pick <= 1]))
+    for intensity in (average_intensity, marginal_intensity):
+        one, other, both = intensity(embedded, groups)
+        assert min(one, other) <= both <= max(one, other)
+
+
+def test_country_in_a_year_is_near_what_eia_counts(embedded):
+    """EIA: 1,532 million t over 4,183 TWh in 2023; the embedded grid has half as much coal again."""
+    everyone = group_of(np.ones(len(embedded.plants)))
+    mean = units.convert(average_intensity(embedded, everyone)[0], "kg/kWh")
+    assert 1532 / 4183 < mean < 1.3 * 1532 / 4183
+
+
+def test_fuels_add_up_to_the_printed_total():
+    total = {"coal": 675.115, "gas": 1806.063, "oil": 16.233}
+    mt = sum(
+        twh * units.convert(catalog.item("fuels", fuel)["carbon_intensity"], "kg/kWh") for fuel, twh in total.items()
+    )
+    assert mt == pytest.approx(709 + 790 + 18, abs=1)
+
+
+def test_a_kilowatt_for_a_year():
+    intensity = units.parse("0.5 kg/kWh")
+    assert emissions(1e3, intensity, 1) == pytest.approx(8760 * 0.5)
+    assert emissions(1e3, [intensity, 0], 2, load=0.5) == pytest.approx([8760 * 0.5, 0])
+    assert np.isnan(emissions(1e3, np.nan, 1))
+
+
+@given(st.floats(0, 1e10), st.floats(0, 10), st.floats(0, 1))
+def test_emissions_are_linear(demand, years, load):
+    one = emissions(demand, 1e-7, years, load)
+    assert emissions(3 * demand, 1e-7, years, load) == pytest.approx(3 * one)
+    assert emissions(demand, 1e-7, 2 * years, load) == pytest.approx(2 * one)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((-1.0, 1e-7, 1), "demand_w is -1.0: give 0 or more"),
+        ((1e9, [1e-7, -1e-7], 1), "intensity is"),
+        ((1e9, 1e-7, -2), "years is -2: give 0 or more"),
+        ((1e9, 1e-7, 1, 1.5), "load is 1.5: give a share from 0 to 1"),
+    ],
+)
+def test_errors_name_the_argument(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        emissions(*arguments)

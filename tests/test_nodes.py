@@ -1,0 +1,312 @@
+"""Power nodes: every plant in one, against slow ways to the same groups, lines and counts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
+
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting import nodes as module
+from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.nodes import METHODS, accounting, nodes
+from railcore.systems.siting.rules import RULES, eligible, passes
+from railcore.systems.siting.sphere import members
+
+KM = 1e3
+WASHINGTON = (38.90, -77.04)
+FUELS = ["coal", "gas", "nuclear", "oil", "wind"]
+
+
+def small(seed: int, sites: int = 14) -> Grid:
+    """A random grid of 300 km by 270 km: some sites share a place, many powers are equal."""
+    random = np.random.default_rng(seed)
+    latitude, longitude = random.uniform(35, 37.7, sites), random.uniform(-100, -97, sites)
+    latitude[-1], longitude[-1] = latitude[0], longitude[0]
+    at = random.integers(0, sites, 2 * sites)
+    power = random.integers(1, 5, len(at)) * 1e8
+    plants = pd.DataFrame(
+        {
+            "sub_id": at + 100,
+            "name": [f"S{i}" for i in at],
+            "state": random.choice(["Kansas", "Oklahoma"], len(at)),
+            "interconnect": "Eastern",
+            "authority": random.choice(["SWPP", "ERCO"], len(at)),
+            "latitude": latitude[at],
+            "longitude": longitude[at],
+            "fuel": random.choice(FUELS, len(at)),
+            "units": 1,
+            "power_w": power,
+            "largest_unit_w": power / 2,
+        }
+    ).drop_duplicates(["sub_id", "fuel"], ignore_index=True)
+    subs = pd.DataFrame(
+        {
+            "sub_id": np.arange(20),
+            "name": "S",
+            "state": "Kansas",
+            "latitude": random.uniform(35, 37.7, 20),
+            "longitude": random.uniform(-100, -97, 20),
+        }
+    )
+    ends = random.integers(0, 20, (40, 2))
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    lines = pd.DataFrame(ends, columns=["from_sub", "to_sub"]).assign(
+        kv=random.choice([230, 345, 500], len(ends)),
+        circuits=random.integers(1, 3, len(ends)),
+        power_w=random.integers(0, 9, len(ends)) * 1e8,
+        length_m=random.integers(1, 300, len(ends)) * KM,
+        type="AC",
+    )
+    loads = pd.DataFrame(
+        {"latitude": random.uniform(35, 37.7, 30), "longitude": random.uniform(-100, -97, 30), "load_w": 1e8}
+    )
+    return Grid("small", plants, lines, subs, loads)
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Grid:
+    return grid()
+
+
+SEEDS = st.integers(0, 10_000)
+RADII = st.sampled_from([1.0, 10 * KM, 40 * KM, 80 * KM, 150 * KM, 5000 * KM])
+
+
+def sets(found) -> set[frozenset[tuple]]:
+    """The partition as sets of (site, fuel), whatever the order of rows and nodes."""
+    keys = list(zip(found.grid.plants["sub_id"], found.grid.plants["fuel"], strict=True))
+    return {frozenset(keys[i] for i in np.flatnonzero(found.of_plant == node)) for node in range(len(found))}
+
+
+def by_hand(power_grid: Grid, radius_m: float) -> set[frozenset[tuple]]:
+    """Densest first with every circle counted anew for each node."""
+    left = {}
+    for row in power_grid.plants.itertuples():
+        left.setdefault((row.sub_id, row.latitude, row.longitude), []).append((row.power_w, (row.sub_id, row.fuel)))
+    at = np.array(sorted(left)).T
+    apart = great_circle_distance(at[1][:, None], at[2][:, None], at[1][None], at[2][None])
+    near = {tuple(s): {tuple(t) for t in at.T[row <= radius_m]} for s, row in zip(at.T, apart, strict=True)}
+    found = set()
+    while left:
+        best, most = [], -1.0
+        for seed in sorted(left):
+            circle = [s for s in left if s in near[seed]]
+            power = sum(p for s in circle for p, _ in left[s])
+            if power > most:
+                best, most = circle, power
+        found.add(frozenset(key for s in best for _, key in left.pop(s)))
+    return found
+
+
+@settings(max_examples=25)
+@given(SEEDS, RADII)
+def test_densest_first_is_the_slow_way(seed, radius):
+    power_grid = small(seed)
+    assert sets(nodes(power_grid, radius)) == by_hand(power_grid, radius)
+
+
+@settings(max_examples=15)
+@given(SEEDS, RADII, st.sampled_from(list(METHODS)))
+def test_every_plant_is_in_one_node_whatever_the_order_of_rows(seed, radius, method):
+    power_grid = small(seed)
+    found = nodes(power_grid, radius, method)
+    assert found.plants.sum(axis=0) == pytest.approx(1)
+    assert (found.plants.sum(axis=1) >= 1).all()
+    shuffled = power_grid.with_plants(power_grid.plants.sample(frac=1, random_state=seed))
+    again = nodes(shuffled, radius, method)
+    assert sets(again) == sets(found)
+    for name in ("latitude", "longitude", "of_load", "of_substation"):
+        assert getattr(again, name) == pytest.approx(getattr(found, name), rel=1e-12)
+    assert again.supply.table().to_numpy() == pytest.approx(found.supply.table().to_numpy(), rel=1e-12)
+    text = ["name", "state", "authority", "fuels"]
+    assert again.table()[text].equals(found.table()[text])
+
+
+@settings(max_examples=25)
+@given(SEEDS, RADII)
+def test_bounds_of_both_ways(seed, radius):
+    power_grid = small(seed)
+    place = power_grid.plants[["latitude", "longitude"]].to_numpy().T
+    apart = great_circle_distance(*(axis[:, None] for axis in place), *(axis[None, :] for axis in place))
+    found = nodes(power_grid, radius)
+    centre = np.stack([found.latitude, found.longitude])[:, found.of_plant]
+    assert (great_circle_distance(*centre, *place) <= radius * (1 + 1e-9) + 0.1).all()
+    linked = nodes(power_grid, radius, "complete linkage")
+    centre = np.stack([linked.latitude, linked.longitude])[:, linked.of_plant]
+    assert (great_circle_distance(*centre, *place) <= 2 * radius * (1 + 1e-9) + 0.1).all()
+    label = linked.of_plant
+    widest = {
+        (a, b): apart[np.ix_((label == a) | (label == b), (label == a) | (label == b))].max()
+        for a in set(label)
+        for b in set(label)
+    }
+    assert all((width <= 2 * radius * (1 + 1e-9) + 0.1) == (a == b) for (a, b), width in widest.items())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tiny_and_huge_radius(method):
+    power_grid = small(7)
+    places = power_grid.plants.groupby(["latitude", "longitude"]).ngroups
+    assert len(nodes(power_grid, 1e-2, method)) == places
+    one = nodes(power_grid, 5000 * KM, method)
+    assert len(one) == 1
+    assert one.supply.interconnect_w == pytest.approx(0)
+    assert one.supply.load_w == pytest.approx(power_grid.loads["load_w"].sum())
+    assert one.links().empty
+
+
+@settings(max_examples=15)
+@given(SEEDS, RADII, st.sampled_from(list(METHODS)))
+def test_lines_and_loads_by_hand(seed, radius, method):
+    power_grid = small(seed)
+    found = nodes(power_grid, radius, method)
+    subs = power_grid.substations
+    of = {}
+    for row in subs.itertuples():
+        far = great_circle_distance(found.latitude, found.longitude, row.latitude, row.longitude)
+        of[row.sub_id] = int(far.argmin()) if far.min() <= radius else -1
+    boundary, pairs = np.zeros(len(found)), {}
+    for line in power_grid.lines.itertuples():
+        a, b = sorted((of[line.from_sub], of[line.to_sub]))
+        if a == b:
+            continue
+        for node in {a, b} - {-1}:
+            boundary[node] += line.power_w
+        if a >= 0:
+            pairs.setdefault((a, b), []).append(line)
+    assert found.supply.interconnect_w == pytest.approx(boundary)
+    links = found.links().set_index(["from_node", "to_node"])
+    assert set(links.index) == set(pairs)
+    for pair, lines in pairs.items():
+        assert links.loc[pair, "power_w"] == pytest.approx(sum(line.power_w for line in lines))
+        assert links.loc[pair, "circuits"] == sum(line.circuits for line in lines)
+        assert links.loc[pair, "kv"] == max(line.kv for line in lines)
+        assert links.loc[pair, "length_m"] == min(line.length_m for line in lines)
+    load = np.zeros(len(found))
+    for row in power_grid.loads.itertuples():
+        far = great_circle_distance(found.latitude, found.longitude, row.latitude, row.longitude)
+        load[far.argmin()] += row.load_w * (far.min() <= radius)
+    assert found.supply.load_w == pytest.approx(load)
+
+
+def test_links_join_what_crosses_the_border(embedded):
+    found = nodes(embedded, 50 * KM)
+    links, of = found.links(), dict(zip(embedded.substations["sub_id"], found.of_substation, strict=True))
+    incident = np.zeros(len(found))
+    for end in ("from_node", "to_node"):
+        np.add.at(incident, links[end], links["power_w"])
+    assert (links["from_node"] < links["to_node"]).all()
+    assert not links.duplicated(["from_node", "to_node"]).any()
+    loose = np.zeros(len(found))
+    for a, b, power in embedded.lines[["from_sub", "to_sub", "power_w"]].itertuples(index=False):
+        if (of[a] < 0) != (of[b] < 0):
+            loose[max(of[a], of[b])] += power
+    assert found.supply.interconnect_w == pytest.approx(incident + loose)
+    assert loose.sum() > 0
+
+
+def test_table_of_the_embedded_grid(embedded):
+    found = nodes(embedded, 100 * KM)
+    table = found.table()
+    assert table["plants"].sum() == len(embedded.plants)
+    assert (table["installed_w"] + table["coal_w"]).sum() == pytest.approx(embedded.plants["power_w"].sum())
+    assert (table["installed_w"] + table["coal_w"]).is_monotonic_decreasing
+    coulee = table[table["name"] == "GRAND COULEE, Washington"].iloc[0]
+    assert (coulee["state"], coulee["interconnect"]) == ("Washington", "Western")
+    assert coulee["fuels"].startswith("hydro 9")
+    assert not table.isna().any(axis=None)
+
+
+def test_what_the_docstring_says_of_the_embedded_grid(embedded):
+    power = {
+        (method, km): (lambda s: (s.installed_w + s.coal_w).max() / 1e9)(nodes(embedded, km * KM, method).supply)
+        for method in METHODS
+        for km in (50, 100)
+    }
+    assert [round(value) for value in power.values()] == [27, 48, 21, 27]
+    plants = embedded.plants
+    for km, share in ((50, 0.239), (100, 0.816)):
+        near = members(*(plants[axis] for axis in ("latitude", "longitude") * 2), km * KM)
+        _, chain = connected_components(near)
+        assert np.bincount(chain, weights=plants["power_w"]).max() / plants["power_w"].sum() == pytest.approx(
+            share, abs=0.001
+        )
+
+
+def test_accounting_narrows(embedded):
+    groups = [nodes(embedded, km * KM, method) for method in METHODS for km in (25, 100)]
+    table = accounting(groups, 4.19e9)
+    assert len(table) == len(groups) * len(RULES)
+    for more, fewer in (
+        ("nodes", "not_coal"),
+        ("not_coal", "n1_unit"),
+        ("n1_unit", "n1_site"),
+        ("n1_unit", "unit_passing"),
+        ("n1_site", "site_passing"),
+        ("unit_passing", "site_passing"),
+    ):
+        assert (table[more] >= table[fewer]).all()
+    by_rule = table.set_index("rule")["unit_passing"]
+    assert (by_rule["installed"].to_numpy() >= by_rule["firm minus largest"].to_numpy()).all()
+    assert (by_rule["firm minus largest"].to_numpy() >= by_rule["headroom after load"].to_numpy()).all()
+    for row in table.itertuples():
+        group = groups[row.Index // len(RULES)]
+        assert (row.method, row.radius_m, row.nodes) == (group.method, group.radius_m, len(group))
+        assert row.n1_unit == eligible(group.supply, reserve="unit").sum()
+        assert row.n1_site == eligible(group.supply, reserve="site").sum()
+        assert row.unit_passing == passes(group.supply, 4.19e9, row.rule).sum()
+        assert row.site_passing == passes(group.supply, 4.19e9, row.rule, reserve="site").sum()
+        assert passes(group.supply, row.best_w, row.rule)[row.best]
+        assert not passes(group.supply, row.best_w * 1.0001, row.rule).any()
+    assert (accounting(groups, 8e9)["unit_passing"] <= table["unit_passing"]).all()
+    assert (accounting(groups, 8e9, most_coal=0.1)["not_coal"] <= table["not_coal"]).all()
+
+
+def test_a_grid_of_coal_has_no_node_left():
+    power_grid = small(3)
+    coal = power_grid.with_plants(power_grid.plants.assign(fuel="coal").drop_duplicates("sub_id"))
+    table = accounting([nodes(coal, 50 * KM)], 1e6)
+    assert (table[["not_coal", "n1_unit", "unit_passing", "best_w"]] == 0).all(axis=None)
+    assert (table["best"] == -1).all()
+    assert set(nodes(coal, 50 * KM).table()["fuels"]) == {"coal 100%"}
+
+
+def test_one_plant_is_one_node():
+    power_grid = small(5)
+    for method in METHODS:
+        found = nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
+        assert len(found) == 1
+        assert found.distance_m(*power_grid.plants.loc[0, ["latitude", "longitude"]]) == pytest.approx(0, abs=0.1)
+
+
+def test_distance_to_washington(embedded):
+    found = nodes(embedded, 50 * KM)
+    near = found.distance_m(*WASHINGTON)
+    assert 0 < near.min() < 50 * KM
+    assert near == pytest.approx(great_circle_distance(found.latitude, found.longitude, *WASHINGTON))
+
+
+def test_errors_name_argument_value_and_remedy(embedded):
+    for radius in (0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a distance above 0"):
+            nodes(embedded, radius)
+    with pytest.raises(ValueError, match="method 'densest' does not exist: the nearest are 'densest first'"):
+        nodes(embedded, 50 * KM, "densest")
+    with pytest.raises(ValueError, match="coal_basis is 'heat'"):
+        nodes(small(1), 50 * KM, coal_basis="heat")
+    with pytest.raises(ValueError, match="has no plants"):
+        nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
+    found = nodes(small(1), 50 * KM)
+    with pytest.raises(ValueError, match=r"longitude 2\.35 is outside the continental United States"):
+        found.distance_m(48.86, 2.35)
+    for demand in (0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="demand_w is"):
+            accounting([found], demand)
+    with pytest.raises(ValueError, match="most_coal is 0"):
+        accounting([found], 1e9, most_coal=0)
+
+
+def test_module_has_a_default_that_it_lists():
+    assert nodes(small(2), 50 * KM).method == next(iter(module.METHODS))

@@ -1,0 +1,423 @@
+from dataclasses import fields, replace
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from railcore.facts import catalog, claims
+from railcore.facts.catalog import UnknownName
+from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
+from railcore.systems import datacenter as dc
+from railcore.systems.datacenter import curves
+from railcore.systems.siting import east_west, joined
+from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.supply import Supply
+from railcore.training.transformer import from_catalog
+
+DOCUMENT = {"document": "flops2024", "rate": "fp4_sparse_rate", "bytes_of": "flops2024", "options": {"recomputed": 3.0}}
+NAMES = ("flops2024 dense", "flops2024 MoE")
+CASES = joined.cases(NAMES, 23333, **DOCUMENT)
+DENSE, MIXTURE = (CASES[name] for name in NAMES)
+WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
+
+
+# Delay
+
+
+def test_delay_is_distance_times_route_factor_times_fibre():
+    far = joined.longest_m(*zip(WASHINGTON, CELILO, strict=True))
+    assert far == pytest.approx(3654 * km, rel=1e-3)
+    delay = joined.delays_s(far)
+    assert delay["middle"] == pytest.approx(3654e3 * 1.7 * 4.8974e-9, rel=1e-3)
+    assert delay["low"] < claims.paper_value("flops2024.fig3c.one_way_delay") < delay["high"]
+    assert joined.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
+    assert joined.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
+
+
+def test_the_longest_of_several_is_that_of_a_pair():
+    every = [WASHINGTON, CELILO, PHOENIX, AUSTIN]
+    pairs = [joined.longest_m(*zip(a, b, strict=True)) for a, b in combinations(every, 2)]
+    assert joined.longest_m(*zip(*every, strict=True)) == pytest.approx(max(pairs), rel=1e-12)
+    assert joined.longest_m([38.9072], [-77.0369]) == 0
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "what"),
+    [([], [], "latitude is"), ([40.0, 41.0], [-100.0], "latitude is"), ([51.5], [0.1], "outside the continental")],
+)
+def test_no_place_and_places_abroad_are_refused(latitude, longitude, what):
+    with pytest.raises(ValueError, match=what):
+        joined.longest_m(latitude, longitude)
+
+
+def test_a_route_shorter_than_the_great_circle_is_refused():
+    with pytest.raises(ValueError, match="route_factor"):
+        joined.delays_s(1e6, 0.9)
+
+
+# Shares of the demand
+
+
+@given(st.lists(st.floats(0.001, 10) | st.just(0.0), min_size=1, max_size=6), st.floats(0.01, 1))
+def test_shares_are_as_even_as_powers_allow(power, part):
+    total = sum(power)
+    if total < 1e-3:
+        return
+    share = joined.shares(power, demand := part * total)
+    fed = share * demand
+    assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
+    free = fed < np.array(power) * (1 - 1e-6)
+    if free.any():  # whoever has power left feeds as much as anyone
+        assert np.allclose(fed[free], fed.max(), rtol=1e-6)
+
+
+def test_shares_by_hand():
+    assert joined.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
+    assert joined.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
+    assert joined.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
+    assert np.isnan(joined.feeds([1.0, 2.0], 4.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("power", "demand", "what"),
+    [
+        ([1.0, 2.0], 4.0, "at most the 3 of"),
+        ([1.0], 0.0, "demand_w"),
+        ([-1.0, 5.0], 2.0, "power_w"),
+        ([], 1.0, "power_w"),
+    ],
+)
+def test_powers_that_do_not_suffice_are_refused(power, demand, what):
+    with pytest.raises(ValueError, match=what):
+        joined.shares(power, demand)
+
+
+# Training over several datacenters
+
+
+def test_the_document_s_case_is_that_of_the_datacenter_model():
+    site = catalog.item("sites", "flops2024")
+    table = joined.joined(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
+    for name in NAMES:
+        layer = dc.layer(from_catalog(name), dc.precision("flops2024"))
+        machine = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+        assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
+        t = dc.times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
+        assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
+        assert table.wide_area_s[name] == pytest.approx(t.steps_s[2], rel=1e-13)
+    assert table.least_wan_Bps.max() == pytest.approx(7.7 * Gbps, rel=0.01)
+    assert table.least_wan_Bps.max() <= claims.paper_value("flops2024.fig3c.wan_masked") / 8
+
+
+def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
+    ours = joined.joined(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
+    known = curves.over_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
+    for mine, theirs in {
+        "exposed_share": "exposed_share",
+        "tokens": "tokens",
+        "wide_area_s": "wide_area_s",
+        "least_wan_Bps": "needed_per_gpu_Bps",
+        "least_site_Bps": "needed_per_datacenter_Bps",
+        "fibre_pairs": "fibre_pairs",
+    }.items():
+        assert ours[mine].to_numpy() == pytest.approx(known[theirs].to_numpy(), rel=1e-12), mine
+
+
+def test_one_datacenter_has_no_wide_area():
+    table = joined.joined(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
+    assert (table[["wide_area_s", "unhidden_s", "least_wan_Bps", "fibre_pairs", "one_way_delay_s"]] == 0).all(axis=None)
+    assert np.isinf(table.hidden_m).all() and table.slowdown.to_numpy() == pytest.approx(1)
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 6), st.floats(0, 0.2), st.floats(0, 0.2), st.floats(0.5, 500), st.sampled_from([0.0, 1.0]))
+def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, more, gbps, lost):
+    cases = {name: case.changed(site={"tail_loss_rtts": lost}) for name, case in CASES.items()}
+    table = joined.joined(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
+    for _, of_one in table.groupby("model"):
+        for column in ("exposed_share", "wide_area_s", "time_s", "iteration_s", "slowdown"):
+            here, farther, wider = of_one[column]
+            assert farther >= here * (1 - 1e-12) and wider <= here * (1 + 1e-12), column
+        assert of_one.least_wan_Bps.iloc[1] >= of_one.least_wan_Bps.iloc[0]
+
+
+def test_more_places_exchange_for_longer_and_need_more():
+    for _, of_one in joined.joined(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
+        for column in ("wide_area_s", "least_wan_Bps", "least_site_Bps"):
+            assert (np.diff(of_one[column]) > 0).all(), column
+        assert (np.diff(of_one.hidden_m.fillna(0)) <= 0)[1:].all()
+
+
+@pytest.mark.parametrize("lost", [0.0, 1.0])
+def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
+    for name, case in CASES.items():
+        lossy = {name: case.changed(site={"tail_loss_rtts": lost})}
+        flat = joined.joined(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
+        at = joined.joined(lossy, [2, 3, 4, 6], joined.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
+        assert at.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
+        assert (at.unhidden_s < 1e-9).all()
+        enough = joined.joined(lossy, 3, 10 * ms, float(joined.joined(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
+        assert enough.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
+    short = joined.joined(CASES, 2, 0.0, 0.1 * Gbps)
+    assert short.hidden_m.isna().all() and (short.unhidden_s > 0).all()
+
+
+def test_unequal_places_wait_for_the_smallest():
+    name, case = NAMES[1], MIXTURE
+    uneven = joined.joined({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
+    small, large = (np.floor(part * 23333 / case.model.layers) for part in (0.3, 0.7))
+    laid, site, chunk = (
+        case.layout,
+        case.site,
+        case.layer.gradient_bytes / (case.layout.tensor * case.layout.layers_per_rack),
+    )
+    assert uneven.racks_per_layer == small + large
+    assert uneven.wide_area_s == pytest.approx(chunk / small / site.wan_Bps + 10 * ms)
+    scale_out = 2 * (large - 1) / large * chunk / site.nic_Bps
+    exposed = 2 * case.times.waits_s + scale_out - case.times.backward_s
+    assert uneven.time_s == pytest.approx(1.5 * case.times.backward_s + exposed)
+    assert uneven.tokens == pytest.approx(32_000 * laid.layers_per_rack * (small + large))
+    even = joined.joined({name: case}, 2, 10 * ms).iloc[0]
+    assert uneven.wide_area_s > even.wide_area_s and uneven.least_wan_Bps > even.least_wan_Bps
+    assert uneven.least_site_Bps == pytest.approx(even.least_site_Bps)  # as many gradients, in the same pass
+    same = joined.joined({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
+    assert same.equals(even)
+
+
+def test_a_place_without_a_replica_is_not_a_number():
+    table = joined.joined(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
+    assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
+    with pytest.raises(ValueError, match="shared has"):
+        joined.joined(CASES, 2, 10 * ms, shared=[[1.0]])
+
+
+def test_more_micro_batches_hide_the_exchange_in_more_work():
+    table = [joined.joined({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
+    assert table[0].exposed_share > table[1].exposed_share > table[2].exposed_share
+    assert table[1].tokens == pytest.approx(10 * table[0].tokens)
+    assert table[0].slowdown > table[2].slowdown
+
+
+def test_models_of_ones_own_and_unknown_ones():
+    own = replace(from_catalog("GPT-3"), name="ours")
+    table = joined.joined(joined.cases([own, "GPT-3"], 2000), 2, 5 * ms)
+    assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
+    with pytest.raises(UnknownName, match="GPT-33"):
+        joined.cases(["GPT-33"], 2000)
+    with pytest.raises(ValueError, match="wan_Bps"):
+        joined.joined(CASES, 2, 5 * ms, 0.0)
+    with pytest.raises(ValueError, match="one_way_delay_s"):
+        joined.joined(CASES, 2, -5 * ms)
+
+
+# Sitings
+
+
+def tiny():
+    """Four places with a plant each, the second with one more in the other interconnection."""
+    plants = pd.DataFrame(
+        {
+            "sub_id": [1, 2, 3, 4, 5],
+            "name": list("abcde"),
+            "state": ["Virginia", "Oregon", "Arizona", "Texas", "Oregon"],
+            "interconnect": ["Eastern", "Western", "Western", "Texas", "Western"],
+            "authority": ["PJM", "BPAT", "SRP", "ERCO", "NEVP"],
+            "latitude": [WASHINGTON[0], CELILO[0], PHOENIX[0], AUSTIN[0], CELILO[0]],
+            "longitude": [WASHINGTON[1], CELILO[1], PHOENIX[1], AUSTIN[1], CELILO[1]],
+            "fuel": ["gas", "hydro", "nuclear", "wind", "gas"],
+            "units": 1,
+            "power_w": [9e9, 1.5e9, 3e9, 4e9, 0.5e9],
+            "largest_unit_w": 1e8,
+        }
+    )
+    stations = plants[["sub_id", "name", "state", "interconnect", "latitude", "longitude"]].assign(load_w=0.0)
+    line = {"from_sub": [2, 1], "to_sub": [3, 4], "kv": 500, "circuits": 1, "power_w": [1e9, 2e9], "length_m": 1e6}
+    lines = pd.DataFrame(line | {"type": ["DC", "AC"]})
+    mine = Grid("tiny", plants, lines, stations, plants[["latitude", "longitude"]].assign(load_w=0.0))
+    members = csr_array(np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0.0]]))
+    lat, lon = (plants[axis].to_numpy()[:4] for axis in ("latitude", "longitude"))
+    power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
+    known = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
+    offered = Supply(**{field.name: known.get(field.name, none) for field in fields(Supply)})
+    return SimpleNamespace(grid=mine, latitude=lat, longitude=lon, plants=members, supply=offered), power
+
+
+PLACES, POWER = tiny()
+SITINGS = {"one": [0], "east-west": [0, 1], "west": [1, 2], "three": [0, 1, 2], "four": [0, 1, 2, 3], "none": [1]}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+
+
+def test_sitings_are_marked(table):
+    assert len(table) == len(SITINGS) * len(CASES)
+    for _, of_one in table.groupby("model"):
+        rows = of_one.set_index("siting")
+        assert rows.meets.to_dict() == {name: name != "none" for name in SITINGS}
+        assert rows.spare_w["west"] == pytest.approx(0.81 * GW) and rows.spare_w["none"] < 0
+        assert np.isnan(rows.slowdown["none"]) and not rows.pareto["none"]
+        assert rows.least_share["east-west"] == pytest.approx(2 / 4.19)
+        fits = rows[rows.meets]
+        assert rows.best.sum() == 1
+        fastest = fits[fits.slowdown <= fits.slowdown.min() + 1e-9]
+        assert rows.best.idxmax() == fastest.spare_w.idxmax()
+        score = list(zip(-fits.spare_w, fits.slowdown.round(9), strict=True))
+        ahead = {
+            a: any(b <= a2 and c <= a3 and (b, c) != (a2, a3) for b, c in score)
+            for a, (a2, a3) in zip(fits.index, score, strict=True)
+        }
+        assert {name for name in fits.index if fits.pareto[name]} == {
+            name for name, beaten in ahead.items() if not beaten
+        }
+
+
+def test_a_tolerance_gives_power_the_choice():
+    tied = joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW, tolerance=10.0)
+    assert set(tied.siting[tied.best]) == {"four"}
+    strict = joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+    assert "four" not in set(strict.siting[strict.best])
+    assert tied.pareto.equals(strict.pareto)
+
+
+def test_a_siting_is_its_places_joined(table):
+    row = table[(table.siting == "four") & (table.model == NAMES[1])].iloc[0]
+    assert row.longest_m == joined.longest_m(PLACES.latitude, PLACES.longitude)
+    delay = joined.delays_s(row.longest_m)
+    assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
+    alone = joined.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[joined.shares(POWER, 4.19 * GW)]).iloc[0]
+    assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
+
+
+@pytest.mark.parametrize(
+    ("sitings", "what"),
+    [({}, "sitings is empty"), ({"no": []}, "'no' is"), ({"x": [0, 4]}, "below 4"), ({"x": [0, 0]}, "different")],
+)
+def test_sitings_of_nothing_are_refused(sitings, what):
+    for call in (
+        lambda: joined.compared(CASES, PLACES, POWER, sitings, 4 * GW),
+        lambda: east_west.traits(PLACES, sitings, POWER, 4 * GW),
+        lambda: east_west.placed(PLACES, sitings, POWER, 4 * GW),
+    ):
+        with pytest.raises(ValueError, match=what):
+            call()
+    with pytest.raises(ValueError, match="power_w has shape"):
+        joined.compared(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
+
+
+# Reasons for east and west
+
+
+def test_traits_by_hand():
+    rows = east_west.traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
+    assert rows.interconnects.to_dict() == {
+        "one": "Eastern",
+        "east-west": "Eastern, Western",
+        "west": "Western",
+        "three": "Western, Eastern",
+        "four": "Western, Eastern, Texas",
+        "none": "Western",
+    }
+    assert rows.separate.to_dict() == {name: name == "east-west" for name in SITINGS}
+    assert rows.renewable_capacity["one"] == 0 and rows.renewable_capacity["east-west"] == pytest.approx(0.5 * 0.75)
+    hydro, gas = (
+        1.5 * catalog.item("fuels", "hydro")["capacity_factor"],
+        0.5 * catalog.item("fuels", "gas")["capacity_factor"],
+    )
+    assert rows.renewable_energy["east-west"] == pytest.approx(0.5 * hydro / (hydro + gas))
+    assert rows.fuel_diversity["east-west"] == pytest.approx(1 - gas / (hydro + gas))
+    assert rows.fuel_diversity["one"] == 0 and rows.fuel_diversity["west"] == 1
+    assert np.isnan(rows.renewable_diversity["east-west"])  # one has none
+    assert rows.sun_hours["east-west"] == pytest.approx((121.1125 - 77.0369) / 15)
+    assert rows.lost_place["four"] == pytest.approx(0.25) and rows.lost_place["one"] == 1
+    assert rows.lost_nearby["four"] == pytest.approx(0.75) and rows.lost_nearby["west"] == 1
+    assert rows.lost_interconnect["four"] == pytest.approx(0.5)
+    assert rows.lost_authority["west"] == pytest.approx(0.5)
+    assert np.isnan(rows.lost_place["none"])
+
+
+def test_places_of_a_siting():
+    rows = east_west.placed(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
+    assert list(rows.authority) == ["PJM", "BPAT"] and list(rows.interconnect) == ["Eastern", "Western"]
+    assert list(rows.fed_w) == pytest.approx([3e9, 2e9]) and rows.renewable_capacity[1] == pytest.approx(0.75)
+
+
+@given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))
+def test_diversity_is_none_of_equals_and_all_of_strangers(rows):
+    mixes = np.array(rows)
+    assert -1e-12 <= east_west.diversity(mixes) < 1
+    assert east_west.diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
+    assert east_west.diversity(np.eye(4)) == 1 and east_west.diversity(mixes[:1]) == 0
+    bare = np.vstack([mixes[:2], np.zeros(4)])
+    assert east_west.diversity(bare) == east_west.diversity(mixes[:2]) and np.isnan(east_west.diversity(bare[1:]))
+    a, b = mixes[:2] / mixes[:2].sum(axis=1, keepdims=True)  # the other way round: half of what differs
+    assert east_west.diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
+
+
+def test_parts_of_an_unknown_column():
+    for options, what in (({"column": "colour"}, "column is"), ({"column": "fuel", "basis": "mood"}, "basis is")):
+        with pytest.raises(ValueError, match=what):
+            east_west.parts(PLACES, **options)
+
+
+def test_latency_falls_with_places():
+    people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
+    way = joined.delays_s(joined.longest_m(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
+    one = east_west.latency(*WASHINGTON, [5 * ms, 2 * way], people)
+    assert one == pytest.approx(
+        {
+            "mean_delay_s": way / 4,
+            "farthest_delay_s": way,
+            "people_within_5_ms": 0.75,
+            f"people_within_{2e3 * way:g}_ms": 1,
+        }
+    )
+    both = east_west.latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
+    assert both["mean_delay_s"] == pytest.approx(0, abs=1e-9) and both["people_within_5_ms"] == 1
+    nobody_nearer = [east_west.latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
+    assert (np.diff([each["mean_delay_s"] for each in nobody_nearer]) < 0).all()
+    assert (np.diff([each["people_within_10_ms"] for each in nobody_nearer]) >= 0).all()
+    assert all(each["mean_delay_s"] <= each["farthest_delay_s"] for each in nobody_nearer)
+    with pytest.raises(ValueError, match="latitude is empty"):
+        east_west.latency([], [])
+
+
+# The direct-current line
+
+
+def test_the_intertie_of_the_embedded_grid():
+    line = east_west.intertie(grid())
+    assert line.power_w == pytest.approx(3100 * MW) and line.length_m == pytest.approx(1281 * km, rel=0.01)
+    assert (line.from_state, line.to_state) == ("Oregon", "California") and line.off_m < 5 * km
+    assert line.power_w == east_west.direct_lines(grid()).power_w.max()
+
+
+def test_places_near_the_line():
+    line = east_west.intertie(PLACES.grid)
+    assert line.power_w == 1e9 and line.off_m == pytest.approx(0, abs=1) and line.from_name == "b"
+    ends = east_west.to_ends(line, PLACES.latitude, PLACES.longitude)
+    assert ends[1, 0] == 0 and ends[2, 1] == 0 and ends.shape == (4, 2)
+    rows = east_west.near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
+    assert rows.loc[("installed", "b")].tolist() == ["Oregon", 1, 1, 2e9, 0]
+    assert rows.loc[("idle firm", "b")].tolist()[:4] == ["Oregon", 1, 0, 1e9]
+    assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(
+        joined.longest_m(*zip(CELILO, AUSTIN, strict=True))
+    )
+    bare = replace(PLACES.grid, lines=PLACES.grid.lines.assign(type="AC"))
+    with pytest.raises(ValueError, match="no line of type DC"):
+        east_west.intertie(bare)
+
+
+def test_the_pair_is_the_nearest_with_half():
+    assert east_west.pair(PLACES, POWER, 4 * GW, 100 * km) == [0, 1]
+    assert east_west.pair(PLACES, POWER, 5 * GW, 2000 * km) == [0, 2]
+    with pytest.raises(ValueError, match="within 100 km of flops2024 west has half of it, the best has 2 GW"):
+        east_west.pair(PLACES, POWER, 4.2 * GW, 100 * km)
+    with pytest.raises(ValueError, match="share a plant"):
+        east_west.pair(PLACES, POWER, 10 * GW, 5000 * km)
