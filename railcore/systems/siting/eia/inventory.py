@@ -1,0 +1,227 @@
+"""Plants of a user: EIA-860M workbooks, or a CSV of the same inventory, in the columns of `Grid.plants`."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railcore.facts import units
+from railcore.systems.siting.eia.headers import (
+    authorities,
+    columns,
+    filled,
+    known,
+    meanings,
+    number,
+    path_of,
+    plain,
+    power,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (
+    "sub_id name state zone interconnect ipm_region authority latitude longitude fuel units power_w largest_unit_w "
+    "online_w dispatch_w"
+).split()
+GENERATORS = {
+    "sub_id": ("Plant ID", "Plant Code"),
+    "name": ("Plant Name",),
+    "state": ("Plant State", "State"),
+    "authority": ("Balancing Authority Code",),
+    "energy": ("Energy Source Code", "Energy Source 1"),
+    "mover": ("Prime Mover Code", "Prime Mover"),
+    "status": ("Status",),
+    "latitude": ("Latitude",),
+    "longitude": ("Longitude",),
+    "power_w": ("Net Summer Capacity (MW)", "Summer Capacity (MW)"),
+}
+NAMEPLATE = {"nameplate_w": ("Nameplate Capacity (MW)",)}
+SITES = {
+    "sub_id": ("plant_code",),
+    "name": ("name",),
+    "state": ("state",),
+    "authority": ("ba",),
+    "latitude": ("lat",),
+    "longitude": ("lon",),
+}
+LATITUDES, LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
+TITLES = 20  # rows in which the header is looked for
+OPERATING = "OP"
+STORAGE = "storage"
+OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
+
+
+def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> "pd.DataFrame":
+    """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
+
+    Columns as `Grid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
+    the authority (of the NERC region where there is none), zone and ipm_region "" and dispatch_w NaN, which the forms
+    do not have. power_w: net summer capacity, nameplate where that is blank. units, largest_unit_w, online_w (status
+    OP): by generator; the CSV has no generators, so a plant's fuel is one unit there, and all of it on line.
+    storage: batteries, pumped storage and flywheels as fuel "other"; left out by default, because storage moves energy
+    to another hour and produces none, so that no datacenter runs on it through a year.
+    attrs["warnings"]: what was left out and filled in, as sentences.
+
+    Raises ValueError naming the file, the column, what was expected and the remedy.
+    """
+    path = path_of(path)
+    read = _workbook(path, sheet) if path.suffix == ".xlsx" else _table(path)
+    notes = list(read.attrs["warnings"])
+    inside = [name for name in meanings("state").values() if name]
+    read = _without(read, ~read["state"].isin(inside), "outside the contiguous states", notes)
+    read = _without(read, read["latitude"].isna() | read["longitude"].isna(), "without coordinates", notes)
+    if not storage:
+        read = _without(read, read["fuel"] == STORAGE, "of storage", notes)
+    read = _without(read, ~(read["power_w"] > 0), "without power", notes)
+    if not len(read):
+        raise ValueError(f"{path.name}: no plant is left ({'; '.join(notes) or 'no rows'}): give plants of the country")
+    _in_country(read, path.name)
+    read = read.assign(fuel=read["fuel"].replace(STORAGE, "other"))
+    firsts = {name: (name, "first") for name in ("name", "state", "interconnect", "authority", "latitude", "longitude")}
+    sums = {"units": ("count", "sum"), "power_w": ("power_w", "sum"), "online_w": ("online_w", "sum")}
+    grouped = read.groupby(["sub_id", "fuel"], as_index=False).agg(**firsts, **sums, largest_unit_w=("power_w", "max"))
+    result = grouped.assign(zone="", ipm_region="", dispatch_w=float("nan"))[COLUMNS]
+    result.attrs["warnings"] = tuple(notes)
+    return result
+
+
+def _without(table: "pd.DataFrame", lost: "pd.Series", text: str, notes: list[str]) -> "pd.DataFrame":
+    """The other rows; what is left out is said in `notes`."""
+    if lost.any():
+        total = units.show(float(table.loc[lost, "power_w"].sum()), "W", 4)
+        notes.append(f"{int(lost.sum())} rows {text}, {total}, are left out")
+    return table[~lost]
+
+
+def _in_country(table: "pd.DataFrame", where: str) -> None:
+    good = table["latitude"].between(*LATITUDES) & table["longitude"].between(*LONGITUDES)
+    if not good.all():
+        row = table[~good].iloc[0]
+        raise ValueError(
+            f"{where}: plant {row['sub_id']} ({row['name']}) at latitude {row['latitude']}, longitude "
+            f"{row['longitude']} is outside the contiguous states: give degrees north and east (west is negative)"
+        )
+
+
+def _rows(path: Path, sheet: str) -> Iterator[tuple[Any, ...]]:
+    from openpyxl import load_workbook
+
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # openpyxl lets zipfile's and its own errors through
+        raise ValueError(f"{path.name}: cannot be read as a workbook ({error}): give EIA-860M's .xlsx") from None
+    try:
+        if sheet not in book.sheetnames:
+            raise ValueError(f"{path.name}: no sheet {sheet!r}; it has {', '.join(book.sheetnames)}: name one as sheet")
+        page = book[sheet]
+        page.reset_dimensions()
+        yield from page.iter_rows(values_only=True)
+    finally:
+        book.close()
+
+
+def _workbook(path: Path, sheet: str) -> "pd.DataFrame":
+    """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
+    import pandas as pd
+
+    rows = _rows(path, sheet)
+    needed = [{plain(spelling) for spelling in GENERATORS[key]} for key in ("sub_id", "energy")]
+    header = None
+    for row in islice(rows, TITLES):
+        names = {plain(cell) for cell in row}
+        if all(names & spellings for spellings in needed):
+            header = row
+            break
+    where = f"{path.name}, sheet {sheet!r}"
+    if header is None:
+        raise ValueError(
+            f"{where}: none of its first {TITLES} rows has the columns 'Plant ID' and 'Energy Source Code': "
+            "give EIA-860M's inventory of generators"
+        )
+    body = [(*row, *[None] * (len(header) - len(row)))[: len(header)] for row in rows]
+    table = pd.DataFrame(body, columns=[f"{i} {cell}" for i, cell in enumerate(header)], dtype=object)
+    place = {cell: f"{i} {cell}" for i, cell in reversed(list(enumerate(header)))}
+    return _generators(table.rename(columns={own: name for name, own in place.items()}), list(header), where)
+
+
+def _generators(table: "pd.DataFrame", header: list[object], where: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    here = columns(header, GENERATORS, where)
+    code = pd.to_numeric(table[here["sub_id"]], errors="coerce")
+    stray = code.isna() & table[here["energy"]].map(_text).ne("")
+    if stray.any():
+        given = table.loc[stray, here["sub_id"]].iloc[0]
+        raise ValueError(
+            f"{where}: column {here['sub_id']!r} holds {given!r}, expected a plant's code: correct that row"
+        )
+    table = filled(table[code.notna()], where)
+    power_w, notes = power(table, here["power_w"], where), []
+    if (blank := power_w.isna()).any() and any(plain(name) == plain(NAMEPLATE["nameplate_w"][0]) for name in header):
+        own = columns(header, NAMEPLATE, where)["nameplate_w"]
+        power_w = power_w.fillna(power(table, own, where))
+        notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate stands for it"]
+    text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover", "status")}
+    known(text["authority"], f"{where}, column {here['authority']!r}")
+    fuel = _meaning(text["energy"], "energy source", f"{where}, column {here['energy']!r}")
+    states = _meaning(text["state"], "state", f"{where}, column {here['state']!r}")
+    runs = text["status"].str.extract(r"([A-Z]{2})", expand=False) == OPERATING
+    result = pd.DataFrame(
+        {
+            "sub_id": code[code.notna()].astype(int),
+            "name": text["name"],
+            "state": states,
+            "authority": text["authority"],
+            "interconnect": text["authority"].map({ba: row["interconnect"] for ba, row in authorities().items()}),
+            "latitude": number(table, here["latitude"], where),
+            "longitude": number(table, here["longitude"], where),
+            "fuel": text["mover"].map(meanings("prime mover")).fillna(fuel),
+            "count": 1,
+            "power_w": power_w,
+            "online_w": power_w.where(runs, 0.0),
+        }
+    ).fillna({"interconnect": ""})
+    result.attrs["warnings"] = notes
+    return result
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None or cell != cell else str(cell).strip()
+
+
+def _meaning(codes: "pd.Series", kind: str, where: str) -> "pd.Series":
+    if stray := sorted(set(codes) - set(meanings(kind))):
+        raise ValueError(f"{where}: {kind} {stray[0]!r} is unknown: add it to data/grid/eia_codes.csv")
+    return codes.map(meanings(kind))
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    """Plants of a CSV with a row for each plant and net summer MW in a column for each fuel."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    except (ValueError, OSError) as error:  # no columns, no text, no such compression
+        raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give EIA-860M as .xlsx or CSV") from None
+    names, where = list(filled(table, path.name).columns), path.name
+    here = columns(names, SITES, where)
+    fuels = columns(names, {source: (f"{source}_mw",) for source in meanings("plant column")}, where)
+    code = table[here["authority"]].map(_text)
+    known(code, f"{where}, column {here['authority']!r}")
+    nerc = table["nerc"].map(lambda name: OF_NERC.get(name, "Eastern")) if "nerc" in table else ""
+    site = pd.DataFrame({key: table[own] for key, own in here.items()}).assign(
+        state=table[here["state"]].replace(dict(meanings("state"))),
+        authority=code,
+        interconnect=code.map({ba: row["interconnect"] for ba, row in authorities().items()}).fillna(nerc),
+        latitude=number(table, here["latitude"], where),
+        longitude=number(table, here["longitude"], where),
+    )
+    parts = []
+    for source, own in fuels.items():
+        watts = power(table, own, where).fillna(0.0)
+        parts.append(site.assign(fuel=meanings("plant column")[source], count=1, power_w=watts, online_w=watts))
+    every = pd.concat([part[part["power_w"] != 0] for part in parts], ignore_index=True)
+    every.attrs["warnings"] = []
+    return every
