@@ -13,12 +13,11 @@ from scipy.sparse import csr_array
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting import candidates as siting_candidates
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import candidates, centres, most_disjoint
 from railcore.systems.siting.grid import Grid, cities, grid, inside, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
-from railcore.systems.siting.sensitivity import REGIONS, least_radius, sensitivity
+from railcore.systems.siting.sensitivity import REGIONS, every, passing, sensitivity
 from railcore.systems.siting.sphere import members, row_max, unit_vectors
 from railcore.systems.siting.supply import Supply, supply
 
@@ -224,7 +223,8 @@ def test_candidates_grow_with_the_radius():
 
 
 def test_sensitivity_is_monotone_and_agrees_with_candidates():
-    table = sensitivity(EMBEDDED, (25e3, 50e3), 4.2e9, step_deg=1.0)
+    every_one = every(EMBEDDED, (25e3, 50e3), step_deg=1.0)
+    table = sensitivity(every_one, 4.2e9)
     assert len(table) == 2 * len(RULES) * len(REGIONS) * 2
     keyed = table.set_index(["radius_m", "rule", "oil", "region"]).sort_index()
     for radius, name, region in itertools.product((25e3, 50e3), RULES, REGIONS):
@@ -238,17 +238,11 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
         )
     parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
     assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
+    centres_of = passing(every_one, 4.2e9).groupby(["radius_m", "rule", "oil"]).size()
+    for key, count in centres_of.items():
+        assert keyed.loc[(*key, "whole country"), "centres"] == count
     found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
     assert keyed.loc[(50e3, "installed", False, "whole country"), "centres"] == found.passing(4.2e9, "installed").sum()
-
-
-def test_least_radius_is_a_threshold():
-    made = tiny([(1, 40.0, -80.0, "gas", 2e9, 1e8), (2, 40.5, -80.0, "gas", 2e9, 1e8)], [(1, 2, 5e9)])
-    far = 55.6e3  # half a degree of latitude: a lattice point half way sees both at half of it
-    assert least_radius(made, 2e9, "installed", reserve="none") == siting_candidates.NEAREST
-    found = least_radius(made, 4e9, "installed", reserve="none")
-    assert far / 2 - 1e3 <= found <= far / 2 + 1e3
-    assert np.isnan(least_radius(made, 5e9, "installed", reserve="none"))
 
 
 def test_own_grid_from_a_folder(tmp_path):

@@ -31,11 +31,11 @@ def average_intensity(grid: Grid, plants: "csr_array") -> np.ndarray:
 def marginal_intensity(grid: Grid, plants: "csr_array", oil: bool = True) -> np.ndarray:
     """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
 
-    k = sum p f (1 - c) e / sum p f (1 - c), over the plants of the rule "idle firm" (no coal; oil if `oil`), f their
-    firmness. All of them give the same share of what they have idle; the order in which a market calls them, and the
-    water that idle hydro power lacks, are left out.
+    k = sum w e / sum w, w = p f b (1 - c), over the plants of the rule "idle fuelled" (no coal; oil if `oil`), f 1 for
+    fuels that run at call, b 1 for those that can be bought: idle hydro power lacks the water. All give the same share
+    of what they have idle; the order in which a market calls them is left out.
     """
-    idle = _power(grid) * grid.fuel("firm") * (1 - grid.fuel("capacity_factor"))
+    idle = _power(grid) * grid.fuel("firm") * grid.fuel("fuelled") * (1 - grid.fuel("capacity_factor"))
     return _weighted(grid, plants, idle * counted(grid, oil))
 
 

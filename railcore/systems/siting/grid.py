@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, files, units
+from railcore.systems.siting.sphere import unit_vectors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +121,24 @@ def cities() -> "pd.DataFrame":
     import pandas as pd
 
     return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=PLACE)
+
+
+def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
+    """Nearest of `cities` to each place, such as "Baltimore, MD"."""
+    from scipy.spatial import cKDTree
+
+    table = cities()
+    _, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(unit_vectors(latitude, longitude))
+    return (table["city"] + ", " + table["state"]).to_numpy(object)[nearest]
+
+
+@cache
+def electricity_prices() -> Mapping[str, float]:
+    """What industry paid for energy in 2023 by state [USD/J]; no value for Wyoming."""
+    import pandas as pd
+
+    table = pd.read_csv(files.data("grid/state_prices.csv"))
+    return dict(zip(table["state"], table["industrial_cents_per_kwh"] / 100 / units.kWh, strict=True))
 
 
 @cache

@@ -103,6 +103,18 @@ def between_m(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
     return great_circle_distance(latitude[:, None], longitude[:, None], latitude, longitude)
 
 
+def ways(places: Located, chosen: Sequence[int], route_factor: float = 0.0) -> "pd.DataFrame":
+    """Every two of the chosen places: columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s."""
+    import pandas as pd
+
+    at = np.asarray(chosen, int)
+    one, other = (at[ends] for ends in np.triu_indices(len(at), 1))
+    lat, lon = places.latitude, places.longitude
+    far = great_circle_distance(lat[one], lon[one], lat[other], lon[other])
+    where = {"latitude": lat[one], "longitude": lon[one], "latitude_to": lat[other], "longitude_to": lon[other]}
+    return pd.DataFrame(where | {"distance_m": far, "delay_s": delays_s(far, route_factor)["middle"]})
+
+
 def delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]:
     """One-way delay T = D f tau [s] of a great circle D: low, middle and high, of the catalog's fibre.
 

@@ -16,10 +16,10 @@ RESERVES = (*PRODUCERS, "none")
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement: its name, its formula in symbols, what it says, and the power that it lets a datacenter have [W].
+    """A requirement: name, formula, what it says, and the power that it lets a datacenter have [W].
 
-    Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can be
-    bought, c capacity factor, u largest unit, l load of others nearby.
+    Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can
+    be bought, c capacity factor, u largest unit, l load of others nearby.
     """
 
     name: str

@@ -1,14 +1,13 @@
 """Under which assumptions the country has a place for a datacenter: radius x rule x region x oil."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railcore.facts import catalog
 from railcore.systems.siting.candidates import (
-    FARTHEST,
-    NEAREST,
     Candidates,
     candidates,
     centres,
@@ -16,7 +15,7 @@ from railcore.systems.siting.candidates import (
     neighbours,
 )
 from railcore.systems.siting.grid import Grid
-from railcore.systems.siting.rules import RULES, available, passes
+from railcore.systems.siting.rules import RULES, available
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,66 +41,63 @@ REGIONS: dict[str, Region] = {
 }
 
 
-def sensitivity(
+def every(
     grid: Grid,
     radii_m: Iterable[float],
-    demand_w: float,
     oil: Iterable[bool] = (True, False),
+    step_deg: float = 0.25,
+    coal_basis: str = "capacity",
+) -> list[Candidates]:
+    """Candidates of each radius, with and without oil, around the same centres. Errors as in `candidates`."""
+    at, found, kinds = centres(grid, step_deg), [], tuple(oil)
+    for radius in radii_m:
+        near = neighbours(grid, radius, at)
+        found += [candidates(grid, radius, oil=kind, coal_basis=coal_basis, at=at, near=near) for kind in kinds]
+    return found
+
+
+def sensitivity(
+    found: Iterable[Candidates],
+    demand_w: float,
     rules: Iterable[str] = tuple(RULES),
     regions: Mapping[str, Region] = REGIONS,
-    step_deg: float = 0.25,
     most_coal: float = 0.5,
-    coal_basis: str = "capacity",
     reserve: str = "unit",
 ) -> "pd.DataFrame":
-    """What passes for every combination of assumptions, one row each.
+    """What passes for every combination of assumptions, one row each; found: as `every` gives them.
 
     Columns radius_m, rule, oil, region; centres: that pass; places: of them that share no plant (see
     `candidates.most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre has.
     """
     import pandas as pd
 
-    at, rows = centres(grid, step_deg), []
-    for radius in radii_m:
-        near = neighbours(grid, radius, at)
-        for with_oil in oil:
-            found = candidates(grid, radius, oil=with_oil, coal_basis=coal_basis, at=at, near=near)
-            masks = {name: region(found) for name, region in regions.items()}
-            for rule in rules:
-                passing = passes(found.supply, demand_w, rule, most_coal, reserve)
-                power = available(found.supply, rule, most_coal, reserve)
-                for name, mask in masks.items():
-                    count, exact = most_disjoint(found.plants[np.flatnonzero(passing & mask)])
-                    best = float(power[mask].max(initial=0.0))
-                    row = {"radius_m": radius, "rule": rule, "oil": with_oil, "region": name}
-                    rows.append(row | {"centres": int((passing & mask).sum())})
-                    rows[-1] |= {"places": count, "exact": exact, "best_w": best}
+    rows = []
+    for each in found:
+        masks = {name: region(each) for name, region in regions.items()}
+        for rule in rules:
+            passing = each.passing(demand_w, rule, most_coal, reserve)
+            power = available(each.supply, rule, most_coal, reserve)
+            for name, mask in masks.items():
+                count, exact = most_disjoint(each.plants[np.flatnonzero(passing & mask)])
+                row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
+                row |= {"centres": int((passing & mask).sum()), "places": count, "exact": exact}
+                rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})
     return pd.DataFrame(rows)
 
 
-def least_radius(
-    grid: Grid, demand_w: float, rule: str, region: Region | None = None, step_m: float = 1e3, **options
-) -> float:
-    """Smallest radius [m], to step_m, at which some centre passes; NaN where none does up to 150 km.
+def passing(
+    found: Iterable[Candidates],
+    demand_w: float,
+    rules: Iterable[str] = tuple(RULES),
+    most_coal: float = 0.5,
+    reserve: str = "unit",
+) -> "pd.DataFrame":
+    """Centres that pass, one row for each rule and candidate: columns rule, radius_m, oil, latitude, longitude."""
+    import pandas as pd
 
-    By bisection, as a larger circle never has less installed, firm or idle power; where coal, load or a lacking line
-    make a larger circle fail, it is a radius at which one passes and a step less does not.
-    options: of `candidates` (oil, coal_basis, step_deg) and of `rules.passes` (most_coal, reserve).
-    """
-    where = region or REGIONS["whole country"]
-    judged = {key: options.pop(key) for key in ("most_coal", "reserve") if key in options}
-    at = centres(grid, options.pop("step_deg", 0.25))
-
-    def some(radius: float) -> bool:
-        found = candidates(grid, radius, at=at, **options)
-        return bool((passes(found.supply, demand_w, rule, **judged) & where(found)).any())
-
-    low, high = NEAREST, FARTHEST
-    if some(low):
-        return low
-    if not some(high):
-        return float("nan")
-    while high - low > step_m:
-        middle = (low + high) / 2
-        low, high = (low, middle) if some(middle) else (middle, high)
-    return high
+    parts = []
+    for rule, each in product(rules, found):
+        mask = each.passing(demand_w, rule, most_coal, reserve)
+        where = {"latitude": each.latitude[mask], "longitude": each.longitude[mask]}
+        parts.append(pd.DataFrame({"rule": rule, "radius_m": each.radius_m, "oil": each.oil, **where}))
+    return pd.concat(parts, ignore_index=True)

@@ -21,8 +21,9 @@ class Supply:
     """Powers of groups of plants [W], arrays with one entry for each group; coal is counted by itself alone.
 
     installed_w: of all other plants. firm_w: of those that run at call. idle_w: of the firm ones, what an average hour
-    leaves; idle_fuelled_w: of that, what fuel can be bought for, so neither water nor heat of the earth. largest_unit_w, largest_site_w: largest producer, by generator and by site. coal_w: installed. coal_share:
-    of coal in capacity or energy. load_w: peak demand inside. interconnect_w: lines that cross the group's border.
+    leaves; idle_fuelled_w: of that, what fuel can be bought for, so neither water nor heat of the earth.
+    largest_unit_w, largest_site_w: largest producer, by generator and by site. coal_w: installed. coal_share: of coal
+    in capacity or energy. load_w: of the base case, inside. interconnect_w: lines that cross the group's border.
     """
 
     installed_w: Any
@@ -63,7 +64,8 @@ def supply(
     """Powers of groups of plants, from sparse matrices (groups, rows of the grid's table) with 1 for a member.
 
     installed = sum p; firm = sum f p; idle = sum f p (1 - c), fuelled times e as well; over plants p with f 1 for
-    fuels that run at call, e 1 for fuels that can be bought and capacity factor c. interconnect = sum over lines with one end inside. coal share = coal / all, of p or of c p.
+    fuels that run at call, e 1 for fuels that can be bought and capacity factor c. interconnect = sum over lines with
+    one end inside. coal share = coal / all, of p or of c p.
     Raises ValueError for an unknown coal_basis.
     """
     if coal_basis not in BASES:

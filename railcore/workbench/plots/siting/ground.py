@@ -1,0 +1,194 @@
+"""What maps of the continental United States stand on: projection, states, scale bar, circles, links, labels."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog, units
+from railcore.facts.units import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
+PARALLELS = (29.5, 45.5)  # on which lengths are true
+LAND, BORDER, INK = "#F5F3EE", "#BDB8AE", "#222222"
+SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
+
+Outlines = Mapping[str, Sequence[np.ndarray]]
+
+
+class GridTables(Protocol):
+    """Tables of a grid that a map draws (`systems.siting.grid.Grid`).
+
+    plants: latitude, longitude, fuel, power_w; lines: from_sub, to_sub, kv, type ("AC", "DC"); substations: sub_id,
+    latitude, longitude.
+    """
+
+    plants: "pd.DataFrame"
+    lines: "pd.DataFrame"
+    substations: "pd.DataFrame"
+
+
+def albers(
+    latitude: ArrayLike, longitude: ArrayLike, origin: tuple[float, float] = ORIGIN, radius_m: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Albers' equal-area conic projection of degrees to x and y [m], on a sphere, the Earth's by default.
+
+    n = (sin a + sin b) / 2, C = cos² a + 2 n sin a, rho = R sqrt(C - 2 n sin phi) / n, theta = n (lambda - lambda0);
+    x = rho sin theta, y = rho0 - rho cos theta; a, b: parallels on which lengths are true, rho0: rho of the origin.
+    Source: Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
+    """
+    radius = radius_m or catalog.item("wide_area", "Earth")["radius"]
+    a, b = np.radians(PARALLELS)
+    phi, phi0 = np.radians(np.asarray(latitude, float)), np.radians(origin[0])
+    n = (np.sin(a) + np.sin(b)) / 2
+    c = np.cos(a) ** 2 + 2 * n * np.sin(a)
+    rho, rho0 = (radius * np.sqrt(c - 2 * n * np.sin(angle)) / n for angle in (phi, phi0))
+    theta = n * np.radians(np.asarray(longitude, float) - origin[1])
+    return rho * np.sin(theta), rho0 - rho * np.cos(theta)
+
+
+def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Latitude and longitude of 41 points along the shortest way between two places.
+
+    (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
+    """
+    phi, lam = np.radians(np.array([start, end]).T)
+    places = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
+    d = np.arccos(np.clip(places[:, 0] @ places[:, 1], -1, 1)) or 1e-9
+    t = np.linspace(0, 1, 41)
+    x, y, z = places @ np.stack([np.sin((1 - t) * d), np.sin(t * d)]) / np.sin(d)
+    return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
+
+
+def panel(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
+    """Axes without ticks in a rectangle of the figure [inches], for a map."""
+    across, up = figure.get_size_inches()
+    ax = figure.add_axes((left / across, bottom / up, width / across, height / up))
+    ax.set(xticks=[], yticks=[])
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def ground(
+    ax: "Axes",
+    outlines: Outlines,
+    origin: tuple[float, float] = ORIGIN,
+    half_m: float = 0.0,
+    bar_m: float = 500e3,
+    over: bool = False,
+    rasterized: bool = False,
+) -> "Axes":
+    """States in thin grey at one scale both ways, with a scale bar: all, or `half_m` to all sides of the origin.
+
+    over: borders over areas drawn at a zorder below 1.5; rasterized: the states as an image in an SVG, for small maps.
+    """
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    rings = [np.column_stack(albers(ring[:, 1], ring[:, 0], origin)) for state in outlines.values() for ring in state]
+    if half_m:
+        low, high = np.full(2, -half_m), np.full(2, half_m)
+        rings = [ring for ring in rings if (ring.max(0) > 2 * low).all() and (ring.min(0) < 2 * high).all()]
+    else:
+        low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
+    shapes = Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
+    look: dict = {"linewidth": 0.6, "rasterized": rasterized}
+    ax.add_artist(PathPatch(shapes, facecolor=LAND, edgecolor="none" if over else BORDER, zorder=0, **look))
+    if over:
+        ax.add_artist(PathPatch(shapes, facecolor="none", edgecolor=BORDER, zorder=1.5, **look))
+    box = ax.get_window_extent()
+    middle, half = (low + high) / 2, (high - low) / 2 * 1.02
+    half = np.array([box.width, box.height]) * max(half / [box.width, box.height])
+    ax.set(xlim=middle[0] + half[0] * np.array([-1, 1]), ylim=middle[1] + half[1] * np.array([-1, 1]))
+    ax.set_aspect("equal")
+    if bar_m:
+        scale_bar(ax, bar_m)
+    return ax
+
+
+def scale_bar(ax: "Axes", length_m: float) -> None:
+    """A bar of so many metres in the lower left, labelled in km."""
+    (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
+    x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
+    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt")
+    text: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), xytext=(0, 3), **text)
+
+
+def rings(ax: "Axes", data: "pd.DataFrame", origin: tuple[float, float] = ORIGIN, **style) -> None:
+    """Circles around the rows of data: latitude, longitude, radius_m; at true scale to 1.3% within the country.
+
+    As marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.
+    """
+    (west, east), width_pt = ax.get_xlim(), ax.get_window_extent().width * 72 / ax.figure.dpi
+    for radius, part in data.groupby("radius_m"):
+        size = 2 * radius * width_pt / (east - west)
+        look: dict = {"marker": "o", "markersize": size, "linestyle": "none", "zorder": 4} | style
+        ax.plot(*albers(part["latitude"], part["longitude"], origin), scalex=False, scaley=False, **look)
+
+
+def label(
+    ax: "Axes",
+    text: str,
+    at: Iterable[tuple[float, float]],
+    taken: list,
+    reach: float = 7,
+    must: bool = True,
+    away: ArrayLike = (1, 0),
+    **style,
+) -> bool:
+    """Write a text beside the first of the points `at` where it covers no box of `taken`, which gets its own.
+
+    reach: distance from the point [typographic points]; a reach of 0 writes on the point. Where nothing is free, the
+    last is taken, or with must=False none. away: direction to try first. True if it was written on free ground.
+    """
+    import matplotlib.patheffects as effects
+
+    halo = [effects.withStroke(linewidth=2.2, foreground="white")]
+    shown = ax.annotate(text, (0, 0), (0, 0), textcoords="offset points", path_effects=halo, zorder=9, **style)
+    inside = ax.get_window_extent()
+    sides = SIDES[np.argsort(-SIDES @ np.asarray(away, float), kind="stable")] * reach
+    for point in at:
+        for x, y in np.concatenate([sides, 1.7 * sides, 2.6 * sides]) if reach else [(0, 0)]:
+            shown.xy, shown.xyann = point, (x, y)
+            shown.set(ha=("center", "left", "right")[int(np.sign(x))], va=("center", "bottom", "top")[int(np.sign(y))])
+            box = shown.get_window_extent().padded(1)
+            if inside.x0 <= box.x0 and box.x1 <= inside.x1 and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                return True
+    if not must:
+        shown.remove()
+    return False
+
+
+def links(
+    ax: "Axes", data: "pd.DataFrame", taken: list, origin: tuple[float, float] = ORIGIN, bold: bool = True
+) -> None:
+    """Great circles between places, bold ones with their length and one-way delay.
+
+    Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s. taken: as `label`.
+    """
+    import matplotlib.patheffects as effects
+
+    halo = [effects.withStroke(linewidth=3.4, foreground="white"), effects.Normal()]
+    thick: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
+    for row in data.itertuples():
+        way = great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
+        x, y = albers(*way, origin)
+        ax.plot(x, y, **thick if bold else {"color": "#777777", "linewidth": 0.8, "zorder": 5})
+        if bold:
+            words = f"{row.distance_m / units.km:,.0f} km\n{number(row.delay_s / units.ms, 3)} ms"
+            along = [(x[i], y[i]) for i in (20, 16, 24, 12, 28, 9, 31)]
+            box: dict = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+            look: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}
+            if not label(ax, words, along, taken, 0, must=False, **look):
+                label(
+                    ax, words, along[:1], taken, 14, away=(along[2][1] - along[1][1], along[1][0] - along[2][0]), **look
+                )

@@ -1,0 +1,279 @@
+"""Maps of power siting: plants and lines with places chosen, where rules pass, regions close up, places by count."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railcore.facts import units
+from railcore.facts.units import number
+from railcore.workbench.plots.siting.ground import (
+    INK,
+    ORIGIN,
+    GridTables,
+    Outlines,
+    albers,
+    ground,
+    label,
+    links,
+    panel,
+    rings,
+)
+from railcore.workbench.plots.siting.marks import (
+    DARK,
+    FAIL,
+    FOUND,
+    LEAST_W,
+    PASS,
+    PLACE,
+    area,
+    draw_lines,
+    draw_plants,
+    handles,
+    inside,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+MOST_NAMED = 3  # links between places that are written on
+CLOSE = 5.0  # marks of plants are that much larger close up
+
+
+def grid_map(
+    grid: GridTables,
+    outlines: Outlines,
+    nodes: "pd.DataFrame | None" = None,
+    places: "pd.DataFrame | None" = None,
+    ways: "pd.DataFrame | None" = None,
+    title: str = "",
+    note: str = "",
+) -> "Figure":
+    """Plants by fuel with area by power, lines of 345 kV and more, nodes that pass and fail, chosen places and links.
+
+    nodes: columns latitude, longitude, radius_m, passes; places: name, latitude, longitude, radius_m; ways: as
+    `ground.links`, all named up to three, else the longest. note: what the grid is, written below.
+    """
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(11, 6.5), layout="none")
+    ax = ground(panel(figure, 0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
+    draw_lines(ax, grid)
+    draw_plants(ax, grid.plants)
+    if nodes is not None:
+        fails, holds = nodes[~nodes["passes"]], nodes[nodes["passes"]]
+        rings(ax, fails, color="none", markeredgecolor=FAIL, markeredgewidth=0.6, zorder=1.5)
+        rings(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
+        rings(ax, holds, color="none", markeredgecolor=PASS, markeredgewidth=1.3)
+    _places(ax, places, ways)
+    shown = handles()
+    groups = {f"plants ≥ {number(LEAST_W / units.MW)} MW": shown["plants"] + shown["sizes"]}
+    groups["lines"] = shown["lines"]
+    groups |= {"nodes": shown["nodes"]} if nodes is not None else {}
+    groups |= {"datacenter": shown["places"]} if places is not None else {}
+    _legend(figure, groups)
+    _words(figure, title, note)
+    return figure
+
+
+def where_it_passes(
+    data: "pd.DataFrame", outlines: Outlines, step_deg: float, title: str = "", note: str = ""
+) -> "Figure":
+    """A map for each `rule`: centres that pass, a cell each, coloured by the smallest radius at which they do.
+
+    Columns rule, radius_m, latitude, longitude: a row for each centre and radius at which it passes. step_deg: of the
+    lattice of centres.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    rules, radii = list(data["rule"].unique()), sorted(data["radius_m"].unique())
+    colours = plt.get_cmap("viridis")(np.linspace(0.05, 0.97, len(radii)))
+    across = 2 if len(rules) <= 4 else 3
+    wide, rows = 9.9 / across, -(-len(rules) // across)
+    high = 0.62 * wide + 0.3
+    figure = plt.figure(figsize=(10, 0.65 + 0.25 * bool(title) + high * rows), layout="none")
+    for i, rule in enumerate(rules):
+        place = (0.1 + wide * (i % across), 0.65 + high * (rows - 1 - i // across), wide - 0.1, high - 0.3)
+        ax = ground(panel(figure, *place), outlines, bar_m=0 if i else 500e3, over=True, rasterized=True)
+        corners, least = _cells(data[data["rule"] == rule], step_deg)
+        for radius, colour in zip(radii, colours, strict=True):
+            _tiles(ax, corners[least == radius], facecolor=colour, linewidth=0, rasterized=True, antialiased=False)
+        ax.set_title(rule, fontsize=10, pad=3)
+    shown = [Patch(color=c, label=f"{number(r / units.km)} km") for r, c in zip(radii, colours, strict=True)]
+    figure.legend(handles=shown, loc="lower center", ncols=len(radii), title="passes from a radius of", fontsize=9)
+    _words(figure, title, note)
+    return figure
+
+
+def close_up(
+    grid: GridTables,
+    outlines: Outlines,
+    views: "pd.DataFrame",
+    passing: "pd.DataFrame",
+    places: "pd.DataFrame",
+    cities: "pd.DataFrame",
+    step_deg: float,
+    note: str = "",
+) -> "Figure":
+    """Regions close up: plants by fuel, lines, centres that pass, circles of the chosen places, the largest cities.
+
+    views: columns title, latitude, longitude, half_m (to each side); passing: latitude, longitude, radius_m; places:
+    name, latitude, longitude, radius_m; cities: city, latitude, longitude, population. Numbers at plants are MW.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    figure = plt.figure(figsize=(11, 6.4), layout="none")
+    for i, view in enumerate(views.itertuples()):
+        origin = (view.latitude, view.longitude)
+        ax = ground(panel(figure, 0.1 + 5.45 * i, 0.9, 5.35, 5.2), outlines, origin, view.half_m, 100e3, over=True)
+        corners, _ = _cells(passing, step_deg, origin)
+        corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
+        _tiles(ax, corners, facecolor=FOUND, edgecolor="white", linewidth=0.4)
+        draw_lines(ax, grid, origin, 1.5)
+        draw_plants(ax, grid.plants, origin, CLOSE)
+        rings(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
+        rings(ax, places, origin, color="none", markeredgecolor=PLACE, markeredgewidth=1.8)
+        taken: list = []
+        _stars(ax, places, taken, origin)
+        _plant_words(ax, grid.plants, taken, origin)
+        _cities(ax, cities, taken, origin)
+        ax.set_title(view.title, fontsize=10.5, pad=4)
+    found = Patch(facecolor=FOUND, label=f"centre passes at {number(passing['radius_m'].max() / units.km)} km")
+    marks = handles(CLOSE)
+    every = [*marks["plants"], found, *marks["sizes"][:2], *marks["lines"], *marks["places"]]
+    figure.legend(handles=every, loc="lower center", bbox_to_anchor=(0.5, 0.03), ncols=8, fontsize=8.5)
+    _words(figure, "", note)
+    return figure
+
+
+def places_by_k(
+    places: "pd.DataFrame", ways: "pd.DataFrame", outlines: Outlines, title: str = "", note: str = ""
+) -> "Figure":
+    """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
+
+    Columns of places: k, name, latitude, longitude, radius_m; of ways: k and those of `ground.links`.
+    """
+    import matplotlib.pyplot as plt
+
+    counts = sorted(places["k"].unique())
+    rows = -(-len(counts) // 3)
+    figure = plt.figure(figsize=(11, 0.2 + 0.25 * bool(title) + 2.65 * rows), layout="none")
+    for i, k in enumerate(counts):
+        left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
+        ax = ground(panel(figure, left, bottom, 3.55, 2.3), outlines, bar_m=0 if i else 500e3, rasterized=True)
+        part, between = places[places["k"] == k], ways[ways["k"] == k].sort_values("distance_m")
+        rings(ax, part, color=PLACE, alpha=0.25)
+        taken: list = []
+        _stars(ax, part, taken, size=90)
+        links(ax, between.iloc[:-1], taken, bold=False)
+        links(ax, between.iloc[-1:], taken)
+        ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
+    _words(figure, title, note)
+    return figure
+
+
+def _cells(
+    data: "pd.DataFrame", step_deg: float, origin: tuple[float, float] = ORIGIN
+) -> tuple[np.ndarray, np.ndarray]:
+    """Corners (n, 4, 2) of the cells of a lattice that hold a centre, and the smallest radius_m of each."""
+    row, column = (np.rint(data[name].to_numpy() / step_deg).astype(int) for name in ("latitude", "longitude"))
+    order = np.argsort(data["radius_m"].to_numpy(), kind="stable")
+    _, first = np.unique((row * 100_000 + column)[order], return_index=True)
+    kept = order[first]
+    lat = (row[kept, None] + np.array([-0.5, -0.5, 0.5, 0.5])) * step_deg
+    lon = (column[kept, None] + np.array([-0.5, 0.5, 0.5, -0.5])) * step_deg
+    return np.stack(albers(lat, lon, origin), axis=-1), data["radius_m"].to_numpy()[kept]
+
+
+def _tiles(ax: "Axes", corners: np.ndarray, **style) -> None:
+    """Quadrilaterals (n, 4, 2) as one path."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    if len(corners):
+        around = np.concatenate([corners, corners[:, :1]], axis=1).reshape(-1, 2)
+        codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], len(corners))
+        ax.add_artist(PathPatch(Path(around, codes), **{"zorder": 1, **style}))
+
+
+def _places(ax: "Axes", places: "pd.DataFrame | None", ways: "pd.DataFrame | None") -> None:
+    taken: list = []
+    if places is not None:
+        rings(ax, places, color=PLACE, alpha=0.25)
+        _stars(ax, places, taken)
+    if ways is not None:
+        by_length = ways.sort_values("distance_m", ascending=False)
+        named = len(ways) if len(ways) <= MOST_NAMED else 1
+        links(ax, by_length.iloc[named:], taken, bold=False)
+        links(ax, by_length.iloc[:named], taken)
+
+
+def _stars(
+    ax: "Axes", places: "pd.DataFrame", taken: list, origin: tuple[float, float] = ORIGIN, size: float = 210
+) -> None:
+    """Stars at places with their names, on the side away from the other places."""
+    at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
+    seen = inside(ax, *at.T)
+    at, reach = at[seen], size**0.5 / 2
+    ax.scatter(at[:, 0], at[:, 1], s=size, marker="*", color=PLACE, edgecolors="white", linewidths=0.8, zorder=8)
+    taken += [_mark(ax, point, reach) for point in at]
+    for point, name in zip(at, places["name"][seen], strict=True):
+        away = (point - at.mean(axis=0)) + (1e3, 0)
+        label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=DARK)
+
+
+def _mark(ax: "Axes", point: np.ndarray, reach: float) -> Any:
+    """Box of a mark that reaches so many typographic points to each side."""
+    from matplotlib.transforms import Bbox
+
+    x, y = ax.transData.transform(point)
+    half = reach * ax.figure.dpi / 72
+    return Bbox([[x - half, y - half], [x + half, y + half]])
+
+
+def _plant_words(ax: "Axes", plants: "pd.DataFrame", taken: list, origin: tuple[float, float], most: int = 7) -> None:
+    """Power of the largest plants in view [MW], beside their marks and those of the others."""
+    x, y = albers(plants["latitude"], plants["longitude"], origin)
+    seen = plants.assign(x=x, y=y)[inside(ax, x, y)].nlargest(most, "power_w")
+    reaches = area(seen["power_w"].to_numpy(), CLOSE) ** 0.5 / 2
+    boxes = [_mark(ax, point, reach * 0.8) for point, reach in zip(seen[["x", "y"]].to_numpy(), reaches, strict=True)]
+    for i, row in enumerate(seen.itertuples()):
+        others = [*taken, *boxes]
+        words = number(row.power_w / units.MW, 3)
+        if label(ax, words, [(row.x, row.y)], others, reaches[i] + 1, must=False, fontsize=7.5, color="#333333"):
+            taken.append(others[-1])
+    taken += boxes
+
+
+def _cities(
+    ax: "Axes", cities: "pd.DataFrame", taken: list, origin: tuple[float, float], most: int = 7, apart_m: float = 40e3
+) -> None:
+    """Names of the largest cities in view, none near a larger one, where there is room."""
+    x, y = albers(cities["latitude"], cities["longitude"], origin)
+    seen = cities.assign(x=x, y=y)[inside(ax, x, y)].sort_values("population", ascending=False)
+    at = seen[["x", "y"]].to_numpy()
+    near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < apart_m, -1).any(axis=1)
+    for row in seen[~near].head(most).itertuples():
+        ax.plot(row.x, row.y, "s", color=INK, markersize=3.5, zorder=7)
+        label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
+
+
+def _legend(figure: "Figure", groups: "dict[str, list[Line2D]]") -> None:
+    """A column of marks at the right, with a heading for each group."""
+    from matplotlib.lines import Line2D
+
+    rows = [row for head, marks in groups.items() for row in (Line2D([], [], linestyle="none", label=head), *marks)]
+    legend = figure.legend(handles=rows, loc="center right", bbox_to_anchor=(0.998, 0.48), fontsize=8.5)
+    for text in legend.get_texts():
+        text.set_fontweight("bold" if text.get_text() in groups else "normal")
+
+
+def _words(figure: "Figure", title: str, note: str) -> None:
+    """Title above and note below, both small."""
+    _, up = figure.get_size_inches()
+    figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)
+    figure.text(0.995, 0.06 / up, note, ha="right", va="bottom", fontsize=7.5, color="#777777")

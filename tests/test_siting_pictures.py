@@ -1,0 +1,327 @@
+"""Pictures of power siting: the projection, what is drawn, labels apart, size of files."""
+
+import io
+from itertools import combinations
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import PathCollection
+from matplotlib.patches import PathPatch
+
+from railcore.facts import catalog
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting import grid as grids
+from railcore.workbench.outputs import DPI, MAX_SVG_B
+from railcore.workbench.plots.siting import charts, ground, maps, marks
+
+EARTH = catalog.item("wide_area", "Earth")["radius"]
+SQUARE = {"Square": [np.array([(-100, 30), (-80, 30), (-80, 45), (-100, 45), (-100, 30)], float)]}
+latitudes, longitudes = st.floats(25, 49), st.floats(-124, -67)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def real():
+    return grids.grid(), grids.outlines(), grids.cities()
+
+
+def small_grid(count=40):
+    rng = np.random.default_rng(0)
+    latitude, longitude = rng.uniform(31, 44, count), rng.uniform(-99, -81, count)
+    fuels = ["gas", "coal", "wind", "wind_offshore", "hydro", "solar", "nuclear", "oil", "geothermal", "other"]
+    plants = pd.DataFrame(
+        {
+            "latitude": latitude,
+            "longitude": longitude,
+            "fuel": np.resize(fuels, count),
+            "power_w": rng.uniform(20e6, 3e9, count),
+        }
+    )
+    substations = pd.DataFrame({"sub_id": np.arange(count) + 7, "latitude": latitude, "longitude": longitude})
+    lines = pd.DataFrame(
+        {"from_sub": [7, 8, 9, 10, 11], "to_sub": [17, 18, 19, 20, 21], "kv": [230, 345, 500, 765, 0]}
+    ).assign(type=["AC"] * 4 + ["DC"])
+    return SimpleNamespace(plants=plants, lines=lines, substations=substations)
+
+
+def places(*rows):
+    return pd.DataFrame(rows, columns=["name", "latitude", "longitude"]).assign(radius_m=100e3)
+
+
+def ways(table):
+    rows = [(a.latitude, a.longitude, b.latitude, b.longitude) for a, b in combinations(table.itertuples(), 2)]
+    found = pd.DataFrame(rows, columns=["latitude", "longitude", "latitude_to", "longitude_to"], dtype=float)
+    distance_m = great_circle_distance(*found.to_numpy().T) if len(found) else np.empty(0)
+    return found.assign(distance_m=distance_m, delay_s=distance_m * 8.3e-9)
+
+
+def texts(ax):
+    return [text for text in ax.texts if text.get_text()]
+
+
+def apart(figure):
+    """No two labels of a panel share a pixel."""
+    figure.canvas.draw()
+    for ax in figure.axes:
+        for one, other in combinations(texts(ax), 2):
+            a, b = one.get_window_extent(), other.get_window_extent()
+            assert not a.overlaps(b), (one.get_text(), other.get_text())
+
+
+def svg_bytes(figure):
+    stream = io.BytesIO()
+    figure.dpi = DPI
+    FigureCanvasSVG(figure).print_svg(stream)
+    return stream.tell()
+
+
+def test_albers_is_snyders_example():
+    """His numerical example of the sphere: radius 1, parallels 29.5 and 45.5, origin 23 N 96 W, point 35 N 75 W."""
+    assert np.allclose(ground.albers(35, -75, radius_m=1.0), (0.2952720, 0.2416774), atol=5e-8)
+
+
+@given(latitudes, longitudes)
+def test_albers_keeps_areas_and_the_origin(latitude, longitude):
+    x, y = ground.albers(latitude + np.array([0, 1e-4, 0]), longitude + np.array([0, 0, 1e-4]))
+    area = abs((x[1] - x[0]) * (y[2] - y[0]) - (x[2] - x[0]) * (y[1] - y[0]))
+    assert area == pytest.approx((EARTH * np.radians(1e-4)) ** 2 * np.cos(np.radians(latitude)), rel=1e-4)
+    assert np.allclose(ground.albers(*ground.ORIGIN), 0)
+
+
+@given(latitudes, longitudes, st.sampled_from([0, 90, 200, 300]))
+def test_a_circle_looks_like_a_circle(latitude, longitude, azimuth):
+    """So that rings may be round marks: 100 km in any direction are 100 km on the map to 1.6%."""
+    d, z, phi = 100e3 / EARTH, np.radians(azimuth), np.radians(latitude)
+    there = np.arcsin(np.sin(phi) * np.cos(d) + np.cos(phi) * np.sin(d) * np.cos(z))
+    east = np.arctan2(np.sin(z) * np.sin(d) * np.cos(phi), np.cos(d) - np.sin(phi) * np.sin(there))
+    x, y = ground.albers([latitude, np.degrees(there)], [longitude, longitude + np.degrees(east)])
+    assert np.hypot(x[1] - x[0], y[1] - y[0]) == pytest.approx(100e3, rel=0.016)
+
+
+@given(latitudes, longitudes, latitudes, longitudes)
+def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
+    way = ground.great_circle((latitude, longitude), (to, east))
+    steps = great_circle_distance(way[0][:-1], way[1][:-1], way[0][1:], way[1][1:])
+    whole = great_circle_distance(latitude, longitude, to, east)
+    assert steps.sum() == pytest.approx(whole, rel=1e-6, abs=1)
+    assert np.allclose([way[0][0], way[1][0], way[0][-1], way[1][-1]], [latitude, longitude, to, east], atol=1e-6)
+
+
+def test_the_ground_has_one_scale_and_shows_every_state():
+    figure = plt.figure(figsize=(8, 4))
+    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    box, (x, y) = ax.get_window_extent(), ground.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
+    across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
+    assert across / box.width == pytest.approx(up / box.height)
+    assert marks.inside(ax, x, y).all()
+    bar = ax.get_lines()[0].get_xdata()
+    assert bar[1] - bar[0] == pytest.approx(500e3) and ax.texts[0].get_text() == "500 km"
+
+
+def test_rings_have_the_radius_of_the_map():
+    figure = plt.figure(figsize=(8, 4))
+    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    ground.rings(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
+    metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
+    assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
+
+
+def test_labels_make_way_and_say_when_they_cannot():
+    figure = plt.figure(figsize=(8, 4))
+    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
+    assert all(ground.label(ax, "a name", [middle], taken) for _ in range(4))
+    assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
+    taken.append(ax.get_window_extent())
+    assert not ground.label(ax, "one more", [middle], taken, must=False)
+    assert len(ax.texts) == 4 and not ground.label(ax, "one more", [middle], taken) and len(ax.texts) == 5
+
+
+def test_a_grid_map_draws_each_plant_line_node_place_and_link():
+    drawn, chosen = small_grid(), places(("East", 38, -83), ("West", 40, -97))
+    nodes = pd.DataFrame({"latitude": [35, 36, 37], "longitude": [-90, -92, -94], "radius_m": 50e3})
+    figure = maps.grid_map(drawn, SQUARE, nodes.assign(passes=[True, False, False]), chosen, ways(chosen), "t", "n")
+    (ax,) = figure.axes
+    plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
+    assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
+    assert len(plants) == len(marks.FUELS) + 1
+    kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != ground.INK]
+    assert [np.isnan(line.get_xdata()).sum() for line in kinds] == [1, 1, 1, 1]  # 230 kV is left out
+    fails, _, passes = [line for line in ax.get_lines() if line.get_marker() == "o"][:3]
+    assert len(fails.get_xdata()) == 2 and len(passes.get_xdata()) == 1
+    kilometres = f"{ways(chosen)['distance_m'].iloc[0] / 1e3:,.0f} km"
+    assert any(kilometres in text.get_text() for text in ax.texts)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [*marks.FUELS] == legend[1:8] and {"passes", "fails", "chosen place"} < set(legend)
+    apart(figure)
+
+
+def test_of_cities_close_together_the_largest_is_named():
+    figure = plt.figure(figsize=(8, 4))
+    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    table = pd.DataFrame(
+        {
+            "city": ["Far", "Suburb", "City", "Off"],
+            "latitude": [35, 40.1, 40, 20],
+            "longitude": -90.0,
+            "population": [1, 2, 3, 9],
+        }
+    )
+    maps._cities(ax, table, [], ground.ORIGIN)
+    assert {text.get_text() for text in ax.texts} == {"500 km", "City", "Far"}
+
+
+def test_areas_of_marks_are_in_proportion_to_power():
+    assert marks.area(2e9) == pytest.approx(2 * marks.area(1e9)) and marks.area(1e6) > 0
+
+
+def test_a_cell_has_the_smallest_radius_and_every_centre_one_cell():
+    table = pd.DataFrame(
+        {
+            "latitude": [40, 40, 40.25, 40.06],
+            "longitude": [-90, -90, -90, -90.1],
+            "radius_m": [100e3, 50e3, 100e3, 25e3],
+        }
+    )
+    corners, least = maps._cells(table, 0.25)
+    assert corners.shape == (2, 4, 2) and sorted(least) == [25e3, 100e3]
+    data = pd.concat([table.assign(rule="one"), table.iloc[2:3].assign(rule="other")])
+    figure = maps.where_it_passes(data, SQUARE, 0.25)
+    tiles = [[p for p in ax.patches if isinstance(p, PathPatch)] for ax in figure.axes]
+    assert len(figure.axes) == 2 and [len([p for p in part if p.get_zorder() == 1]) for part in tiles] == [2, 1]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["25 km", "50 km", "100 km"]
+
+
+def test_among_many_links_the_longest_is_named():
+    every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90), ("D", 33, -84))
+    (ax,) = maps.grid_map(small_grid(), SQUARE, None, every, ways(every)).axes
+    assert [text.get_text().split()[0] for text in ax.texts if "ms" in text.get_text()] == [
+        f"{ways(every)['distance_m'].max() / 1e3:,.0f}"
+    ]
+    assert sum(line.get_zorder() == 5 for line in ax.get_lines()) == 5
+
+
+def test_places_close_together_keep_their_names_apart():
+    close = places(*[(f"N{i}", 38 + 0.6 * (i % 2), -90 + 0.9 * (i // 2)) for i in range(6)])
+    figure = maps.places_by_k(close.assign(k=6), ways(close).assign(k=6), SQUARE)
+    apart(figure)
+    assert {f"N{i}" for i in range(6)} < {text.get_text() for text in figure.axes[0].texts}
+
+
+def test_places_by_k_names_the_longest_link_of_each():
+    every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90))
+    table = pd.concat([every.head(k).assign(k=k) for k in (1, 2, 3)])
+    links = pd.concat([ways(every.head(k)).assign(k=k) for k in (1, 2, 3)])
+    figure = maps.places_by_k(table, links, SQUARE)
+    assert [ax.get_title() for ax in figure.axes] == ["1 place", "2 places", "3 places"]
+    longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
+    assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
+    apart(figure)
+
+
+def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
+    whole, outlines, cities = real
+    chosen = places(("Washington, D.C.", 39, -77), ("Celilo", 45.6, -121.1))
+    figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen))
+    apart(figure)
+    assert svg_bytes(figure) < MAX_SVG_B
+    views = chosen.rename(columns={"name": "title"}).assign(half_m=260e3)
+    passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
+    figure = maps.close_up(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
+    apart(figure)
+    assert svg_bytes(figure) < MAX_SVG_B
+    names = {text.get_text() for ax in figure.axes for text in ax.texts}
+    assert {"Philadelphia", "Portland", "Celilo", "Washington, D.C."} < names
+
+
+def test_a_table_of_counts_colours_what_is_there():
+    rows = [
+        (rule, oil, region, radius, i + j)
+        for i, rule in enumerate(("installed", "idle"))
+        for oil in (True, False)
+        for region in ("East", "West")
+        for j, radius in enumerate((50e3, 100e3))
+    ]
+    data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
+    figure = charts.sensitivity(data.drop(index=data.index[-1]), title="t")
+    assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
+        "installed",
+        "without oil",
+        "idle",
+        "without oil",
+    ]
+    shades = [ax.collections[0].get_array().filled(np.nan) for ax in figure.axes]
+    assert np.isnan(shades[0]).tolist() == [[True, False]] * 2 + [[False, False]] * 2
+    assert np.isnan(shades[1]).sum() == 3  # two of none, and the row that was dropped
+    assert np.nanmax(shades[0]) == pytest.approx(1)
+
+
+def test_texts_in_one_path_stand_where_they_belong():
+    figure = plt.figure(figsize=(8, 4))
+    ax = ground.panel(figure, 1, 1, 6, 2)
+    ax.set(xlim=(0, 3), ylim=(2, 0))
+    charts.written(ax, np.array([0.5, 2.5]), np.array([0.5, 1.5]), ["88", "8"], "black", size=10)
+    box = ax.patches[0].get_path().get_extents()
+    digit = 0.74 * 10 / 72  # height of a digit of 10 points [inches]; an inch is a unit here
+    assert abs(box.height) == pytest.approx(1 + digit, rel=0.01)
+    assert (box.x0 + box.x1) / 2 == pytest.approx(1.5, abs=0.05) and (box.y0 + box.y1) / 2 == pytest.approx(1, abs=0.02)
+
+
+AUTHORITIES = pd.DataFrame(
+    {
+        "authority": ["A", "B", "C", "D"],
+        "capacity_w": [10e9, 10e9, 10e9, 0],
+        "peak_demand_raw_w": [8e9, 70e9, np.nan, 1e9],
+        "peak_demand_clean_w": [8e9, 9e9, np.nan, 1e9],
+        "printed_w": [1e9, 2e9, np.nan, np.nan],
+    }
+)
+
+
+def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
+    (ax,) = charts.authorities(AUTHORITIES).axes
+    words = [text.get_text() for text in ax.texts]
+    assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
+    assert max(bar.get_x() + bar.get_width() for bar in ax.patches if np.isfinite(bar.get_width())) == 1.5
+    apart(ax.figure)
+
+
+def test_splits_have_a_line_each_and_delay_beside_distance():
+    rows = [(s, k, 1e6 * (k - 1), 8e-3 * (k - 1), m, 0.1 * k) for s in "xy" for k in (1, 2, 3) for m in ("P", "Q")]
+    data = pd.DataFrame(rows, columns=["split", "k", "longest_m", "one_way_delay_s", "model", "exposed_share"])
+    figure = charts.splits(data)
+    figure.canvas.draw()
+    distance, p, q = figure.axes
+    assert [ax.get_title() for ax in (p, q)] == ["P", "Q"] and all(len(ax.get_lines()) == 2 for ax in figure.axes)
+    assert list(distance.get_lines()[0].get_ydata()) == [0, 1000, 2000]
+    assert list(p.get_lines()[1].get_ydata()) == pytest.approx([10, 20, 30])
+    delay = distance.child_axes[0]
+    assert delay.get_ylim()[1] == pytest.approx(distance.get_ylim()[1] * 8e-3)
+
+
+def test_hours_beyond_the_axis_are_marked():
+    hours = 200
+    clean = 5e9 + 1e9 * np.sin(np.arange(hours) / 4)
+    raw = clean.copy()
+    raw[[50, 90]] = 70e9, 30e9
+    data = pd.DataFrame({"hour_utc": pd.date_range("2023-01-01", periods=hours, freq="h"), "demand_w": raw})
+    figure = charts.hourly(data.assign(demand_screened_w=clean))
+    (ax,) = figure.axes
+    spikes = [line for line in ax.get_lines() if line.get_marker() == "^"]
+    assert len(spikes[0].get_xdata()) == 2 and "70 GW reported" in [text.get_text() for text in ax.texts]
+    assert ax.get_lines()[0].get_ydata().max() == pytest.approx(ax.get_ylim()[1])
+    both = data.assign(demand_screened_w=clean, net_generation_w=raw, net_generation_screened_w=clean)
+    assert [ax.get_ylabel() for ax in charts.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]
