@@ -13,7 +13,7 @@ SETUP = .venv/.stamp
 endif
 NBVAL_OUT = $(CURDIR)/build/nbval
 
-.PHONY: help figures test check lab bench assumptions slow test-browser lock clean
+.PHONY: help figures test check lab bench assumptions grid slow test-browser lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -42,6 +42,9 @@ bench: $(SETUP) ## Measure the speed targets
 
 assumptions: $(SETUP) ## List what the catalog assumes, with bounds and source
 	@$(RUN) -m railcore assumptions
+
+grid: $(SETUP) ## Rebuild data/grid from the packages it comes from, and compare
+	@$(RUN) data/grid/rebuild.py
 
 slow: $(SETUP) ## Rebuild data/derived (nothing yet), and stop the driver many times at random moments
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py

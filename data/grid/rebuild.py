@@ -82,7 +82,7 @@ def download(folder: Path, package: str) -> None:
     """Fetch a package's archive with pip or npm. Raises ValueError where that does not succeed."""
     folder.mkdir(parents=True, exist_ok=True)
     if "@" in package:
-        command = ["npm", "pack", "--pack-destination", str(folder), package]
+        command = ["npm", "pack", "--loglevel=error", "--pack-destination", str(folder), package]
     else:
         uv = ["uv", "run", "--no-project", "--with", "pip", "python"]
         python = [sys.executable] if importlib.util.find_spec("pip") else uv

@@ -91,7 +91,7 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
 
 
 def _cell(value, unit: str, digits: int) -> str:
-    special = {"nan": "–", "inf": "∞"}
+    special = {"nan": "–", "inf": "∞", "True": "yes", "False": "no"}
     digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
     return special.get(f"{value}") or units.show(value, unit, digits)
 

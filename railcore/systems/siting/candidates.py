@@ -63,6 +63,10 @@ class Candidates:
         """True for the centres that feed the demand, as `rules.passes`."""
         return passes(self.supply, demand_w, rule, most_coal, reserve)
 
+    def places(self, mask: np.ndarray) -> tuple[int, bool]:
+        """How many of the centres of a mask share no plant, and whether that is exact: `most_disjoint`."""
+        return most_disjoint(self.plants[np.flatnonzero(mask)])
+
     def table(self, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> "pd.DataFrame":
         """One row for each centre: where, authority, interconnection, power by the rule and its parts [W]."""
         return self.supply.table().assign(

@@ -1,21 +1,25 @@
 """Carbon of the power that groups of plants give, by their fuels: on average, and of what stands idle.
 
 Intensities are those at the stack (catalog family fuels, `carbon_intensity`): a plant's building, its fuel's mining and
-transport and leaked methane are not counted, so nuclear, hydro, wind and solar power have 0. The cost of the energy is
-`railcore.network.cost.ownership.total_cost`, with a purchase of 0 and a PUE of 1 where the demand has it already.
+transport and leaked methane are not counted, so nuclear, hydro, wind and solar power have 0. Prices of energy are
+those that industry paid on average in a state.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
-from railcore.systems.siting.grid import Grid
+from railcore.systems.siting.candidates import Candidates
+from railcore.systems.siting.grid import Grid, electricity_prices
+from railcore.systems.siting.joined import feeds, indices
 from railcore.systems.siting.supply import counted
 
 if TYPE_CHECKING:
+    import pandas as pd
     from scipy.sparse import csr_array
 
 
@@ -54,6 +58,42 @@ def emissions(demand_w: ArrayLike, intensity: ArrayLike, years: float, load: flo
         if np.any(np.less(value, 0)) or np.any(np.greater(value, high)):
             raise ValueError(f"{name} is {value!r}: give {'0 or more' if math.isinf(high) else 'a share from 0 to 1'}")
     return np.asarray(demand_w, float) * load * years * units.year * np.asarray(intensity, float)
+
+
+def running(
+    places: Candidates,
+    sitings: Mapping[str, Sequence[int]],
+    power_w: ArrayLike,
+    demand_w: float,
+    oil: bool = True,
+    years: float = 1.0,
+    load: float = 1.0,
+) -> "pd.DataFrame":
+    """Carbon and cost of the energy of each siting: a row each, every place feeding its `joined.shares` of the demand.
+
+    Columns siting, carbon_kg (of years, from what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (of years at
+    what industry paid in the states of the centres, 2023), usd_per_kWh, NaN where a state has no price. A
+    datacenter of its own size pays another price. Errors as in `joined.indices`.
+    """
+    import pandas as pd
+
+    power, rows = np.asarray(power_w, float), []
+    carbon = marginal_intensity(places.grid, places.plants, oil)
+    price = np.array([electricity_prices().get(state, np.nan) for state in places.state])
+    for name, at in indices(places, power, sitings).items():
+        share = feeds(power[at], demand_w)
+        intensity, mean_price = float(share @ carbon[at]), float(share @ price[at])
+        joules = demand_w * load * years * units.year
+        rows.append(
+            {
+                "siting": name,
+                "carbon_kg": joules * intensity,
+                "kg_per_kWh": intensity * units.kWh,
+                "cost_usd": joules * mean_price,
+                "usd_per_kWh": mean_price * units.kWh,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def _power(grid: Grid) -> np.ndarray:

@@ -4,7 +4,7 @@ import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,13 @@ class Grid:
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
-        by_fuel = {fuel: catalog.item("fuels", fuel)[parameter] for fuel in sorted(set(self.plants["fuel"]))}
-        return self.plants["fuel"].map(by_fuel).to_numpy(float)
+        names, label = self._fuels
+        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[label]
+
+    @cached_property
+    def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Different fuels, and which of them each plant has."""
+        return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
 
 
 def grid(folder: str | Path = "") -> Grid:

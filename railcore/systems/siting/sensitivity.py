@@ -11,7 +11,6 @@ from railcore.systems.siting.candidates import (
     Candidates,
     candidates,
     centres,
-    most_disjoint,
     neighbours,
 )
 from railcore.systems.siting.grid import Grid
@@ -78,7 +77,7 @@ def sensitivity(
             passing = each.passing(demand_w, rule, most_coal, reserve)
             power = available(each.supply, rule, most_coal, reserve)
             for name, mask in masks.items():
-                count, exact = most_disjoint(each.plants[np.flatnonzero(passing & mask)])
+                count, exact = each.places(passing & mask)
                 row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
                 row |= {"centres": int((passing & mask).sum()), "places": count, "exact": exact}
                 rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})

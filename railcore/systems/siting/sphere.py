@@ -31,7 +31,7 @@ def chord(distance_m: float) -> float:
 def members(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike, radius_m: float
 ) -> "csr_array":
-    """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a, columns sorted in each row.
+    """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a.
 
     Raises ValueError for a radius that is not above 0.
     """
@@ -42,9 +42,7 @@ def members(
         raise ValueError(f"radius_m is {radius_m!r}: give a distance above 0, such as 100e3 for 100 km")
     a, b = cKDTree(unit_vectors(latitude_a, longitude_a)), cKDTree(unit_vectors(latitude_b, longitude_b))
     near = a.sparse_distance_matrix(b, chord(radius_m), output_type="coo_matrix")  # keeps pairs at distance 0
-    found = csr_array((np.ones(near.nnz), (near.row, near.col)), shape=(a.n, b.n))
-    found.sort_indices()
-    return found
+    return csr_array((np.ones(near.nnz), (near.row, near.col)), shape=(a.n, b.n))
 
 
 def row_max(groups: "csr_array", values: np.ndarray) -> np.ndarray:
