@@ -53,7 +53,7 @@ RULES = {
         Rule(
             "headroom after load",
             "Σ f p − u − l",
-            "plants that run at call, the largest unit out, after the peak load within the same radius",
+            "plants that run at call, the largest unit out, after the load within the same radius",
             lambda s: s.firm_w - s.largest_unit_w - s.load_w,
         ),
     )

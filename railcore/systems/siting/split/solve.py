@@ -1,0 +1,203 @@
+"""The best k places for a demand: nearest to each other, or with most spare power.
+
+A place is a chosen candidate; chosen places share no plant. With u_i = min(P_i, place cap), d the demand, s the least
+share, y_i 1 for a chosen candidate and x_i its power, every split meets
+
+sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
+sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation,
+sum of y_i over a group >= its least places.
+
+"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`packing.strongest`; x is what caps leave, dealt
+in closed form). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says whether
+there are k places at all; an exact search for cliques in the graph of pairs that go together (`search`) finds the least
+D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on 1,300 candidates of radius 100 km, the
+search 0.1 s: parts of candidates pack far more tightly than whole ones.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railcore.facts.units import GW, km
+from railcore.systems.siting.split.options import Options, lengths, undominated
+from railcore.systems.siting.split.packing import strongest
+from railcore.systems.siting.split.shortest import shortest
+from railcore.systems.siting.split.terms import Terms
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class NoPlaces(ValueError):
+    """No k places feed the demand."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """k places for a demand.
+
+    places: indices of the options, most power first. power_w: what each carries [W]; usable_w: what it could.
+    longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
+    candidates: with power to offer; enough: of these, with at least the least share; left: of these, undominated,
+    among which the split is optimal.
+    """
+
+    k: int
+    demand_w: float
+    objective: str
+    least_separation_m: float
+    within_m: float
+    places: np.ndarray
+    power_w: np.ndarray
+    usable_w: np.ndarray
+    longest_m: float
+    spare_w: float
+    candidates: int
+    enough: int
+    left: int
+
+    def table(self, options: Options) -> "pd.DataFrame":
+        """One row for each place: its index, where, authority, power that it carries and could [W]."""
+        import pandas as pd
+
+        at = self.places
+        return pd.DataFrame(
+            {
+                "place": at,
+                "latitude": options.latitude[at],
+                "longitude": options.longitude[at],
+                "authority": options.authority[at],
+                "power_w": self.power_w,
+                "usable_w": self.usable_w,
+            }
+        )
+
+
+def split(
+    options: Options,
+    demand_w: float,
+    k: int,
+    objective: str = "shortest",
+    *,
+    least_separation_m: float = 0.0,
+    place_cap_w: float = np.inf,
+    authority_caps: Mapping[str, float] | None = None,
+    least_share: float = 1.0,
+    least: Mapping[str, int] | None = None,
+    within_m: float | None = None,
+) -> Split:
+    """The best k places that feed a demand together, as in the module's equations.
+
+    objective: "shortest", least longest distance and of these most spare power; or "spare", most spare power.
+    place_cap_w, authority_caps: most power [W] of a place and of the places of an authority. least_share: of an even
+    part that every place carries; 1 for even parts, as training in step over all places wants. least: places by
+    group of the options, at least. within_m: resolution at which dominated candidates are removed (`undominated`); by
+    default the radius of the candidates, and exact where they have none.
+
+    Raises ValueError naming the argument out of range, or saying how much the best k places have.
+    """
+    if within_m is None:
+        within_m = options.radius_m if np.isfinite(options.radius_m) else 0.0
+    terms = Terms(
+        demand_w,
+        k,
+        objective,
+        least_separation_m,
+        place_cap_w,
+        authority_caps or {},
+        least_share,
+        least or {},
+        within_m,
+    )
+    terms.check(options)
+    usable = terms.usable_w(options)
+    kept, enough = left(options, terms)
+    chosen = best(replace(options[kept], power_w=usable[kept]), terms)
+    if not chosen:
+        raise NoPlaces(_why(options, terms))
+    places = kept[chosen]
+    places = places[np.lexsort((places, -usable[places]))]
+    two = places[np.stack(np.triu_indices(k, 1), axis=1)]
+    return Split(
+        k,
+        demand_w,
+        objective,
+        least_separation_m,
+        within_m,
+        places,
+        terms.dealt_w(options[places]),
+        usable[places],
+        float(lengths(options, two).max(initial=0.0)),
+        float(usable[places].sum() - demand_w),
+        int((usable > 0).sum()),
+        enough,
+        len(kept),
+    )
+
+
+def splits(options: Options, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: object) -> "pd.DataFrame":
+    """One row for each k: what `split` finds, and why not where it finds none.
+
+    terms: other arguments of `split`. Columns k, demand_w, longest_m, spare_w, part_w (most that a place carries),
+    places (indices), candidates, enough, left, problem (empty, or what `split` says of the demand).
+    """
+    import pandas as pd
+
+    rows = []
+    for k in ks:
+        row: dict[str, object] = {"k": k, "demand_w": demand_w}
+        try:
+            found = split(options, demand_w, k, **terms)  # type: ignore[arg-type]
+        except NoPlaces as error:
+            row |= {"longest_m": np.nan, "spare_w": np.nan, "part_w": np.nan, "places": (), "problem": str(error)}
+        else:
+            row |= {name: getattr(found, name) for name in ("longest_m", "spare_w", "candidates", "enough", "left")}
+            row |= {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""}
+        rows.append(row)
+    columns = "k demand_w longest_m spare_w part_w places candidates enough left problem".split()
+    return pd.DataFrame(rows).reindex(columns=columns)
+
+
+def left(options: Options, terms: Terms) -> tuple[np.ndarray, int]:
+    """Indices of candidates with at least the least part that none dominates, and how many have that part.
+
+    For the shortest split in even parts any power beyond the part is worth nothing, so that fewer plants dominate.
+    """
+    usable = terms.usable_w(options)
+    enough = np.flatnonzero((usable >= terms.part_w * (1 - 1e-12)) & (usable > 0))
+    even = terms.objective == "shortest" and terms.least_share == 1 and terms.k > 1
+    worth = np.minimum(usable, terms.part_w) if even else usable
+    some = replace(options[enough], power_w=worth[enough])
+    kept = undominated(some, terms.within_m, terms.authority_caps, terms.least_separation_m)
+    return enough[kept], len(enough)
+
+
+def best(options: Options, terms: Terms) -> list[int]:
+    """The best k of options whose power is the usable one, none where no k meet the terms."""
+    if len(options) < terms.k:
+        return []
+    k, separation, needs = terms.k, terms.least_separation_m, terms.needs(options)
+    nearest = terms.objective == "shortest" and k > 1
+    order = np.argsort(-options.power_w, kind="stable")
+    found = strongest(options[order], needs[order], k, separation, heavy=not nearest)
+    if not found or not nearest:
+        return order[found].tolist() if found else []
+    two = order[found][np.stack(np.triu_indices(k, 1), axis=1)]
+    order = np.lexsort((options.latitude, options.longitude))
+    return order[shortest(options[order], needs[order], k, separation, lengths(options, two).max())].tolist()
+
+
+def _why(options: Options, terms: Terms, steps: int = 8) -> str:
+    """How much the best k places have, by halving the demand's range to 1 / 2^steps."""
+    asked = f"no {terms.k} places {terms.least_separation_m / km:.0f} km apart have {terms.demand_w / GW:.3g} GW"
+    low, high = 0.0, 1.0
+    for _ in range(steps):
+        middle = (low + high) / 2
+        less = replace(terms, demand_w=terms.demand_w * middle, objective="spare")
+        kept, _ = left(options, less)
+        some = best(replace(options[kept], power_w=less.usable_w(options)[kept]), less)
+        low, high = (middle, high) if some else (low, middle)
+    have = f"the best have {low * terms.demand_w / GW:.3g} GW" if low else "no such places exist at any demand"
+    return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"

@@ -1,0 +1,363 @@
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import csr_array
+
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting.split import Options, split, splits, undominated
+from railcore.systems.siting.split.packing import strongest
+from railcore.systems.siting.split.search import Needs
+from railcore.systems.siting.split.terms import Terms
+
+km = 1e3
+
+
+def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> Options:
+    """Candidates on a small map, each with a few of the plants near it."""
+    random = np.random.default_rng(seed)
+    latitude, longitude = 40 + random.uniform(0, span, n).round(2), -100 + random.uniform(0, span, n).round(2)
+    where = random.uniform(0, span, (2, plants))
+    near = np.hypot(latitude[:, None] - 40 - where[0], longitude[:, None] + 100 - where[1]) < span / 4
+    power = random.integers(1, 9, plants) * 1e8
+    return Options(
+        latitude,
+        longitude,
+        near @ power,
+        csr_array(near.astype(float)),
+        random.choice(["A", "B", "C"], n),
+        random.choice(["west", "east"], n),
+    )
+
+
+def table(options: Options) -> np.ndarray:
+    at = options.latitude, options.longitude
+    return great_circle_distance(at[0][:, None], at[1][:, None], at[0], at[1])
+
+
+def feeds(usable, authority, demand, k, caps, share) -> bool:
+    """By linear programme: powers of the places that meet the demand."""
+    rows = [(authority == name).astype(float) for name in caps]
+    bounds = [(share * demand / k, max(power, 0)) for power in usable]
+    if any(low > high * (1 + 1e-9) for low, high in bounds):
+        return False
+    bounds = [(min(low, high), high) for low, high in bounds]
+    found = linprog(
+        np.zeros(k), np.array(rows) if rows else None, list(caps.values()) or None, np.ones((1, k)), [demand], bounds
+    )
+    return found.status == 0
+
+
+def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share=1.0, least=None):
+    """(longest, spare) of every k candidates that meet the terms."""
+    far, both = table(options), (options.plants @ options.plants.T).toarray()
+    usable, found = np.minimum(options.power_w, place_cap), []
+    for chosen in combinations(range(len(options)), k):
+        at = list(chosen)
+        pairs = list(combinations(at, 2))
+        if any(both[pair] or far[pair] < separation for pair in pairs) or (usable[at] <= 0).any():
+            continue
+        if any((options.group[at] == name).sum() < count for name, count in (least or {}).items()):
+            continue
+        if feeds(usable[at], options.authority[at], demand, k, caps or {}, share):
+            found.append((max((far[pair] for pair in pairs), default=0.0), usable[at].sum() - demand))
+    return found
+
+
+terms_of = st.fixed_dictionaries(
+    {
+        "demand": st.sampled_from([4e8, 1e9, 2e9, 3e9]),
+        "k": st.integers(1, 4),
+        "separation": st.sampled_from([0.0, 60 * km, 150 * km, 250 * km]),
+        "place_cap": st.sampled_from([np.inf, 9e8, 5e8]),
+        "caps": st.sampled_from([{}, {"A": 6e8}, {"A": 0.0, "B": 1.2e9}, {"C": 5e8, "A": 1e9}]),
+        "share": st.sampled_from([1.0, 0.5, 0.0]),
+        "least": st.sampled_from([{}, {"west": 1}, {"west": 1, "east": 1}]),
+    }
+)
+
+
+def solve(options, terms, objective, within_m=0.0):
+    return split(
+        options,
+        terms["demand"],
+        terms["k"],
+        objective,
+        least_separation_m=terms["separation"],
+        place_cap_w=terms["place_cap"],
+        authority_caps=terms["caps"],
+        least_share=terms["share"],
+        least=terms["least"],
+        within_m=within_m,
+    )
+
+
+def possible(terms, options) -> bool:
+    return (
+        sum(terms["least"].values()) <= terms["k"]
+        and set(terms["least"]) <= set(options.group.tolist())
+        and set(terms["caps"]) <= set(options.authority.tolist())
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), terms=terms_of, objective=st.sampled_from(["shortest", "spare"]))
+def test_split_is_the_best_of_all_combinations(seed, terms, objective):
+    options = make(seed)
+    if not possible(terms, options):
+        return
+    every = brute(options, **terms)
+    if not every:
+        with pytest.raises(ValueError, match=r"no . places"):
+            solve(options, terms, objective)
+        return
+    found = solve(options, terms, objective)
+    best = min(every, key=lambda pair: (round(pair[0], 3), -pair[1])) if objective == "shortest" else None
+    spare = best[1] if best else max(pair[1] for pair in every)
+    assert found.spare_w == pytest.approx(spare, rel=1e-9, abs=1)
+    if best:
+        assert found.longest_m == pytest.approx(best[0], rel=1e-9)
+    check(found, options, terms)
+
+
+def check(found, options, terms):
+    at, k = found.places, terms["k"]
+    assert len(set(at.tolist())) == k
+    assert (options.plants[at].sum(axis=0) <= 1).all()
+    far = table(options)[np.ix_(at, at)] + np.diag(np.full(k, np.inf))
+    assert far.min() >= terms["separation"] or k == 1
+    assert found.power_w.sum() == pytest.approx(terms["demand"], rel=1e-9)
+    assert (found.power_w <= found.usable_w * (1 + 1e-9)).all()
+    assert (found.power_w >= terms["share"] * terms["demand"] / k * (1 - 1e-9)).all()
+    for name, cap in terms["caps"].items():
+        assert found.power_w[options.authority[at] == name].sum() <= cap * (1 + 1e-9)
+
+
+def test_shortest_is_the_programme_s_answer():
+    """Second way at a size beyond combinations: one D of the programme is feasible, the next shorter is not."""
+    options = make(5, n=60, plants=60, span=8.0)
+    k, demand, separation = 4, 1.6e9, 120 * km
+    found = split(options, demand, k, least_separation_m=separation, within_m=0)
+    far = table(options)
+    shared = (options.plants @ options.plants.T).toarray() > 0
+
+    def feasible(limit):
+        apart = np.triu(shared | (far < separation) | (far > limit), 1)
+        i, j = np.nonzero(apart)
+        rows = np.zeros((len(i), len(options)))
+        rows[np.arange(len(i)), i] = rows[np.arange(len(i)), j] = 1
+        constraints = [LinearConstraint(rows, -np.inf, 1), LinearConstraint(np.ones((1, len(options))), k, k)]
+        ones = np.ones(len(options))
+        enough = options.power_w >= demand / k
+        return milp(0 * ones, constraints=constraints, integrality=ones, bounds=Bounds(0, enough)).status == 0
+
+    assert feasible(found.longest_m * (1 + 1e-9))
+    assert not feasible(found.longest_m * (1 - 1e-9))
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_looser_terms_are_never_worse_and_order_does_not_matter(seed):
+    options = make(seed, n=14, plants=20, span=6.0)
+    terms = dict(demand=1.2e9, k=3, separation=100 * km, place_cap=7e8, caps={}, share=0.5, least={})
+    looser = [terms | change for change in ({"place_cap": 9e8}, {"share": 0.2}, {"separation": 40 * km})]
+    for objective, value in (("shortest", lambda s: s.longest_m), ("spare", lambda s: -s.spare_w)):
+        try:
+            tight = solve(options, terms, objective)
+        except ValueError:
+            continue
+        order = np.random.default_rng(seed).permutation(len(options))
+        assert value(solve(options[order], terms, objective)) == pytest.approx(value(tight), rel=1e-9, abs=1)
+        for loose in looser:
+            assert value(solve(options, loose, objective)) <= value(tight) * (1 + 1e-9) + 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), within=st.sampled_from([0.0, 30 * km, 80 * km]), caps=st.booleans())
+def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
+    """L(s) <= L_kept(s) <= L(s + 2 w) + 2 w; at w = 0 nothing changes."""
+    options = make(seed, n=40, plants=14, span=3.0)
+    terms = dict(demand=8e8, k=3, separation=70 * km, place_cap=np.inf, least={}, share=1.0)
+    terms["caps"] = {"A": 6e8} if caps else {}
+
+    def longest(terms, within):
+        try:
+            return solve(options, terms, "shortest", within).longest_m
+        except ValueError:
+            return np.inf
+
+    kept = longest(terms, within)
+    wider = longest(terms | {"separation": 70 * km + 2 * within}, 0)
+    assert longest(terms, 0) <= kept * (1 + 1e-9)
+    assert kept <= (wider + 2 * within) * (1 + 1e-9)
+
+
+def test_what_dominates():
+    plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 1], [1, 0, 0.0]]))
+    options = Options(
+        np.full(5, 40.0), np.array([-100, -100.1, -100.1, -100, -104.0]), [5, 5, 5, 9, 7], plants, list("aaaba")
+    )
+    assert undominated(options, 20 * km).tolist() == [1, 3, 4]  # fewer plants; the first of equals; too weak; too far
+    assert undominated(options, 0.0).tolist() == [0, 1, 3, 4]
+    assert undominated(options, 500 * km).tolist() == [3, 4]  # same power or more of fewer plants
+    assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km).tolist() == [1, 4]
+    assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
+    assert undominated(replace(options, group=np.array(list("xyxxx"))), 20 * km).tolist() == [1, 2, 3, 4]
+
+
+def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
+    plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1.0], [0, 0, 1.0]]))
+    circles = Options(np.full(4, 40.0), np.array([-100, -100.1, -100.1, -104]), [5, 5, 6, 5], plants, list("aaaa"))
+    circles = replace(circles, radius_m=50 * km)
+    assert undominated(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
+    assert undominated(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
+    assert undominated(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
+    assert split(circles, 8e0, 2, least_separation_m=300 * km).within_m == 50 * km
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), within=st.sampled_from([20 * km, 60 * km]))
+def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
+    random = np.random.default_rng(seed)
+    at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
+    sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
+    near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
+    circles = Options(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
+    terms = {"demand_w": 3e9, "k": 3}
+
+    def longest(separation, resolution):
+        try:
+            return split(circles, **terms, least_separation_m=separation, within_m=resolution).longest_m
+        except ValueError:
+            return np.inf
+
+    exact, kept = longest(120 * km, 0), longest(120 * km, within)
+    assert exact <= kept * (1 + 1e-9)
+    assert kept <= (longest(120 * km + 2 * within, 0) + 2 * within) * (1 + 1e-9)
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_both_ways_to_the_spare_power_of_the_shortest(seed):
+    """Cliques tried one by one and the programme; and all candidates at once or from some of them first."""
+    options = make(seed, n=40, plants=60, span=7.0)
+    found = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
+    for name, value in (("_FEW", -1), ("_MANY", 10)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"railcore.systems.siting.split.shortest.{name}", value)
+            other = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
+        assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
+        assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
+
+
+def test_equal_distances_of_places_that_belong_to_no_k():
+    """A pair just as far apart as the longest of the three, alone elsewhere."""
+    longitude = [-100, -99, -98, -90, -88.0]
+    options = Options(np.full(5, 40.0), longitude, [3e9] * 5, csr_array(np.eye(5)), list("AAAAA"))
+    found = split(options, 3e9, 3, within_m=0)
+    assert sorted(found.places.tolist()) == [0, 1, 2]
+    assert found.longest_m == pytest.approx(float(great_circle_distance(40, -90, 40, -88)), rel=1e-12)
+
+
+def test_one_place_is_the_strongest_that_feeds_all():
+    options = make(3)
+    found = split(options, 1e8, 1)
+    assert found.usable_w[0] == options.power_w.max()
+    assert (found.longest_m, found.power_w.tolist()) == (0.0, [1e8])
+    held = options.authority[found.places[0]]
+    other = split(options, 1e8, 1, authority_caps={held: 0.0})
+    assert options.authority[other.places[0]] != held
+
+
+def test_strongest_over_many_candidates_is_one_programme_s():
+    """Growing the set of candidates leaves the optimum as it is."""
+    options = make(11, n=300, plants=150, span=20.0)
+    options = options[np.argsort(-options.power_w, kind="stable")]
+    none = np.full(300, -1)
+    needs = Needs(options.power_w, 0.0, none, (), (), none, ())
+    both = (options.plants @ options.plants.T).toarray() > 0
+    best = max(
+        options.power_w[list(three)].sum()
+        for three in combinations(range(120), 3)
+        if not (both[three[0], three[1]] or both[three[0], three[2]] or both[three[1], three[2]])
+    )
+    found = strongest(options, needs, 3, 0.0)
+    assert options.power_w[found].sum() == pytest.approx(best)
+
+
+def test_power_dealt_between_unequal_places():
+    plants = csr_array(np.eye(3))
+    options = Options([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
+    terms = dict(least_share=0.3, within_m=0)
+    found = split(options, 3e9, 3, **terms)
+    assert found.power_w.tolist() == pytest.approx(
+        [1e8 * x for x in (3 + 21 * 37 / 61, 3 + 21 * 17 / 61, 3 + 21 * 7 / 61)]
+    )
+    capped = split(options, 3e9, 3, authority_caps={"A": 2.1e9}, **terms)
+    assert capped.power_w[:2].sum() <= 2.1e9 * (1 + 1e-12) and capped.power_w.sum() == pytest.approx(3e9)
+    with pytest.raises(ValueError, match=r"3 GW: the best have 2\.\d* GW"):
+        split(options, 3e9, 3, authority_caps={"A": 1.9e9}, **terms)
+
+
+def test_rows_of_every_k():
+    options = make(2, n=12, plants=24, span=6.0)
+    rows = splits(options, 1.5e9, least_separation_m=50 * km)
+    assert rows["k"].tolist() == [1, 2, 3, 4, 5, 6]
+    solved = rows[rows["problem"] == ""]
+    assert len(solved) and len(solved) < 6 and rows.loc[rows["problem"] != "", "longest_m"].isna().all()
+    assert np.allclose(solved["part_w"] * solved["k"], 1.5e9)
+    assert (solved["candidates"] >= solved["enough"]).all() and (solved["enough"] >= solved["left"]).all()
+    assert split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km).table(options).shape[1] == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "k is 0"),
+        ({"k": 2.5}, "k is 2.5"),
+        ({"k": 10}, "there are 9 candidates"),
+        ({"demand_w": -1.0}, "demand_w"),
+        ({"demand_w": np.nan}, "demand_w"),
+        ({"objective": "nearest"}, "shortest, spare"),
+        ({"least_share": 1.2}, "least_share"),
+        ({"least_separation_m": -1}, "least_separation_m"),
+        ({"within_m": np.inf}, "within_m"),
+        ({"place_cap_w": 0}, "place_cap_w"),
+        ({"authority_caps": {"PJM": 1e9}}, "authority_caps has .'PJM'.*'A'"),
+        ({"authority_caps": {"A": -1}}, "authority_caps"),
+        ({"least": {"north": 1}}, "least has .'north'"),
+        ({"least": {"west": 3}}, "least is"),
+        ({"demand_w": 1e12}, "2 places 0 km apart have 1e.03 GW: no|2 places.*the best have"),
+    ],
+)
+def test_bad_terms_are_named(change, message):
+    terms = {"demand_w": 1e9, "k": 2} | change
+    with pytest.raises(ValueError, match=message):
+        split(make(1), **terms)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"power_w": np.ones(4)}, "power_w has shape"),
+        ({"power_w": np.full(9, -1.0)}, "negative"),
+        ({"latitude": np.full(9, 95.0)}, "latitude"),
+        ({"longitude": np.full(9, np.nan)}, "longitude"),
+        ({"authority": np.array(["A"])}, "authority"),
+        ({"group": np.array(["A"])}, "group"),
+    ],
+)
+def test_bad_options_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(make(1), **change)
+
+
+def test_terms_are_checked_without_options():
+    with pytest.raises(ValueError, match="within_m"):
+        Terms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, {}, -1.0)
+    with pytest.raises(ValueError, match="within_m"):
+        undominated(make(1), -1.0)
