@@ -17,7 +17,7 @@ from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import candidates, centres, most_disjoint
 from railcore.systems.siting.grid import Grid, cities, grid, inside, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
-from railcore.systems.siting.sensitivity import REGIONS, every, passing, sensitivity
+from railcore.systems.siting.sensitivity import REGIONS, best_by_rule, every, sensitivity
 from railcore.systems.siting.sphere import members, row_max, unit_vectors
 from railcore.systems.siting.supply import Supply, supply
 
@@ -238,11 +238,14 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
         )
     parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
     assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
-    centres_of = passing(every_one, 4.2e9).groupby(["radius_m", "rule", "oil"]).size()
-    for key, count in centres_of.items():
-        assert keyed.loc[(*key, "whole country"), "centres"] == count
     found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
     assert keyed.loc[(50e3, "installed", False, "whole country"), "centres"] == found.passing(4.2e9, "installed").sum()
+    ruled = best_by_rule(found)
+    assert list(ruled["rule"]) == list(RULES) and (ruled["near"].str.len() > 3).all()
+    best = (
+        keyed.loc[(50e3, list(RULES), False, "whole country"), "best_w"].reset_index("rule").set_index("rule")["best_w"]
+    )
+    assert (ruled.set_index("rule")["most_of_one_place_w"] == best).all()
 
 
 def test_own_grid_from_a_folder(tmp_path):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PathCollection
-from matplotlib.patches import PathPatch
 
 from railcore.facts import catalog
 from railcore.network.wide_area import great_circle_distance
@@ -196,11 +195,6 @@ def test_a_cell_has_the_smallest_radius_and_every_centre_one_cell():
     )
     corners, least = maps._cells(table, 0.25)
     assert corners.shape == (2, 4, 2) and sorted(least) == [25e3, 100e3]
-    data = pd.concat([table.assign(rule="one"), table.iloc[2:3].assign(rule="other")])
-    figure = maps.where_it_passes(data, SQUARE, 0.25)
-    tiles = [[p for p in ax.patches if isinstance(p, PathPatch)] for ax in figure.axes]
-    assert len(figure.axes) == 2 and [len([p for p in part if p.get_zorder() == 1]) for part in tiles] == [2, 1]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["25 km", "50 km", "100 km"]
 
 
 def test_among_many_links_the_longest_is_named():
@@ -297,19 +291,6 @@ def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
     assert max(bar.get_x() + bar.get_width() for bar in ax.patches if np.isfinite(bar.get_width())) == 1.5
     apart(ax.figure)
-
-
-def test_splits_have_a_line_each_and_delay_beside_distance():
-    rows = [(s, k, 1e6 * (k - 1), 8e-3 * (k - 1), m, 0.1 * k) for s in "xy" for k in (1, 2, 3) for m in ("P", "Q")]
-    data = pd.DataFrame(rows, columns=["split", "k", "longest_m", "one_way_delay_s", "model", "exposed_share"])
-    figure = charts.splits(data)
-    figure.canvas.draw()
-    distance, p, q = figure.axes
-    assert [ax.get_title() for ax in (p, q)] == ["P", "Q"] and all(len(ax.get_lines()) == 2 for ax in figure.axes)
-    assert list(distance.get_lines()[0].get_ydata()) == [0, 1000, 2000]
-    assert list(p.get_lines()[1].get_ydata()) == pytest.approx([10, 20, 30])
-    delay = distance.child_axes[0]
-    assert delay.get_ylim()[1] == pytest.approx(distance.get_ylim()[1] * 8e-3)
 
 
 def test_hours_beyond_the_axis_are_marked():

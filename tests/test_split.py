@@ -361,3 +361,25 @@ def test_terms_are_checked_without_options():
         Terms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, {}, -1.0)
     with pytest.raises(ValueError, match="within_m"):
         undominated(make(1), -1.0)
+
+
+def test_places_of_two_coasts():
+    options = Options([40, 40, 40.1], [-75, -122, -74], [1e9] * 3, csr_array(np.eye(3)), list("AAA"), list("ewe"))
+    found = split(options, 2e9, 2, least={"e": 1, "w": 1}, within_m=0)
+    assert sorted(found.places.tolist()) == [0, 1]
+    assert found.longest_m == pytest.approx(float(great_circle_distance(40, -75, 40, -122)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_strongest_within_a_reach(seed):
+    options = make(seed, n=25, plants=40, span=7.0)
+    options = options[np.argsort(-options.power_w, kind="stable")]
+    none, far = np.full(25, -1), table(options)
+    both = (options.plants @ options.plants.T).toarray() > 0
+    fits = ~both & (far >= 100 * km) & (far <= 350 * km)
+    power = [
+        options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
+    ]
+    found = strongest(options, Needs(options.power_w, 0.0, none, (), (), none, ()), 3, 100 * km, reach_m=350 * km)
+    assert (found is None) == (not power)
+    assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.grid import Grid, cities
+from railcore.systems.siting.grid import Grid, cities, nearest_city
 from railcore.systems.siting.joined import Places, between_m, delays_s, feeds, indices
 from railcore.systems.siting.rules import RULES, available
 from railcore.systems.siting.supply import BASES
@@ -139,9 +139,9 @@ def traits(
 def placed(places: Places, sitings: Mapping[str, Sequence[int]], power_w: ArrayLike, demand_w: float) -> "pd.DataFrame":
     """Every place of each siting: a row each.
 
-    Columns siting, place (index), latitude, longitude, authority and interconnect (that have most of its power),
-    power_w (that the rule lets it have), fed_w (that it feeds, NaN where the powers do not sum to the demand),
-    renewable_capacity, renewable_energy (share of its power). Errors as in `joined.indices`.
+    Columns siting, place (index), name (nearest city), latitude, longitude, radius_m, authority and interconnect (that
+    have most of its power), power_w (that the rule lets it have), fed_w (that it feeds, NaN where the powers do not sum
+    to the demand), renewable_capacity, renewable_energy (share of its power). Errors as in `joined.indices`.
     """
     import pandas as pd
 
@@ -149,10 +149,11 @@ def placed(places: Places, sitings: Mapping[str, Sequence[int]], power_w: ArrayL
     for name, at in indices(places, power, sitings).items():
         where = {"latitude": places.latitude[at], "longitude": places.longitude[at]}
         fed = {"power_w": power[at], "fed_w": feeds(power[at], demand_w) * demand_w}
-        rows.append(pd.DataFrame({"siting": name, "place": at, **where, **fed}))
+        rows.append(pd.DataFrame({"siting": name, "place": at, **where, "radius_m": places.radius_m, **fed}))
     table = pd.concat(rows, ignore_index=True)
+    table.insert(2, "name", nearest_city(table["latitude"], table["longitude"]))
     for number, column in enumerate(("authority", "interconnect")):
-        table.insert(4 + number, column, parts(places, column).iloc[table["place"]].idxmax(axis=1).to_numpy())
+        table.insert(6 + number, column, parts(places, column).iloc[table["place"]].idxmax(axis=1).to_numpy())
     for basis in BASES:
         mix = parts(places, "fuel", basis)
         green = mix[[fuel for fuel in mix if fuel in RENEWABLE]].sum(axis=1)

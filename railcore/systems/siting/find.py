@@ -1,13 +1,16 @@
 """Where to put k datacenters, in one call: from a demand, a radius and a rule to named places and the ways between."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railcore.systems.siting.candidates import Candidates, candidates
+from railcore.systems.siting.east_west import pair
 from railcore.systems.siting.grid import Grid, nearest_city
 from railcore.systems.siting.joined import ways
-from railcore.systems.siting.split import Split, options, split
+from railcore.systems.siting.split import Options, Split, options, split, splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +29,11 @@ class Found:
     split: Split
     places: "pd.DataFrame"
     ways: "pd.DataFrame"
+
+    @property
+    def drawn(self) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """Places and ways, as maps take them."""
+        return self.places, self.ways
 
 
 def find(
@@ -52,3 +60,39 @@ def find(
     table = chosen.table(offer).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
     return Found(every, chosen, table, ways(every, chosen.places.tolist()))
+
+
+PAIR, OBJECTIVES = "east and west", {"nearest": "shortest", "roomiest": "spare"}
+
+
+def sitings(
+    near: Candidates, offer: Options, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
+) -> "tuple[dict[str, tuple[int, ...]], pd.DataFrame]":
+    """Ways to place a demand, by name, and how each number of places came out.
+
+    "east and west": `east_west.pair` within anchors_m of its anchors; "nearest 2" and "roomiest 2": the two objectives
+    of `split` for each k. What does not exist is left out, and the table says why: columns siting and those of
+    `splits`. offer: `split.options` of near. terms: of `split`.
+    Raises ValueError where no siting at all meets the demand, with what `split` says of the most that there is.
+    """
+    import pandas as pd
+
+    ks = list(ks)
+    tables = [
+        splits(offer, demand_w, ks, objective=objective, **terms).assign(
+            siting=lambda rows, name=name: name + " " + rows["k"].astype(str)
+        )
+        for name, objective in OBJECTIVES.items()
+    ]
+    every = pd.concat(tables, ignore_index=True)
+    found = {row.siting: row.places for row in every.itertuples() if row.places}
+    if not found:
+        raise ValueError(every["problem"].iloc[0])
+    try:
+        two = pair(near, np.minimum(offer.power_w, terms.get("place_cap_w", np.inf)), demand_w, anchors_m)
+        found = {PAIR: tuple(two)} | found
+        problem = ""
+    except ValueError as error:
+        problem = str(error)
+    row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
+    return found, pd.concat([row, every]).reindex(columns=["siting", *every.columns.drop("siting")])

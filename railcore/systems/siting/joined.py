@@ -56,6 +56,11 @@ class Places(Located, Protocol):
         ...
 
     @property
+    def radius_m(self) -> float:
+        """Of each [m]."""
+        ...
+
+    @property
     def plants(self) -> "csr_array":
         """1 where a row of the grid's plants belongs to a place."""
         ...

@@ -1,7 +1,6 @@
 """Under which assumptions the country has a place for a datacenter: radius x rule x region x oil."""
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from railcore.systems.siting.candidates import (
     centres,
     neighbours,
 )
-from railcore.systems.siting.grid import Grid
+from railcore.systems.siting.grid import Grid, nearest_city
 from railcore.systems.siting.rules import RULES, available
 
 if TYPE_CHECKING:
@@ -72,31 +71,36 @@ def sensitivity(
 
     rows = []
     for each in found:
-        masks = {name: region(each) for name, region in regions.items()}
+        masks, known = {name: region(each) for name, region in regions.items()}, dict[bytes, tuple[int, bool]]()
         for rule in rules:
             passing = each.passing(demand_w, rule, most_coal, reserve)
             power = available(each.supply, rule, most_coal, reserve)
             for name, mask in masks.items():
-                count, exact = each.places(passing & mask)
+                here = passing & mask
+                if (key := here.tobytes()) not in known:  # where all pass by one rule they do by others
+                    known[key] = each.places(here)
+                count, exact = known[key]
                 row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
-                row |= {"centres": int((passing & mask).sum()), "places": count, "exact": exact}
+                row |= {"centres": int(here.sum()), "places": count, "exact": exact}
                 rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})
     return pd.DataFrame(rows)
 
 
-def passing(
-    found: Iterable[Candidates],
-    demand_w: float,
-    rules: Iterable[str] = tuple(RULES),
-    most_coal: float = 0.5,
-    reserve: str = "unit",
-) -> "pd.DataFrame":
-    """Centres that pass, one row for each rule and candidate: columns rule, radius_m, oil, latitude, longitude."""
+def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> "pd.DataFrame":
+    """Each rule with its formula and meaning, the most that it lets one candidate have, and the nearest city to that.
+
+    Columns rule, formula, meaning, most_of_one_place_w, near.
+    """
     import pandas as pd
 
-    parts = []
-    for rule, each in product(rules, found):
-        mask = each.passing(demand_w, rule, most_coal, reserve)
-        where = {"latitude": each.latitude[mask], "longitude": each.longitude[mask]}
-        parts.append(pd.DataFrame({"rule": rule, "radius_m": each.radius_m, "oil": each.oil, **where}))
-    return pd.concat(parts, ignore_index=True)
+    power = {name: available(found.supply, name, most_coal, reserve) for name in RULES}
+    best = [int(each.argmax()) for each in power.values()]
+    return pd.DataFrame(
+        {
+            "rule": list(RULES),
+            "formula": [rule.formula for rule in RULES.values()],
+            "meaning": [rule.meaning for rule in RULES.values()],
+            "most_of_one_place_w": [float(each.max()) for each in power.values()],
+            "near": nearest_city(found.latitude[best], found.longitude[best]),
+        }
+    )

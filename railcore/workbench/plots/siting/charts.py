@@ -1,4 +1,4 @@
-"""Charts of power siting: places under every assumption, balancing authorities, splits by number of places, hours."""
+"""Charts of power siting: places under every assumption, balancing authorities, hours."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,14 +9,13 @@ import numpy as np
 from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench.plots.siting.ground import INK, LAND, panel
-from railcore.workbench.plotting import COLOURS, MARKERS
+from railcore.workbench.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLES = ("-", "--", "-.", ":")
 REPORTED, CLEANED, PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
 
 
@@ -141,50 +140,6 @@ def _end(ax: "Axes", value: float, y: float, words: str, most: float) -> None:
         place: dict = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         box: dict = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
         ax.annotate(f"▶ {words}" if value > most else words, (min(value, most), y), bbox=box, **place)
-
-
-def splits(data: "pd.DataFrame", title: str = "") -> "Figure":
-    """Longest distance with its delay, and the exposed share of an iteration, against the number of places.
-
-    A line for each `split` (rule or objective), a panel for the distance and one for each model. Columns split, k,
-    longest_m, one_way_delay_s (proportional to it), model, exposed_share; NaN or no row where no split exists.
-    """
-    import matplotlib.pyplot as plt
-
-    models = list(data["model"].unique())
-    ratios = [1.25] + [1] * len(models)
-    figure, axes = plt.subplots(1, len(ratios), figsize=(11, 4.4), layout="constrained", width_ratios=ratios)
-    first = data[data["model"] == models[0]].assign(km=lambda table: table["longest_m"] / units.km)
-    _by_split(first, "km", axes[0])
-    axes[0].set_ylabel("longest distance [km]")
-    axes[0].yaxis.set_major_formatter(lambda value, _: number(value))
-    axes[0].set_title("between the places farthest apart", fontsize=10)
-    far = first[first["longest_m"] > 0]
-    ratio = float((far["one_way_delay_s"] / units.ms / far["km"]).median()) if len(far) else 1.0
-    delay = axes[0].secondary_yaxis("right", functions=(lambda km: km * ratio, lambda ms: ms / ratio))
-    delay.set_ylabel("one-way delay [ms]")
-    axes[0].spines["right"].set_visible(True)
-    for ax, model in zip(axes[1:], models, strict=True):
-        _by_split(
-            data[data["model"] == model].assign(percent=lambda table: table["exposed_share"] * 100), "percent", ax
-        )
-        ax.set_ylim(0, 1.08 * max(data["exposed_share"].max() * 100, 1))
-        ax.set_title(model, fontsize=10)
-    axes[1].set_ylabel("exposed share of iteration time [%]")
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5), fontsize=9)
-    figure.suptitle(title, fontsize=11)
-    return figure
-
-
-def _by_split(data: "pd.DataFrame", y: str, ax: "Axes") -> None:
-    for i, (name, part) in enumerate(data.groupby("split", sort=False)):
-        look: dict = {"color": COLOURS[i % 8], "marker": MARKERS[i % 8], "linestyle": STYLES[i % 4], "markersize": 5}
-        ordered = part.sort_values("k")
-        ax.plot(ordered["k"], ordered[y], label=name, **look)
-    ax.set_xticks(sorted(data["k"].unique()))
-    ax.set_xlabel("places k")
-    ax.set_ylim(bottom=0)
 
 
 def hourly(data: "pd.DataFrame", title: str = "") -> "Figure":

@@ -117,8 +117,12 @@ def scale_bar(ax: "Axes", length_m: float) -> None:
     """A bar of so many metres in the lower left, labelled in km."""
     (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
     x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
-    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt")
-    text: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    import matplotlib.patheffects as effects
+
+    halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
+    look: dict = {"zorder": 9, "path_effects": halo}
+    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **look)
+    text: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8, **look}
     ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), xytext=(0, 3), **text)
 
 

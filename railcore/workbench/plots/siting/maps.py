@@ -1,4 +1,4 @@
-"""Maps of power siting: plants and lines with places chosen, where rules pass, regions close up, places by count."""
+"""Maps of power siting: plants and lines with places chosen, regions close up, places by count."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -74,36 +74,6 @@ def grid_map(
     groups |= {"nodes": shown["nodes"]} if nodes is not None else {}
     groups |= {"datacenter": shown["places"]} if places is not None else {}
     _legend(figure, groups)
-    _words(figure, title, note)
-    return figure
-
-
-def where_it_passes(
-    data: "pd.DataFrame", outlines: Outlines, step_deg: float, title: str = "", note: str = ""
-) -> "Figure":
-    """A map for each `rule`: centres that pass, a cell each, coloured by the smallest radius at which they do.
-
-    Columns rule, radius_m, latitude, longitude: a row for each centre and radius at which it passes. step_deg: of the
-    lattice of centres.
-    """
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
-
-    rules, radii = list(data["rule"].unique()), sorted(data["radius_m"].unique())
-    colours = plt.get_cmap("viridis")(np.linspace(0.05, 0.97, len(radii)))
-    across = 2 if len(rules) <= 4 else 3
-    wide, rows = 9.9 / across, -(-len(rules) // across)
-    high = 0.62 * wide + 0.3
-    figure = plt.figure(figsize=(10, 0.65 + 0.25 * bool(title) + high * rows), layout="none")
-    for i, rule in enumerate(rules):
-        place = (0.1 + wide * (i % across), 0.65 + high * (rows - 1 - i // across), wide - 0.1, high - 0.3)
-        ax = ground(panel(figure, *place), outlines, bar_m=0 if i else 500e3, over=True, rasterized=True)
-        corners, least = _cells(data[data["rule"] == rule], step_deg)
-        for radius, colour in zip(radii, colours, strict=True):
-            _tiles(ax, corners[least == radius], facecolor=colour, linewidth=0, rasterized=True, antialiased=False)
-        ax.set_title(rule, fontsize=10, pad=3)
-    shown = [Patch(color=c, label=f"{number(r / units.km)} km") for r, c in zip(radii, colours, strict=True)]
-    figure.legend(handles=shown, loc="lower center", ncols=len(radii), title="passes from a radius of", fontsize=9)
     _words(figure, title, note)
     return figure
 
