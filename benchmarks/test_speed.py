@@ -13,6 +13,7 @@ from railcore.network.cost import compare, power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.systems import datacenter
+from railcore.systems.siting import candidates, grid, rules, sensitivity, split
 from railcore.training import traffic
 from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
@@ -124,3 +125,29 @@ def test_rails_and_planes_of_a_million_networks(benchmark):
     gpus, rails, planes = rng.integers(1000, 10**6, 10**6), rng.integers(1, 77, 10**6), 2 ** rng.integers(0, 4, 10**6)
     parts = benchmark.pedantic(network_parts, (gpus, rails, 64, planes), rounds=5, warmup_rounds=1)
     assert parts.switches.shape == (10**6,)
+
+
+def siting_options(radius_m=100e3):
+    """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
+    demand = float(np.min(datacenter.size(document="flops2024").total_w))
+    return split.options(candidates.candidates(grid.grid(), radius_m), "idle fuelled"), demand
+
+
+def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
+    """Six radii, every rule and region, the whole country at 0.25 degrees; target 5 s on one core."""
+    radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
+
+    def sweep():
+        return sensitivity.sensitivity(candidates.every(grid.grid(), radii), demand)
+
+    table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
+    assert len(table) == len(radii) * len(rules.RULES) * len(sensitivity.REGIONS) * 2
+
+
+@pytest.mark.parametrize("objective", ["shortest", "spare"])
+def test_siting_split_into_one_to_six_places(benchmark, objective):
+    """At 100 km, 500 km apart; target 10 s on one core."""
+    offer, demand = siting_options()
+    terms = {"objective": objective, "least_separation_m": 500e3, "within_m": 100e3}
+    table = benchmark.pedantic(split.splits, (offer, demand), terms, rounds=5, warmup_rounds=1)
+    assert (table["places"].map(len) == table["k"]).all()

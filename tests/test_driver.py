@@ -229,6 +229,7 @@ nic: str = "400 Gbps"
 book: str = "railonly2023"
 sizes: list = [8, 16]
 rates: list = ["100 Gbps"]
+paths: list = []
 """
 
 
@@ -243,6 +244,8 @@ rates: list = ["100 Gbps"]
         ("book", "no", "no"),
         ("sizes", "[4]", [4]),
         ("rates", "['50 GB/s', '1 Tbps']", ["50 GB/s", "1 Tbps"]),
+        ("paths", "['a.csv', 'b.csv']", ["a.csv", "b.csv"]),
+        ("paths", "[]", []),
     ],
 )
 def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
@@ -254,7 +257,8 @@ def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text"),
     [("gpus", "1e3"), ("gpus", "True"), ("gpus", "many"), ("share", "half"), ("copper", "1"), ("copper", "maybe")]
-    + [("nic", "400"), ("nic", "130 kW"), ("sizes", "[0.5]"), ("sizes", "8"), ("sizes", "[]"), ("rates", "['1 W']")],
+    + [("nic", "400"), ("nic", "130 kW"), ("sizes", "[0.5]"), ("sizes", "8"), ("sizes", "[]"), ("rates", "['1 W']")]
+    + [("paths", "a.csv"), ("paths", "[8]"), ("paths", "['1 W']")],
 )
 def test_an_unfit_parameter_is_refused(name, text):
     notebook = {"cells": [project.cell(CELL, 0, "parameters")]}

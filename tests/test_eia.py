@@ -173,6 +173,8 @@ def test_the_csv_form_becomes_plants_too(tmp_path):
     assert set(blank["interconnect"]) == {"Western"} and set(blank["authority"]) == {""}
     with pytest.raises(ValueError, match=r"plants\.csv: no column 'coal_mw'"):
         eia.plants(plant_table(tmp_path, coal_mw=None))
+    with pytest.raises(ValueError, match=r"plants\.csv: column 'fusion_mw' is of an unknown fuel"):
+        eia.plants(plant_table(tmp_path, fusion_mw=3.0))
     with pytest.raises(ValueError, match=r"plants\.csv: column 'coal_kw' is in kw, expected mw"):
         eia.plants(plant_table(tmp_path, coal_mw=None, coal_kw=500500))
 
@@ -292,6 +294,9 @@ def test_parquet_gives_raw_and_clean_demand(tmp_path):
     np.testing.assert_array_equal(found["demand_w"] / MW, [5, 66, np.nan, 1, 2, np.nan])
     np.testing.assert_array_equal(found["demand_clean_w"] / MW, [5, 6, 7, np.nan, np.nan, np.nan])
     assert found["hour_utc"].iloc[0] == pd.Timestamp("2023-01-01")
+    other = demand_file(tmp_path, demand_raw_only_mw=None, demand_raw_only_kw=1)
+    with pytest.raises(ValueError, match=r"column 'demand_raw_only_kw' is in kw, expected mw"):
+        eia.hourly(other)
 
 
 def test_parquet_gives_net_generation_by_source(tmp_path):

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
-from railcore.systems.siting.emissions import average_intensity, emissions, marginal_intensity
-from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.candidates import candidates
+from railcore.systems.siting.emissions import average_intensity, energy, marginal_intensity, running
+from railcore.systems.siting.grid import Grid, electricity_prices, grid
+from railcore.systems.siting.joined import shares
 from railcore.systems.siting.nodes import nodes
 
 
@@ -87,28 +89,52 @@ def test_fuels_add_up_to_the_printed_total():
 
 
 def test_a_kilowatt_for_a_year():
-    intensity = units.parse("0.5 kg/kWh")
-    assert emissions(1e3, intensity, 1) == pytest.approx(8760 * 0.5)
-    assert emissions(1e3, [intensity, 0], 2, load=0.5) == pytest.approx([8760 * 0.5, 0])
-    assert np.isnan(emissions(1e3, np.nan, 1))
+    assert energy(1e3) == pytest.approx(8760 * units.kWh)
+    assert energy([1e3, 0], 2, load=0.5) == pytest.approx([8760 * units.kWh, 0])
 
 
 @given(st.floats(0, 1e10), st.floats(0, 10), st.floats(0, 1))
-def test_emissions_are_linear(demand, years, load):
-    one = emissions(demand, 1e-7, years, load)
-    assert emissions(3 * demand, 1e-7, years, load) == pytest.approx(3 * one)
-    assert emissions(demand, 1e-7, 2 * years, load) == pytest.approx(2 * one)
+def test_energy_is_linear(demand, years, load):
+    one = energy(demand, years, load)
+    assert energy(3 * demand, years, load) == pytest.approx(3 * one)
+    assert energy(demand, 2 * years, load) == pytest.approx(2 * one)
+
+
+def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
+    places = candidates(embedded, 50e3, 1.0)
+    power = places.supply.idle_fuelled_w
+    at = [
+        int(np.flatnonzero(places.state == state)[power[places.state == state].argmax()]) for state in ("Ohio", "Texas")
+    ]
+    demand = 0.9 * power[at].sum()
+    fed = shares(power[at], demand)
+    assert fed[0] != pytest.approx(fed[1])
+    row = running(places, {"two": at}, power, demand, years=3.0, load=0.8).iloc[0]
+    joules = energy(demand, 3.0, 0.8)
+    carbon = fed @ marginal_intensity(embedded, places.plants)[at]
+    price = fed @ [electricity_prices()[state] for state in ("Ohio", "Texas")]
+    assert row["carbon_kg"] == pytest.approx(joules * carbon) and row["cost_usd"] == pytest.approx(joules * price)
+    assert row["kg_per_kWh"] * joules == pytest.approx(row["carbon_kg"] * units.kWh)
+    assert row["usd_per_kWh"] * joules == pytest.approx(row["cost_usd"] * units.kWh)
+    assert running(places, {"two": at}, power, 2 * power[at].sum()).drop(columns="siting").isna().all(axis=None)
+
+
+def test_wyoming_has_no_price(embedded):
+    places = candidates(embedded, 100e3, 1.0)
+    at = np.flatnonzero((places.state == "Wyoming") & (places.supply.idle_fuelled_w > 1e6))[:1]
+    row = running(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
+    assert np.isnan(row["cost_usd"]) and row["carbon_kg"] > 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((-1.0, 1e-7, 1), "demand_w is -1.0: give 0 or more"),
-        ((1e9, [1e-7, -1e-7], 1), "intensity is"),
-        ((1e9, 1e-7, -2), "years is -2: give 0 or more"),
-        ((1e9, 1e-7, 1, 1.5), "load is 1.5: give a share from 0 to 1"),
+        ((-1.0,), "demand_w is -1.0: give 0 or more"),
+        ((np.nan,), "demand_w is nan: give 0 or more"),
+        ((1e9, -2), "years is -2: give 0 or more"),
+        ((1e9, 1, 1.5), "load is 1.5: give a share from 0 to 1"),
     ],
 )
 def test_errors_name_the_argument(arguments, named):
     with pytest.raises(ValueError, match=named):
-        emissions(*arguments)
+        energy(*arguments)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
+from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import nodes as module
 from railcore.systems.siting.grid import Grid, grid
@@ -216,6 +217,10 @@ def test_table_of_the_embedded_grid(embedded):
     coulee = table[table["name"] == "GRAND COULEE, Washington"].iloc[0]
     assert (coulee["state"], coulee["interconnect"]) == ("Washington", "Western")
     assert coulee["fuels"].startswith("hydro 9")
+    assert coulee["kg_per_kWh"] < 0.1 < table["kg_per_kWh"].median() < table["kg_per_kWh"].max()
+    coal = catalog.item("fuels", "coal")["carbon_intensity"] * units.kWh
+    burnt = table.loc[table["fuels"].str.fullmatch("coal 100%"), "kg_per_kWh"]
+    assert len(burnt) and burnt.to_numpy() == pytest.approx(coal, rel=0.01)
     assert not table.isna().any(axis=None)
 
 
@@ -258,7 +263,7 @@ def test_accounting_narrows(embedded):
         assert row.n1_site == eligible(group.supply, reserve="site").sum()
         assert row.unit_passing == passes(group.supply, 4.19e9, row.rule).sum()
         assert row.site_passing == passes(group.supply, 4.19e9, row.rule, reserve="site").sum()
-        assert passes(group.supply, row.best_w, row.rule)[row.best]
+        assert passes(group.supply, row.best_w, row.rule).any()
         assert not passes(group.supply, row.best_w * 1.0001, row.rule).any()
     assert (accounting(groups, 8e9)["unit_passing"] <= table["unit_passing"]).all()
     assert (accounting(groups, 8e9, most_coal=0.1)["not_coal"] <= table["not_coal"]).all()
@@ -269,7 +274,7 @@ def test_a_grid_of_coal_has_no_node_left():
     coal = power_grid.with_plants(power_grid.plants.assign(fuel="coal").drop_duplicates("sub_id"))
     table = accounting([nodes(coal, 50 * KM)], 1e6)
     assert (table[["not_coal", "n1_unit", "unit_passing", "best_w"]] == 0).all(axis=None)
-    assert (table["best"] == -1).all()
+    assert (table["best_w"] == 0).all()
     assert set(nodes(coal, 50 * KM).table()["fuels"]) == {"coal 100%"}
 
 

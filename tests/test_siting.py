@@ -248,6 +248,20 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
     assert (ruled.set_index("rule")["most_of_one_place_w"] == best).all()
 
 
+def test_own_plants_need_four_columns():
+    own = pd.DataFrame({"latitude": [38.9, 38.9, 47.9], "longitude": [-77.1, -77.1, -119.0]})
+    own = own.assign(fuel=["gas", "oil", "hydro"], power_w=[3e9, 1e9, 2e9])
+    made = EMBEDDED.with_plants(own).plants
+    assert made["sub_id"].nunique() == 2 and made["sub_id"][0] == made["sub_id"][1]
+    assert made["state"].tolist() == ["Virginia", "Virginia", "Washington"]
+    assert made["authority"].tolist() == ["PJM", "PJM", "BPAT"] and made["interconnect"][2] == "Western"
+    assert made["largest_unit_w"].tolist() == [3e9, 1e9, 2e9]
+    found = candidates(EMBEDDED.with_plants(own), 50e3, step_deg=1.0)
+    assert found.supply.largest_site_w.max() == 4e9
+    with pytest.raises(ValueError, match="lack column 'fuel': give at least latitude, longitude, fuel, power_w"):
+        EMBEDDED.with_plants(own.drop(columns="fuel"))
+
+
 def test_own_grid_from_a_folder(tmp_path):
     for kind in siting_grid.COLUMNS:
         source = siting_grid.files.DATA / "grid" / f"{kind}.csv.gz"
@@ -259,6 +273,12 @@ def test_own_grid_from_a_folder(tmp_path):
         grid(tmp_path)
     (tmp_path / "loads.csv").write_text("lat,lon,load_kw\n40,-80,3\n")
     with pytest.raises(ValueError, match="no column 'load_mw'"):
+        grid(tmp_path)
+    (tmp_path / "loads.csv").write_text("lat,lon,load_mw\n40,-80,3\n")
+    (tmp_path / "plants.csv.gz").unlink()
+    whose = "sub_id,name,state,interconnect,lat,lon,fuel,units,mw,largest_unit_mw\n1,a,Ohio,Eastern,40,-80,gas,1,5,5\n"
+    (tmp_path / "plants.csv").write_text(whose)
+    with pytest.raises(ValueError, match="lack column 'authority'"):
         grid(tmp_path)
 
 

@@ -1,6 +1,5 @@
 from dataclasses import fields, replace
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import curves
 from railcore.systems.siting import east_west, joined
+from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import Grid, grid
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import from_catalog
@@ -244,7 +244,7 @@ def tiny():
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
     known = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
     offered = Supply(**{field.name: known.get(field.name, none) for field in fields(Supply)})
-    return SimpleNamespace(grid=mine, latitude=lat, longitude=lon, plants=members, supply=offered), power
+    return Candidates(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
 
 
 PLACES, POWER = tiny()
@@ -346,6 +346,12 @@ def test_places_of_a_siting():
     rows = east_west.placed(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
     assert list(rows.authority) == ["PJM", "BPAT"] and list(rows.interconnect) == ["Eastern", "Western"]
     assert list(rows.fed_w) == pytest.approx([3e9, 2e9]) and rows.renewable_capacity[1] == pytest.approx(0.75)
+
+
+def test_coal_has_no_say_in_the_authority_of_a_place():
+    burnt = PLACES.grid.plants.assign(fuel=["gas", "coal", "nuclear", "wind", "gas"])
+    coal = replace(PLACES, grid=PLACES.grid.with_plants(burnt))
+    assert list(east_west.placed(coal, {"ew": [0, 1]}, POWER, 5 * GW).authority) == ["PJM", "NEVP"]
 
 
 @given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))

@@ -167,6 +167,12 @@ def test_columns_that_differ_in_their_unit_alone_both_stay():
     assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]
 
 
+def test_readable_tables_write_hours_and_what_is_not_known():
+    hours = pd.to_datetime(["2023-01-21 02:00", None])
+    table = outputs.readable(pd.DataFrame({"peak_at": hours, "rank": pd.array([2, None], dtype="Int64")}))
+    assert table.to_dict("list") == {"peak at": ["2023-01-21 02:00", "–"], "rank": ["2", "–"]}
+
+
 def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     assert main(["claim", "railonly2025.text.r64_switch_ratio"]) == 0
     shown = capsys.readouterr().out

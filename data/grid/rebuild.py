@@ -176,7 +176,7 @@ def agreement(ours: DataFrame, theirs: DataFrame) -> tuple[float, float, dict[st
 def compared(ours: Mapping[str, str], theirs: Mapping[str, str]) -> DataFrame:
     """One row for each file: rows, share of keys in both, largest difference, least share of a column, verdict."""
     rows = []
-    for name in KEYS:
+    for name in ours:
         mine, embedded = read(name, ours[name]), read(name, theirs[name])
         keys, largest, shares = agreement(mine, embedded)
         agrees = keys >= LEAST.get(name, 1) and all(

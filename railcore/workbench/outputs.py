@@ -1,6 +1,7 @@
 """Save a figure or a table together with the numbers under it."""
 
 import io
+from datetime import datetime
 from functools import cache
 from numbers import Integral
 from typing import TYPE_CHECKING
@@ -91,7 +92,9 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
 
 
 def _cell(value, unit: str, digits: int) -> str:
-    special = {"nan": "–", "inf": "∞", "True": "yes", "False": "no"}
+    special = {"nan": "–", "NaT": "–", "<NA>": "–", "inf": "∞", "True": "yes", "False": "no"}
+    if isinstance(value, datetime):
+        return special.get(f"{value}") or f"{value:%Y-%m-%d %H:%M}"
     digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
     return special.get(f"{value}") or units.show(value, unit, digits)
 

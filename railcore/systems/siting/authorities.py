@@ -5,7 +5,7 @@ The hourly generation behind the paper's table is not at hand: without it only L
 D <= C - max L can be given, because no authority generates more than the net summer capacity of its plants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def _table() -> "pd.DataFrame":
         .assign(capacity_w=read["net_summer_capacity_mw"] * units.MW)
     )
     result["bound_w"] = result["capacity_w"] - result["peak_demand_clean_w"]
-    result["bound_rank"] = result["bound_w"].rank(ascending=False).astype("Int64")
+    result["bound_rank"] = result["bound_w"].rank(ascending=False, method="min").astype("Int64")
     return result.assign(window=read["window"], capacity_as_of=read["capacity_as_of"].astype(str))
 
 
@@ -58,6 +58,18 @@ def authority(code: str) -> "pd.Series":
     if code not in rows.index:
         raise catalog.UnknownName("balancing authority", code, list(rows.index))
     return rows.loc[code]
+
+
+def caps(codes: Iterable[str]) -> dict[str, float]:
+    """Bound C - max L on the disposable power of authorities [W], at least 0: for `split`'s authority_caps.
+
+    codes: such as `split.Options.authority`. Authorities without known demand, such as those that have plants alone,
+    have no cap and are left out, and so is "". Raises UnknownName for an unknown code.
+    """
+    asked = sorted({str(code) for code in codes})
+    headers.known(asked, "codes")
+    bounds = _table().set_index("authority")["bound_w"].dropna()
+    return {code: max(float(bounds[code]), 0.0) for code in asked if code in bounds}
 
 
 def printed_regions() -> dict[str, str]:
@@ -125,10 +137,9 @@ def _between(series: "pd.DataFrame", start: str, end: str) -> "pd.DataFrame":
     for name, text, after in (("start", start, True), ("end", end, False)):
         if not text:
             continue
-        try:
-            when = pd.Timestamp(text)
-        except ValueError:
-            raise ValueError(f"{name} is {text!r}: give a date such as 2022-10-08") from None
+        when = pd.to_datetime(text, errors="coerce")
+        if pd.isna(when) or when.tzinfo:
+            raise ValueError(f"{name} is {text!r}: give a date such as 2022-10-08, without a zone")
         mask &= (series["hour_utc"] > when) == after
     if not mask.any():
         span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}" if len(series) else "nothing"
@@ -140,7 +151,7 @@ def demand_side(printed_w: Mapping[str, float]) -> "pd.DataFrame":
     """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
 
     Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
-    net summer capacity C. printed_w: D by authority [W].
+    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
     Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
     implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
     and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
@@ -158,7 +169,7 @@ def demand_side(printed_w: Mapping[str, float]) -> "pd.DataFrame":
         for kind in ("raw", "clean"):
             peak = row[f"peak_demand_{kind}_w"]
             entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
-            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"])
+            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
         entry["capacity_w"] = row["capacity_w"]
         entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
         rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
@@ -210,18 +221,12 @@ def suffices(printed_w: Mapping[str, float], demand_w: float, most: int = 4) -> 
     return pd.DataFrame(rows)
 
 
-def least_split(printed_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> int:
+def least_split(printed_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
     """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
 
     The least k of `suffices` with an Eastern and a Northwest authority and room for all parts: the datacenters of
-    the paper's split. Raises ValueError where no k up to `most` does.
+    the paper's split. NaN where no k up to `most` does.
     """
     found = suffices(printed_w, demand_w, most)
     good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
-    if not len(good):
-        best = max(printed_w.values(), default=0.0)
-        raise ValueError(
-            f"demand_w {units.show(demand_w, 'W')} has no even split of up to {most} parts over an eastern and a "
-            f"northwestern authority: the largest has {units.show(best, 'W')}; give a smaller demand or more parts"
-        )
-    return int(good["parts"].iloc[0])
+    return float(good["parts"].min())

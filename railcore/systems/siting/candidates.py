@@ -1,14 +1,15 @@
 """Candidates: centres with the plants within a radius, and under which assumptions any of them feeds a datacenter."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.systems.siting.grid import Grid, state_of
+from railcore.systems.siting.grid import Grid, inside, state_of
 from railcore.systems.siting.rules import available, passes
-from railcore.systems.siting.sphere import members
+from railcore.systems.siting.sphere import circles
 from railcore.systems.siting.supply import Supply, counted, supply
 
 if TYPE_CHECKING:
@@ -53,10 +54,16 @@ class Candidates:
         split = csr_array((power, (np.arange(len(label)), label)), shape=(len(label), len(names)))
         return names[np.asarray((self.plants @ split).todense()).argmax(axis=1)]
 
+    @cached_property
+    def interconnect(self) -> np.ndarray:
+        """Interconnection that has most of each centre's counted power."""
+        return self.most_of("interconnect")
+
     def distance_m(self, latitude: float, longitude: float) -> np.ndarray:
-        """Great circle from each centre to a place [m]."""
+        """Great circle from each centre to a place [m]. Raises ValueError for a place outside the country."""
         from railcore.network.wide_area import great_circle_distance
 
+        inside(latitude, longitude)
         return great_circle_distance(self.latitude, self.longitude, latitude, longitude)
 
     def passing(self, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
@@ -74,7 +81,7 @@ class Candidates:
             longitude=self.longitude,
             state=self.state,
             authority=self.most_of("authority"),
-            interconnect=self.most_of("interconnect"),
+            interconnect=self.interconnect,
             available_w=available(self.supply, rule, most_coal, reserve),
         )
 
@@ -89,27 +96,25 @@ def centres(grid: Grid, step_deg: float = 0.25) -> Centres:
         raise ValueError(f"step_deg is {step_deg!r}: give degrees above 0 and at most 2, such as 0.25")
     axes = [np.arange(low, high + step_deg / 2, step_deg) for low, high in SPAN.values()]
     latitude, longitude = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
-    sites = grid.plants.drop_duplicates("sub_id")[["latitude", "longitude", "state"]]
+    sites = grid.plants.drop_duplicates("sub_id")
+    latitude, longitude = np.append(latitude, sites["latitude"]), np.append(longitude, sites["longitude"])
     state = state_of(latitude, longitude)
-    land = state != ""
-    return (
-        np.concatenate([latitude[land], sites["latitude"].to_numpy()]),
-        np.concatenate([longitude[land], sites["longitude"].to_numpy()]),
-        np.concatenate([state[land], sites["state"].to_numpy(object)]),
-    )
+    land = state != ""  # sites off a coast of the simplified outlines are members of circles, but no centres
+    return latitude[land], longitude[land], state[land]
 
 
-def neighbours(grid: Grid, radius_m: float, at: Centres) -> "dict[str, csr_array]":
-    """Plants, loads and substations within a radius of each centre, as `sphere.members`.
+def neighbours(grid: Grid, radii_m: Iterable[float], at: Centres) -> "list[dict[str, csr_array]]":
+    """For each radius the plants, loads and substations within it of each centre, as `sphere.members`.
 
     Raises ValueError for a radius outside 5 to 150 km.
     """
-    if not NEAREST <= radius_m <= FARTHEST:
-        raise ValueError(f"radius_m is {radius_m!r}: give {NEAREST:.0f} to {FARTHEST:.0f} m (5 to 150 km)")
+    radii = list(radii_m)
+    for radius in radii:
+        if not NEAREST <= radius <= FARTHEST:
+            raise ValueError(f"radius_m is {radius!r}: give {NEAREST:.0f} to {FARTHEST:.0f} m (5 to 150 km)")
     tables = {"plants": grid.plants, "loads": grid.loads, "substations": grid.substations}
-    return {
-        kind: members(at[0], at[1], table["latitude"], table["longitude"], radius_m) for kind, table in tables.items()
-    }
+    found = [circles(at[0], at[1], table["latitude"], table["longitude"], radii) for table in tables.values()]
+    return [dict(zip(tables, each, strict=True)) for each in zip(*found, strict=True)]
 
 
 def candidates(
@@ -119,49 +124,80 @@ def candidates(
     oil: bool = True,
     coal_basis: str = "capacity",
     at: Centres | None = None,
-    near: "Mapping[str, csr_array] | None" = None,
 ) -> Candidates:
-    """Candidates of a radius around the points of `centres` that have plants to count.
+    """Candidates of a radius around the points of `centres`, or others, that have plants to count.
 
-    at: other centres. near: what `neighbours` found for the same radius and centres, where it is used twice.
     Raises ValueError for a radius outside 5 to 150 km.
     """
+    return every(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
+
+
+def every(
+    grid: Grid,
+    radii_m: Iterable[float],
+    oil: Iterable[bool] = (True, False),
+    step_deg: float = 0.25,
+    coal_basis: str = "capacity",
+    at: Centres | None = None,
+) -> list[Candidates]:
+    """`candidates` of each radius, with and without oil, around the same centres."""
     at = centres(grid, step_deg) if at is None else at
-    near = neighbours(grid, radius_m, at) if near is None else near
-    latitude, longitude, state = at
-    found = supply(grid, **near, oil=oil, coal_basis=coal_basis)
-    every = Candidates(grid, radius_m, oil, latitude, longitude, state, near["plants"], found)
-    return every[np.flatnonzero(found.installed_w > 0)]
+    radii, kinds, found = list(radii_m), list(oil), []
+    for radius, near in zip(radii, neighbours(grid, radii, at), strict=True):
+        known = None
+        for kind in kinds:
+            known = supply(grid, **near, oil=kind, coal_basis=coal_basis, known=known)
+            each = Candidates(grid, radius, kind, *at, near["plants"], known)
+            found.append(each[np.flatnonzero(known.installed_w > 0)])
+    return found
 
 
 def most_disjoint(plants: "csr_array", exact: int = 110) -> tuple[int, bool]:
     """How many rows can be taken at once so that no two share a plant, and whether that is exact.
 
     Set packing, max sum y with sum over the rows that hold a plant of y <= 1, y in {0, 1}, solved by HiGHS for at most
-    `exact` rows. More rows: a lower bound, rows with fewer plants taken first.
+    `exact` rows, of which `_undominated` leaves few. More rows: a lower bound, rows with fewer plants taken first.
     """
-    if not plants.shape[0]:
-        return 0, True
-    order = np.argsort(np.diff(plants.indptr), kind="stable")
-    holders = plants[order].T.tocsr()  # rows are plants, columns the candidates with fewest plants first
-    if len(order) > exact:
-        return _taken_in_turn(holders), False
+    if plants.shape[0] > exact:
+        return _taken_in_turn(plants[np.argsort(np.diff(plants.indptr), kind="stable")]), False
+    plants = plants[_undominated(plants)]
+    holders = plants.T.tocsr()
+    shared = holders[np.flatnonzero(np.diff(holders.indptr) > 1)]
+    if not shared.shape[0]:
+        return plants.shape[0], True
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    shared = holders[np.flatnonzero(np.diff(holders.indptr) > 1)]
-    limits = [LinearConstraint(shared, -np.inf, 1)] if shared.shape[0] else []
-    ones = np.ones(len(order))
+    ones = np.ones(plants.shape[0])
+    limits = LinearConstraint(shared, -np.inf, 1)
     found = milp(-ones, constraints=limits, bounds=Bounds(0, 1), integrality=ones, options={"mip_rel_gap": 0})
     return round(-found.fun), True
 
 
-def _taken_in_turn(holders: "csr_array") -> int:
-    """Columns taken from the left, each that shares no row with one taken before."""
-    of_column, free, count = holders.tocsc(), np.ones(holders.shape[1], bool), 0
+def _undominated(plants: "csr_array") -> np.ndarray:
+    """Rows left when any is dropped that another can stand for: one it meets, which meets none but those it meets.
+
+    Rows meet where they share a plant. Some largest choice of rows that do not meet is among those left.
+    """
+    meets = (plants @ plants.T).toarray() > 0
+    np.fill_diagonal(meets, True)
+    left = np.arange(len(meets))
+    while True:
+        stands_for = meets & ~(meets @ ~meets)  # [i, j]: i meets j, and none that j does not
+        stands_for &= ~(stands_for.T & np.tri(len(left), dtype=bool))  # of two alike the first stays
+        keep = ~stands_for.any(axis=0)
+        if keep.all():
+            return left
+        left, meets = left[keep], meets[np.ix_(keep, keep)]
+
+
+def _taken_in_turn(plants: "csr_array") -> int:
+    """Rows taken from the first on, each that shares no plant with one taken before."""
+    holders, free, count = plants.T.tocsr(), np.ones(plants.shape[0], bool), 0
     while free.any():
-        column = int(free.argmax())
+        row = int(free.argmax())
         count += 1
-        free[column] = False
-        for row in of_column.indices[of_column.indptr[column] : of_column.indptr[column + 1]]:
-            free[holders.indices[holders.indptr[row] : holders.indptr[row + 1]]] = False
+        free[row] = False
+        mine = plants.indices[plants.indptr[row] : plants.indptr[row + 1]]
+        for start, end in zip(holders.indptr[mine].tolist(), holders.indptr[mine + 1].tolist(), strict=True):
+            free[holders.indices[start:end]] = False
     return count

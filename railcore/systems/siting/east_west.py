@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.grid import Grid, cities, nearest_city
+from railcore.systems.siting.grid import Grid, cities, nearest_city, state_of
 from railcore.systems.siting.joined import Places, between_m, delays_s, feeds, indices
 from railcore.systems.siting.rules import RULES, available
 from railcore.systems.siting.supply import BASES
@@ -139,9 +139,10 @@ def traits(
 def placed(places: Places, sitings: Mapping[str, Sequence[int]], power_w: ArrayLike, demand_w: float) -> "pd.DataFrame":
     """Every place of each siting: a row each.
 
-    Columns siting, place (index), name (nearest city), latitude, longitude, radius_m, authority and interconnect (that
-    have most of its power), power_w (that the rule lets it have), fed_w (that it feeds, NaN where the powers do not sum
-    to the demand), renewable_capacity, renewable_energy (share of its power). Errors as in `joined.indices`.
+    Columns siting, place (index), name (from the nearest city), state (of the centre), latitude, longitude, radius_m,
+    authority and interconnect (by `most_of`, as a split's caps are), power_w (that the rule lets it have), fed_w (that
+    it feeds, NaN where the powers do not sum to the demand), renewable_capacity, renewable_energy (share of its power).
+    Errors as in `joined.indices`.
     """
     import pandas as pd
 
@@ -152,8 +153,9 @@ def placed(places: Places, sitings: Mapping[str, Sequence[int]], power_w: ArrayL
         rows.append(pd.DataFrame({"siting": name, "place": at, **where, "radius_m": places.radius_m, **fed}))
     table = pd.concat(rows, ignore_index=True)
     table.insert(2, "name", nearest_city(table["latitude"], table["longitude"]))
+    table.insert(3, "state", state_of(table["latitude"], table["longitude"]))
     for number, column in enumerate(("authority", "interconnect")):
-        table.insert(6 + number, column, parts(places, column).iloc[table["place"]].idxmax(axis=1).to_numpy())
+        table.insert(7 + number, column, places.most_of(column)[table["place"]])
     for basis in BASES:
         mix = parts(places, "fuel", basis)
         green = mix[[fuel for fuel in mix if fuel in RENEWABLE]].sum(axis=1)
@@ -243,8 +245,8 @@ def pair(
         if not enough.any():
             best = units.show(power[away <= radius_m].max(initial=0.0), "W", 3)
             raise ValueError(
-                f"demand_w is {demand_w!r}: no place within {radius_m / units.km:g} km of {name} has half of it, the "
-                f"best has {best}: give a smaller demand, a larger radius or another rule"
+                f"demand_w is {units.show(demand_w, 'W', 3)}: no place within {radius_m / units.km:g} km of {name} has "
+                f"half of it, the best has {best}: give a smaller demand, a larger radius or another rule"
             )
         found.append(int(np.argmin(np.where(enough, away, np.inf))))
     if (places.plants[[found[0]]] @ places.plants[[found[1]]].T).nnz:

@@ -5,7 +5,6 @@ transport and leaked methane are not counted, so nuclear, hydro, wind and solar 
 those that industry paid on average in a state.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -43,21 +42,18 @@ def marginal_intensity(grid: Grid, plants: "csr_array", oil: bool = True) -> np.
     return _weighted(grid, plants, idle * counted(grid, oil))
 
 
-def emissions(demand_w: ArrayLike, intensity: ArrayLike, years: float, load: float = 1.0) -> np.ndarray:
-    """Carbon dioxide of a demand over years [kg]: demand_w x load x time x intensity.
+def energy(demand_w: ArrayLike, years: float = 1.0, load: float = 1.0) -> np.ndarray:
+    """Energy of a demand over years [J]: demand_w x load x time.
 
-    demand_w: at the meter, PUE in it [W]; intensity [kg/J]; load: mean over peak. Raises ValueError for negative
-    demand, intensity or years and a load outside 0 to 1.
+    demand_w: at the meter, PUE in it [W]; load: mean over peak. Raises ValueError for negative demand or years and a
+    load outside 0 to 1.
     """
-    for name, value, high in (
-        ("demand_w", demand_w, math.inf),
-        ("intensity", intensity, math.inf),
-        ("years", years, math.inf),
-        ("load", load, 1),
-    ):
-        if np.any(np.less(value, 0)) or np.any(np.greater(value, high)):
-            raise ValueError(f"{name} is {value!r}: give {'0 or more' if math.isinf(high) else 'a share from 0 to 1'}")
-    return np.asarray(demand_w, float) * load * years * units.year * np.asarray(intensity, float)
+    for name, value in (("demand_w", demand_w), ("years", years)):
+        if not np.all(np.greater_equal(value, 0)):
+            raise ValueError(f"{name} is {value!r}: give 0 or more")
+    if not 0 <= load <= 1:
+        raise ValueError(f"load is {load!r}: give a share from 0 to 1")
+    return np.asarray(demand_w, float) * load * years * units.year
 
 
 def running(
@@ -73,17 +69,16 @@ def running(
 
     Columns siting, carbon_kg (of years, from what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (of years at
     what industry paid in the states of the centres, 2023), usd_per_kWh, NaN where a state has no price. A
-    datacenter of its own size pays another price. Errors as in `joined.indices`.
+    datacenter of this size pays another price. Errors as in `joined.indices` and `energy`.
     """
     import pandas as pd
 
-    power, rows = np.asarray(power_w, float), []
+    power, joules, rows = np.asarray(power_w, float), float(energy(demand_w, years, load)), []
     carbon = marginal_intensity(places.grid, places.plants, oil)
     price = np.array([electricity_prices().get(state, np.nan) for state in places.state])
     for name, at in indices(places, power, sitings).items():
         share = feeds(power[at], demand_w)
         intensity, mean_price = float(share @ carbon[at]), float(share @ price[at])
-        joules = demand_w * load * years * units.year
         rows.append(
             {
                 "siting": name,

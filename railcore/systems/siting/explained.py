@@ -1,18 +1,19 @@
 """Values and reasons of flops2024's claims on power and siting, from what the other modules compute."""
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railcore.facts import catalog, claims, units
 from railcore.systems.siting import authorities
 from railcore.systems.siting.candidates import Candidates
+from railcore.systems.siting.east_west import EAST
 from railcore.systems.siting.rules import RULES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TABLE, SITING, ALONE = "flops2024.table1", "flops2024.siting", "flops2024.infra.viable_authorities"
-CITY = "flops2024 east"  # of the catalog's wide_area
 
 
 def printed() -> dict[str, float]:
@@ -21,13 +22,13 @@ def printed() -> dict[str, float]:
     return {code: claims.paper_value(f"{TABLE}.{code.lower()}") * units.MW for code in codes}
 
 
-def counts(found: Candidates, demand_w: float, around_m: float = 0.0, **asked) -> dict[str, int]:
-    """Places that feed a demand by each rule and share no plant; around_m: no farther than that from Washington, D.C.
+def counts(found: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+    """Places that feed a demand by each rule and share no plant; around_m: centres that near to Washington, D.C. alone.
 
     asked: most_coal and reserve of `rules.passes`. Lower bounds where `candidates.most_disjoint` gives one.
     """
-    city = catalog.item("wide_area", CITY)
-    here = found.distance_m(city["latitude_deg"], city["longitude_deg"]) <= (around_m or float("inf"))
+    city = catalog.item("wide_area", EAST)
+    here = found.distance_m(city["latitude_deg"], city["longitude_deg"]) <= around_m
     return {name: found.places(here & found.passing(demand_w, name, **asked))[0] for name in RULES}
 
 
@@ -56,16 +57,19 @@ def reasons(
 ) -> dict[str, str]:
     """Why a claim comes out as it does. table: of `sensitivity`, for one setting of oil."""
     country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
-    by_radius = ", ".join(f"{row.places} at {row.radius_m / units.km:g} km" for row in country.itertuples())
+    by_radius = ", ".join(
+        f"{'' if row.exact else 'at least '}{row.places} at {row.radius_m / units.km:g} km"
+        for row in country.itertuples()
+    )
     power = printed()
     high = authorities.suffices(power, high_w, 2).set_index("parts")
     found = {
         f"{SITING}.single_site": f"fitted: rule and radius from {SITING}.single_site: at that radius "
         f"{_listed(point)}; by the rule {rule!r} {by_radius}, which share no plant",
-        f"{SITING}.near_washington_100km": f"by rule {_listed(city)}; in the country {by_radius}, so Washington is not "
-        "the only one",
+        f"{SITING}.near_washington_100km": f"fitted: rule from {SITING}.single_site: {_listed(city)}, by centres: "
+        f"plants may lie as far again; in the country {by_radius}, so Washington is not the only one",
         f"{SITING}.datacenters": "least even parts that an eastern and a Northwest authority of Table 1 feed, at the "
-        f"lowest PUE; {authorities.least_split(power, high_w)} at the highest",
+        f"lowest PUE; {authorities.least_split(power, high_w):g} at the highest",
         f"{SITING}.northwest_half": f"at the highest PUE {high.loc[2, 'northwest']} of them can",
     }
     for row in authorities.demand_side(power).itertuples():

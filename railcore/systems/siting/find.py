@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railcore.facts import units
 from railcore.systems.siting.candidates import Candidates, candidates
 from railcore.systems.siting.east_west import pair
 from railcore.systems.siting.grid import Grid, nearest_city
@@ -48,15 +49,16 @@ def find(
     coal_basis: str = "capacity",
     **terms: Any,
 ) -> Found:
-    """The best k places of a radius that feed a demand [W] together by a requirement rule.
+    """The best k places of a radius [m] that feed a demand [W] together by a requirement rule (one of `rules.RULES`).
 
-    asked: most_coal and reserve of `rules.passes`. terms: of `split.split`, such as objective="spare" or
-    least_separation_m. Errors as in `candidates`, `rules` and `split`: a demand that no k places can meet says how much
-    the best have.
+    asked: most_coal and reserve of `rules.passes`. terms: of `split.split`: objective "shortest" or "spare",
+    least_separation_m (by default just over two radii, so that circles do not overlap), place_cap_w, authority_caps,
+    least_share, within_m. Errors as in `candidates`, `rules` and `split`: a demand that no k places can meet says how
+    much the best have.
     """
     every = candidates(grid, radius_m, step_deg, oil, coal_basis)
     offer = options(every, rule, **(asked or {}))
-    chosen = split(offer, demand_w, k, **terms)
+    chosen = split(offer, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     table = chosen.table(offer).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
     return Found(every, chosen, table, ways(every, chosen.places.tolist()))
@@ -73,11 +75,12 @@ def sitings(
     "east and west": `east_west.pair` within anchors_m of its anchors; "nearest 2" and "roomiest 2": the two objectives
     of `split` for each k. What does not exist is left out, and the table says why: columns siting and those of
     `splits`. offer: `split.options` of near. terms: of `split`.
-    Raises ValueError where no siting at all meets the demand, with what `split` says of the most that there is.
+    Raises ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
     """
     import pandas as pd
 
-    ks = list(ks)
+    if not (ks := list(ks)):
+        raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
     tables = [
         splits(offer, demand_w, ks, objective=objective, **terms).assign(
             siting=lambda rows, name=name: name + " " + rows["k"].astype(str)
@@ -87,9 +90,11 @@ def sitings(
     every = pd.concat(tables, ignore_index=True)
     found = {row.siting: row.places for row in every.itertuples() if row.places}
     if not found:
-        raise ValueError(every["problem"].iloc[0])
+        raise ValueError("\n".join(dict.fromkeys(every["problem"])))
+    caps = terms.get("authority_caps") or {}
+    cap_w = np.minimum([caps.get(code, np.inf) for code in offer.authority], terms.get("place_cap_w", np.inf))
     try:
-        two = pair(near, np.minimum(offer.power_w, terms.get("place_cap_w", np.inf)), demand_w, anchors_m)
+        two = pair(near, np.minimum(offer.power_w, cap_w), demand_w, anchors_m)
         found = {PAIR: tuple(two)} | found
         problem = ""
     except ValueError as error:

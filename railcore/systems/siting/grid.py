@@ -31,6 +31,7 @@ NEEDED = {
     "substations": "sub_id name state latitude longitude",
     "loads": "latitude longitude load_w",
 }
+LEAST = ("latitude", "longitude", "fuel", "power_w")
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,31 @@ class Grid:
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
     def with_plants(self, plants: "pd.DataFrame", name: str = "plants of your own") -> "Grid":
-        """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`)."""
-        return replace(self, name=f"{self.name}, {name}", plants=plants.reset_index(drop=True))
+        """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`).
+
+        plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other columns of
+        `NEEDED` that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
+        the outlines, and interconnect and authority of the nearest plant here.
+        """
+        from scipy.spatial import cKDTree
+
+        given = plants.reset_index(drop=True)
+        if missing := [column for column in LEAST if column not in given]:
+            raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(LEAST)}")
+        if set(NEEDED["plants"].split()) - set(given):
+            here, at = (unit_vectors(table["latitude"], table["longitude"]) for table in (self.plants, given))
+            nearest = self.plants.iloc[cKDTree(here).query(at)[1]]
+            filled = {
+                "sub_id": np.unique(at, axis=0, return_inverse=True)[1].ravel(),
+                "name": "",
+                "state": state_of(given["latitude"], given["longitude"]),
+                "interconnect": nearest["interconnect"].to_numpy(),
+                "authority": nearest["authority"].to_numpy(),
+                "units": 1,
+                "largest_unit_w": given["power_w"],
+            }
+            given = given.assign(**{column: value for column, value in filled.items() if column not in given})
+        return replace(self, name=f"{self.name}, {name}", plants=given)
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
@@ -106,7 +130,7 @@ def _table(kind: str, folder: Path | None) -> "pd.DataFrame":
     for old, new in COLUMNS[kind].items():
         if old in read and old not in PLACE:
             table[new] = read[old].astype(float) * (units.km if old == "km" else units.MW)
-    if kind == "plants" and "authority" not in table:
+    if kind == "plants" and "authority" not in table and "ipm_region" in table:
         table["authority"] = table["ipm_region"].map(regions())
     return table
 
@@ -129,12 +153,20 @@ def cities() -> "pd.DataFrame":
 
 
 def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
-    """Nearest of `cities` to each place, such as "Baltimore, MD"."""
+    """Nearest of `cities` to each place: "Baltimore, MD", or from 10 km on "68 km N of Vancouver, WA"."""
     from scipy.spatial import cKDTree
 
-    table = cities()
-    _, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(unit_vectors(latitude, longitude))
-    return (table["city"] + ", " + table["state"]).to_numpy(object)[nearest]
+    table, at = cities(), unit_vectors(latitude, longitude)
+    far, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(at)
+    km = 2 * np.arcsin(far / 2) * catalog.item("wide_area", "Earth")["radius"] / units.km
+    city = table.iloc[nearest]
+    north = np.atleast_1d(latitude) - city["latitude"].to_numpy()
+    east = (np.atleast_1d(longitude) - city["longitude"].to_numpy()) * np.cos(np.radians(np.atleast_1d(latitude)))
+    way = np.array("N NE E SE S SW W NW".split())[np.rint(np.degrees(np.arctan2(east, north)) / 45).astype(int) % 8]
+    names = (city["city"] + ", " + city["state"]).to_numpy(object)
+    return np.array(
+        [f"{d:.0f} km {w} of {n}" if d >= 10 else n for d, w, n in zip(km, way, names, strict=True)], object
+    )
 
 
 @cache

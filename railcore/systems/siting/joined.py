@@ -70,6 +70,10 @@ class Places(Located, Protocol):
         """Powers of the places."""
         ...
 
+    def most_of(self, column: str) -> np.ndarray:
+        """Label of the plants' column that has most of each place's power."""
+        ...
+
 
 def cases(
     models: Iterable[str | Transformer],

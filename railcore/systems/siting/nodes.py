@@ -12,11 +12,14 @@ apart makes one node of a quarter of the country's power, from Alabama to Maine,
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railcore.facts import units
 from railcore.facts.catalog import UnknownName
+from railcore.systems.siting.emissions import average_intensity
 from railcore.systems.siting.grid import Grid, inside
 from railcore.systems.siting.rules import RULES, available, eligible
 from railcore.systems.siting.sphere import chord, members, unit_vectors
@@ -72,7 +75,8 @@ class Nodes:
         return texts[power.argmax(axis=1)]
 
     def table(self) -> "pd.DataFrame":
-        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W].
+        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W],
+        kg_per_kWh: carbon of what it sells in an average year.
 
         state, interconnect and authority are those of most power, so the state may be another than the largest site's.
         """
@@ -89,6 +93,7 @@ class Nodes:
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),
             fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
+            kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
 
     def links(self) -> "pd.DataFrame":
@@ -137,15 +142,23 @@ def complete_linkage(latitude: np.ndarray, longitude: np.ndarray, power_w: np.nd
 
     A centre is where the mean of its sites, weighted by power, meets the surface.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import fcluster
 
     at = unit_vectors(latitude, longitude)
     node = np.zeros(len(at), int)
     if len(at) > 1:
-        _, node = np.unique(fcluster(linkage(at, "complete"), chord(2 * radius_m), "distance"), return_inverse=True)
+        _, node = np.unique(fcluster(_tree(at.tobytes()), chord(2 * radius_m), "distance"), return_inverse=True)
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
     centre = np.stack([np.bincount(node, weights=weight * axis) for axis in at.T], axis=1)
     return node, centre / np.linalg.norm(centre, axis=1, keepdims=True)
+
+
+@lru_cache(maxsize=1)
+def _tree(places: bytes) -> np.ndarray:
+    """Complete linkage of unit vectors, the same for every radius at which it is cut."""
+    from scipy.cluster.hierarchy import linkage
+
+    return linkage(np.frombuffer(places).reshape(-1, 3), "complete")
 
 
 METHODS: dict[str, Method] = {"densest first": densest_first, "complete linkage": complete_linkage}
@@ -185,7 +198,7 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
 
     Columns method, radius_m, rule; nodes; not_coal (coal share below most_coal); n1_unit and n1_site (of those, with
     lines for the largest unit or site); unit_passing and site_passing (of those, with demand_w [W] by the rule); best_w
-    (most power by the rule among n1_unit) and best (that node's number, -1 for none).
+    (most power by the rule among n1_unit).
     """
     import pandas as pd
 
@@ -198,10 +211,8 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
         for rule in RULES:
             power = {kind: available(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
-            best = int(power["unit"].argmax())
-            best_w = float(power["unit"][best])
             row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, **counts, **passing}
-            rows.append({**row, "best_w": best_w, "best": best if best_w > 0 else -1})
+            rows.append({**row, "best_w": float(power["unit"].max())})
     return pd.DataFrame(rows)
 
 

@@ -77,7 +77,7 @@ def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> n
         raise ValueError(f"most_coal is {most_coal!r}: give a share above 0 and at most 1, such as 0.5")
     if reserve not in RESERVES:
         raise ValueError(f"reserve is {reserve!r}: give one of {', '.join(RESERVES)}")
-    clean = (supply.coal_share < most_coal) | (supply.coal_w == 0)
+    clean = supply.coal_share < most_coal
     if reserve == "none":
         return clean
     return clean & (supply.interconnect_w >= getattr(supply, PRODUCERS[reserve]))

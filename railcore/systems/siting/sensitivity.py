@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railcore.facts import catalog
-from railcore.systems.siting.candidates import (
-    Candidates,
-    candidates,
-    centres,
-    neighbours,
-)
-from railcore.systems.siting.grid import Grid, nearest_city
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting.candidates import Candidates, every
+from railcore.systems.siting.grid import nearest_city
 from railcore.systems.siting.rules import RULES, available
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = ["REGIONS", "best_by_rule", "every", "sensitivity"]
 
 AROUND = 100e3  # of a city [m]
 Region = Callable[[Candidates], np.ndarray]
@@ -24,7 +22,8 @@ Region = Callable[[Candidates], np.ndarray]
 
 def _around(item: str) -> Region:
     place = catalog.item("wide_area", item)
-    return lambda found: found.distance_m(place["latitude_deg"], place["longitude_deg"]) <= AROUND
+    there = place["latitude_deg"], place["longitude_deg"]
+    return lambda found: great_circle_distance(found.latitude, found.longitude, *there) <= AROUND
 
 
 # Which centres count; Washington, D.C. and the northern end of the Pacific DC Intertie are the catalog's.
@@ -33,25 +32,10 @@ REGIONS: dict[str, Region] = {
     "100 km of Washington, D.C.": lambda found: _around("flops2024 east")(found),
     "Washington State": lambda found: found.state == "Washington",
     "100 km of the intertie": lambda found: _around("flops2024 west")(found),
-    "Eastern": lambda found: found.most_of("interconnect") == "Eastern",
-    "Western": lambda found: found.most_of("interconnect") == "Western",
-    "Texas": lambda found: found.most_of("interconnect") == "Texas",
+    "Eastern": lambda found: found.interconnect == "Eastern",
+    "Western": lambda found: found.interconnect == "Western",
+    "Texas": lambda found: found.interconnect == "Texas",
 }
-
-
-def every(
-    grid: Grid,
-    radii_m: Iterable[float],
-    oil: Iterable[bool] = (True, False),
-    step_deg: float = 0.25,
-    coal_basis: str = "capacity",
-) -> list[Candidates]:
-    """Candidates of each radius, with and without oil, around the same centres. Errors as in `candidates`."""
-    at, found, kinds = centres(grid, step_deg), [], tuple(oil)
-    for radius in radii_m:
-        near = neighbours(grid, radius, at)
-        found += [candidates(grid, radius, oil=kind, coal_basis=coal_basis, at=at, near=near) for kind in kinds]
-    return found
 
 
 def sensitivity(
@@ -89,7 +73,7 @@ def sensitivity(
 def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> "pd.DataFrame":
     """Each rule with its formula and meaning, the most that it lets one candidate have, and the nearest city to that.
 
-    Columns rule, formula, meaning, most_of_one_place_w, near.
+    Columns rule, radius_m, formula, meaning, most_of_one_place_w, near.
     """
     import pandas as pd
 
@@ -98,6 +82,7 @@ def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit
     return pd.DataFrame(
         {
             "rule": list(RULES),
+            "radius_m": found.radius_m,
             "formula": [rule.formula for rule in RULES.values()],
             "meaning": [rule.meaning for rule in RULES.values()],
             "most_of_one_place_w": [float(each.max()) for each in power.values()],

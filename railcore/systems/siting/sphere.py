@@ -1,5 +1,6 @@
 """Which points lie within a radius of others on the Earth, as a sparse matrix."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,14 +36,36 @@ def members(
 
     Raises ValueError for a radius that is not above 0.
     """
-    from scipy.sparse import csr_array
+    return circles(latitude_a, longitude_a, latitude_b, longitude_b, [radius_m])[0]
+
+
+def circles(
+    latitude_a: ArrayLike,
+    longitude_a: ArrayLike,
+    latitude_b: ArrayLike,
+    longitude_b: ArrayLike,
+    radii_m: Iterable[float],
+) -> "list[csr_array]":
+    """`members` of each radius: pairs are looked for at the largest, and those of the others are taken from them."""
+    from scipy.sparse import coo_array, csr_array
     from scipy.spatial import cKDTree
 
-    if not 0 < radius_m < np.inf:
-        raise ValueError(f"radius_m is {radius_m!r}: give a distance above 0, such as 100e3 for 100 km")
+    radii = list(radii_m)
+    for radius in radii:
+        if not 0 < radius < np.inf:
+            raise ValueError(f"radius_m is {radius!r}: give a distance above 0, such as 100e3 for 100 km")
     a, b = cKDTree(unit_vectors(latitude_a, longitude_a)), cKDTree(unit_vectors(latitude_b, longitude_b))
-    near = a.sparse_distance_matrix(b, chord(radius_m), output_type="coo_matrix")  # keeps pairs at distance 0
-    return csr_array((np.ones(near.nnz), (near.row, near.col)), shape=(a.n, b.n))
+    pairs = a.sparse_distance_matrix(b, chord(max(radii)), output_type="ndarray")  # keeps pairs at distance 0
+    at = (pairs["i"].astype(np.int32), pairs["j"].astype(np.int32))
+    near = coo_array((pairs["v"], at), shape=(a.n, b.n))
+    near.has_canonical_format = True  # no pair comes twice
+    near, found = near.tocsc().tocsr(), {}  # by way of columns, which sorts them
+    for radius in sorted(set(radii), reverse=True):
+        inside = near.data <= chord(radius)
+        start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
+        near = csr_array((near.data[inside], near.indices[inside], start), shape=near.shape)
+        found[radius] = csr_array((np.ones(near.nnz), near.indices, start), shape=near.shape)
+    return [found[radius] for radius in radii]
 
 
 def row_max(groups: "csr_array", values: np.ndarray) -> np.ndarray:

@@ -60,12 +60,14 @@ def supply(
     substations: "csr_array",
     oil: bool = True,
     coal_basis: str = "capacity",
+    known: Supply | None = None,
 ) -> Supply:
     """Powers of groups of plants, from sparse matrices (groups, rows of the grid's table) with 1 for a member.
 
     installed = sum p; firm = sum f p; idle = sum f p (1 - c), fuelled times e as well; over plants p with f 1 for
     fuels that run at call, e 1 for fuels that can be bought and capacity factor c. interconnect = sum over lines with
-    one end inside. coal share = coal / all, of p or of c p.
+    one end inside. coal share = coal / all, of p or of c p. known: of the same groups, with oil or without, whose load
+    and lines are taken.
     Raises ValueError for an unknown coal_basis.
     """
     if coal_basis not in BASES:
@@ -86,8 +88,8 @@ def supply(
         largest_site_w=row_max(plants, by_site),
         coal_w=plants @ (p * coal),
         coal_share=np.divide(burnt, all_of, out=np.zeros_like(all_of), where=all_of > 0),
-        load_w=loads @ grid.loads["load_w"].to_numpy(float),
-        interconnect_w=_crossing(grid, substations),
+        load_w=known.load_w if known else loads @ grid.loads["load_w"].to_numpy(float),
+        interconnect_w=known.interconnect_w if known else _crossing(grid, substations),
     )
 
 

@@ -63,11 +63,11 @@ def _value(key: str, text: str, default: object) -> object:
 
 
 def _alike(value, default) -> bool:
-    """True when the entries of a list are of the types and dimensions of the default's."""
+    """True when the entries of a list are of the types and dimensions of the default's; texts where that is empty."""
     if not isinstance(default, list):
         return isinstance(default, PLAIN)
-    kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default}
+    kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default or ["text"]}
     given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
     if (float, None) in kinds:
         kinds.add((int, None))
-    return bool(value) and given <= kinds
+    return bool(value or not default) and given <= kinds

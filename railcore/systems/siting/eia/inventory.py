@@ -16,6 +16,7 @@ from railcore.systems.siting.eia.headers import (
     path_of,
     plain,
     power,
+    unit,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ SITES = {
     "latitude": ("lat",),
     "longitude": ("lon",),
 }
+SUMS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
 LATITUDES, LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
 TITLES = 20  # rows in which the header is looked for
 OPERATING = "OP"
@@ -57,9 +59,12 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
 
     Columns as `Grid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
-    the authority (of the NERC region where there is none), zone and ipm_region "" and dispatch_w NaN, which the forms
-    do not have. power_w: net summer capacity, nameplate where that is blank. units, largest_unit_w, online_w (status
-    OP): by generator; the CSV has no generators, so a plant's fuel is one unit there, and all of it on line.
+    the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column), zone
+    and ipm_region "" and dispatch_w NaN, which the forms do not have. power_w: net summer capacity, nameplate where
+    that is blank. units, largest_unit_w, online_w (status OP): by generator; the CSV has no generators, so a plant's
+    fuel is one unit there, and all of it on line.
+    A plant's code is no substation of the grid: which lines can replace a group's largest producer (N-1) goes by the
+    substations within the same radius, whichever of them the plants connect to.
     storage: batteries, pumped storage and flywheels as fuel "other"; left out by default, because storage moves energy
     to another hour and produces none, so that no datacenter runs on it through a year.
     attrs["warnings"]: what was left out and filled in, as sentences.
@@ -67,7 +72,7 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
     path = path_of(path)
-    read = _workbook(path, sheet) if path.suffix == ".xlsx" else _table(path)
+    read = _workbook(path, sheet) if path.suffix.lower() == ".xlsx" else _table(path)
     notes = list(read.attrs["warnings"])
     inside = [name for name in meanings("state").values() if name]
     read = _without(read, ~read["state"].isin(inside), "outside the contiguous states", notes)
@@ -208,6 +213,8 @@ def _table(path: Path) -> "pd.DataFrame":
     names, where = list(filled(table, path.name).columns), path.name
     here = columns(names, SITES, where)
     fuels = columns(names, {source: (f"{source}_mw",) for source in meanings("plant column")}, where)
+    if stray := [name for name in names if unit(name)[1] == "mw" and name not in {*fuels.values(), *SUMS}]:
+        raise ValueError(f"{where}: column {stray[0]!r} is of an unknown fuel: add it to data/grid/eia_codes.csv")
     code = table[here["authority"]].map(_text)
     known(code, f"{where}, column {here['authority']!r}")
     nerc = table["nerc"].map(lambda name: OF_NERC.get(name, "Eastern")) if "nerc" in table else ""

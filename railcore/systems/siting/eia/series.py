@@ -23,8 +23,8 @@ DEMAND = {
     "hour_utc": ("utc_end",),
     "clean": ("demand_clean_mw",),
     "rest": ("raw_minus_clean_mw",),
+    "raw_only": ("demand_raw_only_mw",),
 }
-RAW_ONLY = "demand_raw_only_mw"
 GENERATION = {"authority": ("ba",), "hour_utc": ("utc",), "net_generation_w": ("net_gen_mw",)}
 
 
@@ -90,8 +90,9 @@ def hourly(path: str | Path) -> "pd.DataFrame":
     """Hours of a Parquet file, with columns as `balance` has them.
 
     Of a demand file (ba, utc_end, demand_clean_mw, raw_minus_clean_mw, demand_raw_only_mw): demand_w as reported, the
-    sum of clean and difference, and demand_clean_w as cleaned by its publisher. Of a generation file (ba, utc, MW by
-    source, net_gen_mw): net_generation_w and by source. Demand and generation go together by pandas.concat.
+    sum of clean and difference or, where that is blank, raw_only, and demand_clean_w as cleaned by its publisher. Of a
+    generation file (ba, utc, MW by source, net_gen_mw): net_generation_w and by source. Demand and generation go
+    together by pandas.concat.
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
     import pandas as pd
@@ -115,8 +116,7 @@ def hourly(path: str | Path) -> "pd.DataFrame":
         here = columns(names, DEMAND, where)
         clean = power(read, here["clean"], where)
         raw = clean + power(read, here["rest"], where)
-        values = {"demand_w": raw.fillna(power(read, RAW_ONLY, where)) if RAW_ONLY in read else raw}
-        values["demand_clean_w"] = clean
+        values = {"demand_w": raw.fillna(power(read, here["raw_only"], where)), "demand_clean_w": clean}
     return _series({key: read[here[key]] for key in ("authority", "hour_utc")}, values, where, here)
 
 

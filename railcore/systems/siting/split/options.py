@@ -122,19 +122,20 @@ def undominated(
     """
     if not within_m >= 0:
         raise ValueError(f"within_m is {within_m!r}: give metres of 0 or more")
-    capped = np.isin(options.authority, list(caps or {}))
-    label = np.where(capped, np.char.add("+", options.authority), "")
-    near = pairs(options, within_m)
-    near = near[lengths(options, near) <= within_m] if len(near) else near
-    near = near[(label[near] == label[near[:, :1]]).all(1) & (options.group[near] == options.group[near[:, :1]]).all(1)]
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
-    among = np.tile(np.zeros(len(near)) if apart else _shared(options, near), 2)
-    near = np.concatenate([near, near[:, ::-1]])  # (A, B)
-    a, b = near.T
-    near = near[((among == size[b]) | apart) & (options.power_w[b] >= options.power_w[a])]
     first = (size, -options.power_w) if apart else (-options.power_w, size)
     rank = np.argsort(np.lexsort((np.arange(len(options)), *first)))
-    near = near[rank[near[:, 1]] < rank[near[:, 0]]]
+    near = pairs(options, within_m)
+    near = np.where(rank[near[:, :1]] < rank[near[:, 1:]], near[:, ::-1], near)  # (A, B)
+    a, b = near.T
+    alike = options.power_w[b] >= options.power_w[a]
+    capped = np.isin(options.authority, list(caps or {}))
+    for labels in (np.where(capped, np.char.add("+", options.authority), ""), options.group):
+        number = np.unique(labels, return_inverse=True)[1]
+        alike &= number[a] == number[b]
+    near = near[alike]
+    near = near[lengths(options, near) <= within_m] if len(near) else near
+    near = near if apart or not len(near) else near[_shared(options, near) == size[near[:, 1]]]
     near = near[np.argsort(rank[near[:, 1]], kind="stable")]
     keep, ends = np.ones(len(options), bool), np.flatnonzero(np.diff(near[:, 1], prepend=-1, append=-1))
     for start, end in pairwise(ends.tolist() if len(near) else []):  # those that one candidate may replace

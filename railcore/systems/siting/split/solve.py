@@ -190,14 +190,18 @@ def best(options: Options, terms: Terms) -> list[int]:
 
 
 def _why(options: Options, terms: Terms, steps: int = 8) -> str:
-    """How much the best k places have, by halving the demand's range to 1 / 2^steps."""
-    asked = f"no {terms.k} places {terms.least_separation_m / km:.0f} km apart have {terms.demand_w / GW:.3g} GW"
+    """How much the best k places have, by halving a range to 1 / 2^steps of what the k strongest alone would have."""
+    apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
+    capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
+    asked = f"no {terms.k} place{apart}{capped} ha{'ve' if terms.k > 1 else 's'} {terms.demand_w / GW:.3g} GW"
+    most_w = min(terms.demand_w, float(np.sort(terms.usable_w(options))[-terms.k :].sum()))
     low, high = 0.0, 1.0
-    for _ in range(steps):
+    for _ in range(steps if most_w else 0):
         middle = (low + high) / 2
-        less = replace(terms, demand_w=terms.demand_w * middle, objective="spare")
+        less = replace(terms, demand_w=most_w * middle, objective="spare")
         kept, _ = left(options, less)
         some = best(replace(options[kept], power_w=less.usable_w(options)[kept]), less)
         low, high = (middle, high) if some else (low, middle)
-    have = f"the best have {low * terms.demand_w / GW:.3g} GW" if low else "no such places exist at any demand"
+    even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
+    have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
     return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"

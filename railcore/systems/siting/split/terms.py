@@ -9,6 +9,7 @@ from railcore.systems.siting.split.options import Options
 from railcore.systems.siting.split.search import Needs
 
 OBJECTIVES = ("shortest", "spare")
+MOST_PLACES = 10  # that an exact search has time for
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Terms:
     within_m: float
 
     def __post_init__(self) -> None:
-        if int(self.k) != self.k or self.k < 1:
-            raise ValueError(f"k is {self.k!r}: give a whole number of 1 or more places")
+        if int(self.k) != self.k or not 1 <= self.k <= MOST_PLACES:
+            raise ValueError(f"k is {self.k!r}: give a whole number of places, 1 to {MOST_PLACES}; the search is exact")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective is {self.objective!r}: give one of {', '.join(OBJECTIVES)}")
         if not 0 <= self.least_share <= 1:
@@ -59,7 +60,9 @@ class Terms:
             ("least", self.least, options.group),
         ):
             if unknown := sorted(set(asked) - set(known.tolist())):
-                raise ValueError(f"{name} has {unknown}: no candidate has them, give some of {sorted(set(known))}")
+                raise ValueError(
+                    f"{name} has {unknown}: no candidate has them, give some of {sorted(set(known.tolist()))}"
+                )
 
     def usable_w(self, options: Options) -> np.ndarray:
         """u = min(P, place cap) [W]."""

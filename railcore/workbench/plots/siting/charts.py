@@ -47,6 +47,7 @@ def sensitivity(data: "pd.DataFrame", values: str = "places", title: str = "") -
         if i % across == 0:
             ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8)
         ax.tick_params(length=0)
+        ax.grid(False)
     bounds = "; + marks a lower bound" if "exact" in data else ""
     figure.text(0.5, 0.05 / figure.get_size_inches()[1], f"radius [km]{bounds}", ha="center", va="bottom", fontsize=9)
     figure.suptitle(title, fontsize=11, y=1 - 0.05 / figure.get_size_inches()[1])

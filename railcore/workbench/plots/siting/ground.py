@@ -69,9 +69,8 @@ def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[
 def panel(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
     """Axes without ticks in a rectangle of the figure [inches], for a map."""
     across, up = figure.get_size_inches()
-    ax = figure.add_axes((left / across, bottom / up, width / across, height / up))
-    ax.set(xticks=[], yticks=[])
-    ax.grid(False)
+    rectangle = (left / across, bottom / up, width / across, height / up)
+    ax = figure.add_axes(rectangle, xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     return ax
 

@@ -1,0 +1,261 @@
+"""The one-call search for places, ways to place a demand by name, and the values of the claims on siting."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts import catalog, claims
+from railcore.facts.units import GW, km
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems import datacenter as dc
+from railcore.systems.siting import authorities, east_west, explained
+from railcore.systems.siting.candidates import candidates, every
+from railcore.systems.siting.find import OBJECTIVES, PAIR, find, sitings
+from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.rules import RULES
+from railcore.systems.siting.split import options
+
+# Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
+PLANTS = [
+    (38.9, -77.0, 9.0, "Maryland", "PJM"),
+    (39.3, -76.6, 5.0, "Maryland", "PJM"),
+    (45.6, -121.1, 4.0, "Oregon", "BPAT"),
+    (33.4, -112.0, 6.0, "Arizona", "SRP"),
+    (30.3, -97.7, 3.0, "Texas", "ERCO"),
+]
+IDLE = 1 - catalog.item("fuels", "gas")["capacity_factor"]
+
+
+def small() -> Grid:
+    table = pd.DataFrame(PLANTS, columns=["latitude", "longitude", "power_w", "state", "authority"])
+    table = table.assign(
+        power_w=table["power_w"] * GW,
+        sub_id=table.index,
+        name=list("abcde"),
+        interconnect=["Eastern", "Eastern", "Western", "Western", "Texas"],
+        fuel="gas",
+        units=10,
+        largest_unit_w=0.1 * GW,
+    )
+    ends = list(combinations(table.index, 2))
+    lines = pd.DataFrame(ends, columns=["from_sub", "to_sub"]).assign(
+        kv=500, circuits=1, power_w=1 * GW, length_m=1e6, type="AC"
+    )
+    loads = pd.DataFrame({"latitude": [40.0], "longitude": [-100.0], "load_w": [1 * GW]})
+    return Grid("small", table, lines, table[["sub_id", "name", "state", "latitude", "longitude"]], loads)
+
+
+SMALL = small()
+NEAR = candidates(SMALL, 30 * km, 2.0)
+OFFER = options(NEAR, "idle fuelled")
+
+
+def test_one_place_for_all_is_the_largest():
+    found = find(SMALL, 4 * GW, 30 * km, "idle fuelled", step_deg=2.0)
+    assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
+    assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
+    assert found.ways.empty and found.split.longest_m == 0
+    assert found.drawn[0] is found.places and found.drawn[1] is found.ways
+
+
+@given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
+@settings(max_examples=25, deadline=None)
+def test_places_are_the_best_of_all_subsets(k, part_gw, objective):
+    """Even parts: every place has demand / k; shortest is the least diameter, spare the most power."""
+    power = np.array([row[2] for row in PLANTS]) * GW * IDLE
+    lat, lon = np.array([row[:2] for row in PLANTS], float).T
+    far = great_circle_distance(lat[:, None], lon[:, None], lat, lon)
+    sets = [list(some) for some in combinations(range(5), k) if power[list(some)].min() >= part_gw * GW]
+    terms = {"objective": objective, "least_separation_m": 0.0}
+    found = find(SMALL, k * part_gw * GW, 30 * km, "idle fuelled", k, step_deg=2.0, **terms)
+    longest, spare = far[np.ix_(*2 * [found_at(found)])].max(), power[found_at(found)].sum()
+    assert found.places["power_w"].to_numpy() == pytest.approx(part_gw * GW)
+    assert len(found.ways) == k * (k - 1) // 2
+    assert found.ways["distance_m"].max() == pytest.approx(longest) if k > 1 else found.ways.empty
+    if objective == "shortest":
+        assert longest == pytest.approx(min(far[np.ix_(some, some)].max() for some in sets))
+    else:
+        assert spare == pytest.approx(max(power[some].sum() for some in sets))
+
+
+def found_at(found) -> list[int]:
+    """Numbers of the plants whose circles were chosen."""
+    plants = found.candidates.plants[found.split.places]
+    assert plants.sum(axis=0).max() <= 1  # no plant is shared
+    return sorted(plants.indices.tolist())
+
+
+def test_terms_and_assumptions_reach_the_split():
+    apart = find(SMALL, 2 * GW, 30 * km, "idle fuelled", 2, step_deg=2.0, least_separation_m=500 * km)
+    near = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, least_separation_m=0.0)
+    usual = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0)
+    assert apart.split.longest_m >= 500 * km > 61 * km > near.split.longest_m
+    assert usual.split.longest_m >= 61 * km  # two circles of plants and a kilometre
+    capped = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, authority_caps={"PJM": 0.0})
+    assert not set(capped.places["authority"]) & {"PJM"}
+    weak = replace(SMALL, lines=SMALL.lines.assign(power_w=0.0))
+    with pytest.raises(ValueError, match="no such places exist"):
+        find(weak, 1 * GW, 30 * km, "installed", step_deg=2.0)
+    assert len(find(weak, 1 * GW, 30 * km, "installed", asked={"reserve": "none"}, step_deg=2.0).places) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"demand_w": 50 * GW}, r"50 GW: the best ha(s|ve) 5\.\d+ GW"),
+        ({"demand_w": 50 * GW, "k": 2}, "2 places .* the best ha"),
+        ({"demand_w": 0.0}, "demand_w is 0.0: give watts above 0"),
+        ({"radius_m": 0.0}, "radius_m is 0.0: give 5000 to 150000 m"),
+        ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
+        ({"k": 0}, "k is 0"),
+        ({"coal_basis": "heat"}, "coal_basis is 'heat'"),
+        ({"asked": {"reserve": "two"}}, "reserve is 'two'"),
+        ({"asked": {"most_coal": 0.0}}, "most_coal is 0.0"),
+        ({"authority_caps": {"PJN": 1.0}}, "authority_caps has .*PJN"),
+        ({"objective": "cheap"}, "objective is 'cheap'"),
+    ],
+)
+def test_bad_input_names_itself(changes, words):
+    asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "step_deg": 2.0} | changes
+    with pytest.raises(ValueError, match=words):
+        find(SMALL, **asked)
+
+
+# Ways to place a demand, by name
+
+
+def test_sitings_by_name():
+    found, table = sitings(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
+    assert list(found) == [PAIR, "nearest 1", "nearest 2", "roomiest 1", "roomiest 2"]
+    assert list(table["siting"]) == [PAIR, *(f"{name} {k}" for name in OBJECTIVES for k in (1, 2, 5))]
+    lost = table.set_index("siting")["problem"]
+    assert (
+        (lost[list(found)] == "").all()
+        and "no such places exist" in lost["nearest 5"]
+        and lost["nearest 5"] == lost["roomiest 5"]
+    )
+    assert NEAR.most_of("authority")[list(found[PAIR])].tolist() == ["PJM", "BPAT"]
+    assert found["roomiest 1"] == found["nearest 1"] == (int(OFFER.power_w.argmax()),)
+
+
+def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
+    found, table = sitings(NEAR, OFFER, 5 * GW, [1, 2], 60 * km)
+    assert set(found) == {"nearest 1", "nearest 2", "roomiest 1", "roomiest 2"}
+    problem = table.set_index("siting").loc[PAIR, "problem"]
+    assert "no place within 60 km of flops2024 west has half of it, the best has 2.32 GW" in problem
+    found, table = sitings(NEAR, OFFER, 3.0 * GW, [2, 3], 60 * km, place_cap_w=1.4 * GW)
+    assert set(found) == {"nearest 3", "roomiest 3"}  # a half is over the cap of a place
+    assert "the best has 1.4 GW" in table.set_index("siting").loc[PAIR, "problem"]
+
+
+def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
+    with pytest.raises(ValueError, match=r"no 1 place [^\n]*the best ha[^\n]*\nno 2 places [^\n]*the best ha") as error:
+        sitings(NEAR, OFFER, 90 * GW, [1, 2], 60 * km)
+    assert str(error.value).count("\n") == 1  # once for each k, not for each objective
+    with pytest.raises(ValueError, match="ks is empty"):
+        sitings(NEAR, OFFER, 4 * GW, [], 60 * km)
+    with pytest.raises(ValueError, match="authority_caps has"):
+        sitings(NEAR, OFFER, 4 * GW, [1], 60 * km, authority_caps={"XXX": 1.0})
+
+
+def test_caps_of_the_authorities_go_in_as_they_come():
+    caps = authorities.caps(OFFER.authority)
+    found, _ = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
+    assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {PAIR, "nearest 1", "nearest 2"} <= set(found)
+    found, table = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
+    assert PAIR not in found and "the best has 1.9 GW" in table.set_index("siting").loc[PAIR, "problem"]
+
+
+# Values of the claims
+
+
+LOW, HIGH = (float(power) for power in dc.size(document="flops2024").total_w[[0, -1]])
+RULE = "idle fuelled"
+NONE, TWO = dict.fromkeys(RULES, 0), dict.fromkeys(RULES, 2)
+
+
+def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "radius_m": [5 * km, 100 * km, 100 * km],
+            "rule": [RULE, RULE, "installed"],
+            "region": "whole country",
+            "places": [0, 31, 97],
+            "exact": [*exact, False],
+        }
+    )
+
+
+def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
+    found = explained.values(LOW, HIGH, RULE, NONE, TWO)
+    assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
+    assert all(found[name] is None for name in claims.ids("flops2024.table1"))
+    reasons = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows())
+    assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
+
+
+def test_values_by_hand():
+    """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
+    assert list(explained.printed().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(explained.printed()) == ["PJM", "SRP", "NEVP", "BPAT"]
+
+    def ours(low, high):
+        found = explained.values(low, high, RULE, NONE, TWO)
+        names = ["flops2024.siting.northwest_half", "flops2024.siting.datacenters", explained.ALONE]
+        return tuple(found[name] for name in names)
+
+    assert ours(4.16 * GW, 4.71 * GW) == (2, 2, 1)
+    assert ours(4.3 * GW, 4.71 * GW) == (1, 2, 1)  # NEVP alone has 2.15 GW
+    assert ours(4.5 * GW, 4.71 * GW) == (0, 3, 1)
+    assert ours(2.2 * GW, 2.5 * GW) == (2, 2, 2)  # NEVP feeds the lowest alone, not the highest
+    assert ours(4.2 * GW, 9.92 * GW) == (2, 2, 0)
+    point, city = {name: i for i, name in enumerate(RULES)}, {name: 9 - i for i, name in enumerate(RULES)}
+    for i, name in enumerate(RULES):
+        found = explained.values(LOW, HIGH, name, point, city)
+        assert found["flops2024.siting.single_site"] == i and found["flops2024.siting.near_washington_100km"] == 9 - i
+
+
+def test_reasons_say_what_is_fitted_what_is_a_bound_and_what_is_implied():
+    reasons = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows())
+    single, near = (reasons[f"flops2024.siting.{name}"] for name in ("single_site", "near_washington_100km"))
+    assert single.startswith("fitted: rule and radius from flops2024.siting.single_site: ")
+    assert near.startswith("fitted: rule from flops2024.siting.single_site: installed 2, ")
+    for text in (single, near):
+        assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
+    exact = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows((True, True)))
+    assert "0 at 5 km, 31 at 100 km" in exact["flops2024.siting.single_site"]
+    implied = authorities.demand_side(explained.printed()).set_index("authority")["implied_over_capacity"]
+    for code in ("PJM", "NEVP"):
+        assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
+    assert "3 at the highest" in reasons["flops2024.siting.datacenters"]
+    assert "at the highest PUE 0 of them" in reasons["flops2024.siting.northwest_half"]
+
+
+def test_counts_of_places_near_a_city():
+    anywhere = explained.counts(NEAR, 2 * GW)
+    near = explained.counts(NEAR, 2 * GW, 100 * km)
+    assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
+    assert near == dict.fromkeys(RULES, 2)
+    place = catalog.item("wide_area", east_west.EAST)
+    away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
+    assert explained.counts(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
+    assert explained.counts(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
+    assert explained.counts(NEAR, 20 * GW) == NONE
+
+
+def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
+    """What the notebook says of the radius that the document leaves out."""
+    narrow, wide = every(grid(), [7 * km, 8 * km], [True])
+    assert not narrow.passing(LOW, RULE).any() and wide.passing(LOW, RULE).any()
+    others = {name: narrow.passing(LOW, name).any() for name in RULES if name != RULE}
+    assert all(others.values())
+
+
+def test_a_place_abroad_has_no_distance():
+    with pytest.raises(ValueError, match=r"latitude 48\.86, longitude 2\.35 is outside the continental"):
+        NEAR.distance_m(48.86, 2.35)
