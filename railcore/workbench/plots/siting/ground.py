@@ -19,6 +19,8 @@ PARALLELS = (29.5, 45.5)  # on which lengths are true
 LAND, BORDER, INK = "#F5F3EE", "#BDB8AE", "#222222"
 SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
 
+WORDS = 46  # width of a link's text [typographic points]
+
 Outlines = Mapping[str, Sequence[np.ndarray]]
 
 
@@ -191,7 +193,8 @@ def links(
             along = [(x[i], y[i]) for i in (20, 16, 24, 12, 28, 9, 31)]
             box: dict = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
             look: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}
-            if not label(ax, words, along, taken, 0, must=False, **look):
-                label(
-                    ax, words, along[:1], taken, 14, away=(along[2][1] - along[1][1], along[1][0] - along[2][0]), **look
-                )
+            length_pt = np.hypot(*np.diff(ax.transData.transform([(x[0], y[0]), (x[-1], y[-1])]), axis=0)[0])
+            short = length_pt * 72 / ax.figure.dpi < 3 * WORDS  # a text on it would hide it
+            if short or not label(ax, words, along, taken, 0, must=False, **look):
+                aside = (along[2][1] - along[1][1], along[1][0] - along[2][0])
+                label(ax, words, along[:1], taken, 14, away=aside, **look)
