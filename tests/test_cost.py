@@ -199,6 +199,15 @@ def test_total_cost_of_ownership():
     assert cost.total_cost(7, 9, 0, price, 1)["total_usd"] == 7
 
 
+def test_a_kilowatt_for_a_year_and_energy_is_linear():
+    assert cost.energy(1e3, 1) == pytest.approx(8760 * 3.6e6)
+    assert cost.energy([1e3, 0], 2, load=0.5) == pytest.approx([8760 * 3.6e6, 0])
+    assert cost.energy(3e3, 2, 1.2, 0.4) == pytest.approx(3 * 2 * 1.2 * 0.4 * cost.energy(1e3, 1))
+    for power in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=f"power_w is {power}: give a number from"):
+            cost.energy(power, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("years", -1), ("electricity_price", -1e-9), ("pue", 0.99), ("load", 1.1), ("load", -0.1), ("years", math.nan)],

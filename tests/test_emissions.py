@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
+from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.emissions import average_intensity, energy, marginal_intensity, running
+from railcore.systems.siting.emissions import average_intensity, marginal_intensity, running
 from railcore.systems.siting.grid import Grid, electricity_prices, grid
-from railcore.systems.siting.joined import shares
 from railcore.systems.siting.nodes import nodes
+from railcore.systems.siting.places import shares
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +89,6 @@ def test_fuels_add_up_to_the_printed_total():
     assert mt == pytest.approx(709 + 790 + 18, abs=1)
 
 
-def test_a_kilowatt_for_a_year():
-    assert energy(1e3) == pytest.approx(8760 * units.kWh)
-    assert energy([1e3, 0], 2, load=0.5) == pytest.approx([8760 * units.kWh, 0])
-
-
-@given(st.floats(0, 1e10), st.floats(0, 10), st.floats(0, 1))
-def test_energy_is_linear(demand, years, load):
-    one = energy(demand, years, load)
-    assert energy(3 * demand, years, load) == pytest.approx(3 * one)
-    assert energy(demand, 2 * years, load) == pytest.approx(2 * one)
-
-
 def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
     places = candidates(embedded, 50e3, 1.0)
     power = places.supply.idle_fuelled_w
@@ -110,7 +99,7 @@ def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
     fed = shares(power[at], demand)
     assert fed[0] != pytest.approx(fed[1])
     row = running(places, {"two": at}, power, demand, years=3.0, load=0.8).iloc[0]
-    joules = energy(demand, 3.0, 0.8)
+    joules = energy(demand, 3.0, load=0.8)
     carbon = fed @ marginal_intensity(embedded, places.plants)[at]
     price = fed @ [electricity_prices()[state] for state in ("Ohio", "Texas")]
     assert row["carbon_kg"] == pytest.approx(joules * carbon) and row["cost_usd"] == pytest.approx(joules * price)
@@ -124,17 +113,3 @@ def test_wyoming_has_no_price(embedded):
     at = np.flatnonzero((places.state == "Wyoming") & (places.supply.idle_fuelled_w > 1e6))[:1]
     row = running(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
     assert np.isnan(row["cost_usd"]) and row["carbon_kg"] > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((-1.0,), "demand_w is -1.0: give 0 or more"),
-        ((np.nan,), "demand_w is nan: give 0 or more"),
-        ((1e9, -2), "years is -2: give 0 or more"),
-        ((1e9, 1, 1.5), "load is 1.5: give a share from 0 to 1"),
-    ],
-)
-def test_errors_name_the_argument(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        energy(*arguments)

@@ -13,7 +13,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import curves
-from railcore.systems.siting import east_west, joined
+from railcore.systems.siting import east_west, joined, places
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import Grid, grid
 from railcore.systems.siting.supply import Supply
@@ -26,38 +26,33 @@ DENSE, MIXTURE = (CASES[name] for name in NAMES)
 WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
 
 
+def longest(latitude, longitude) -> float:
+    return float(places.between_m(np.array(latitude, float), np.array(longitude, float)).max())
+
+
 # Delay
 
 
 def test_delay_is_distance_times_route_factor_times_fibre():
-    far = joined.longest_m(*zip(WASHINGTON, CELILO, strict=True))
+    far = longest(*zip(WASHINGTON, CELILO, strict=True))
     assert far == pytest.approx(3654 * km, rel=1e-3)
-    delay = joined.delays_s(far)
+    delay = places.delays_s(far)
     assert delay["middle"] == pytest.approx(3654e3 * 1.7 * 4.8974e-9, rel=1e-3)
     assert delay["low"] < claims.paper_value("flops2024.fig3c.one_way_delay") < delay["high"]
-    assert joined.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
-    assert joined.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
+    assert places.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
+    assert places.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
 
 
 def test_the_longest_of_several_is_that_of_a_pair():
     every = [WASHINGTON, CELILO, PHOENIX, AUSTIN]
-    pairs = [joined.longest_m(*zip(a, b, strict=True)) for a, b in combinations(every, 2)]
-    assert joined.longest_m(*zip(*every, strict=True)) == pytest.approx(max(pairs), rel=1e-12)
-    assert joined.longest_m([38.9072], [-77.0369]) == 0
-
-
-@pytest.mark.parametrize(
-    ("latitude", "longitude", "what"),
-    [([], [], "latitude is"), ([40.0, 41.0], [-100.0], "latitude is"), ([51.5], [0.1], "outside the continental")],
-)
-def test_no_place_and_places_abroad_are_refused(latitude, longitude, what):
-    with pytest.raises(ValueError, match=what):
-        joined.longest_m(latitude, longitude)
+    pairs = [longest(*zip(a, b, strict=True)) for a, b in combinations(every, 2)]
+    assert longest(*zip(*every, strict=True)) == pytest.approx(max(pairs), rel=1e-12)
+    assert longest([38.9072], [-77.0369]) == 0
 
 
 def test_a_route_shorter_than_the_great_circle_is_refused():
     with pytest.raises(ValueError, match="route_factor"):
-        joined.delays_s(1e6, 0.9)
+        places.delays_s(1e6, 0.9)
 
 
 # Shares of the demand
@@ -68,7 +63,7 @@ def test_shares_are_as_even_as_powers_allow(power, part):
     total = sum(power)
     if total < 1e-3:
         return
-    share = joined.shares(power, demand := part * total)
+    share = places.shares(power, demand := part * total)
     fed = share * demand
     assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
     free = fed < np.array(power) * (1 - 1e-6)
@@ -77,10 +72,10 @@ def test_shares_are_as_even_as_powers_allow(power, part):
 
 
 def test_shares_by_hand():
-    assert joined.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
-    assert joined.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
-    assert joined.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    assert np.isnan(joined.feeds([1.0, 2.0], 4.0)).all()
+    assert places.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
+    assert places.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
+    assert places.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
+    assert np.isnan(places.feeds([1.0, 2.0], 4.0)).all()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,7 @@ def test_shares_by_hand():
 )
 def test_powers_that_do_not_suffice_are_refused(power, demand, what):
     with pytest.raises(ValueError, match=what):
-        joined.shares(power, demand)
+        places.shares(power, demand)
 
 
 # Training over several datacenters
@@ -158,7 +153,7 @@ def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
     for name, case in CASES.items():
         lossy = {name: case.changed(site={"tail_loss_rtts": lost})}
         flat = joined.joined(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
-        at = joined.joined(lossy, [2, 3, 4, 6], joined.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
+        at = joined.joined(lossy, [2, 3, 4, 6], places.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
         assert at.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
         assert (at.unhidden_s < 1e-9).all()
         enough = joined.joined(lossy, 3, 10 * ms, float(joined.joined(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
@@ -288,10 +283,10 @@ def test_a_tolerance_gives_power_the_choice():
 
 def test_a_siting_is_its_places_joined(table):
     row = table[(table.siting == "four") & (table.model == NAMES[1])].iloc[0]
-    assert row.longest_m == joined.longest_m(PLACES.latitude, PLACES.longitude)
-    delay = joined.delays_s(row.longest_m)
+    assert row.longest_m == longest(PLACES.latitude, PLACES.longitude)
+    delay = places.delays_s(row.longest_m)
     assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
-    alone = joined.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[joined.shares(POWER, 4.19 * GW)]).iloc[0]
+    alone = joined.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[places.shares(POWER, 4.19 * GW)]).iloc[0]
     assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
 
 
@@ -374,7 +369,7 @@ def test_parts_of_an_unknown_column():
 
 def test_latency_falls_with_places():
     people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
-    way = joined.delays_s(joined.longest_m(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
+    way = places.delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
     one = east_west.latency(*WASHINGTON, [5 * ms, 2 * way], people)
     assert one == pytest.approx(
         {
@@ -412,9 +407,7 @@ def test_places_near_the_line():
     rows = east_west.near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
     assert rows.loc[("installed", "b")].tolist() == ["Oregon", 1, 1, 2e9, 0]
     assert rows.loc[("idle firm", "b")].tolist()[:4] == ["Oregon", 1, 0, 1e9]
-    assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(
-        joined.longest_m(*zip(CELILO, AUSTIN, strict=True))
-    )
+    assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(longest(*zip(CELILO, AUSTIN, strict=True)))
     bare = replace(PLACES.grid, lines=PLACES.grid.lines.assign(type="AC"))
     with pytest.raises(ValueError, match="no line of type DC"):
         east_west.intertie(bare)

@@ -1,8 +1,7 @@
 """SI multipliers, reading quantities such as "400 Gbps" or "130 kW", and showing numbers to a person.
 
-Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres, kilograms
-or USD. Bits, hours,
-kWh and prefixes exist at the edges only, through this module.
+Inside railcore every number is in bytes, bytes/s, seconds, FLOP/s, watts, joules, metres, kilograms or
+USD. Bits, hours, kWh and prefixes exist at the edges only, through this module.
 """
 
 import math

@@ -11,7 +11,7 @@ from railcore.network.cost.books import (
     power_book,
     price_book,
 )
-from railcore.network.cost.ownership import ownership, ownership_saving, sensitivity, total_cost
+from railcore.network.cost.ownership import energy, ownership, ownership_saving, sensitivity, total_cost
 from railcore.network.cost.redundancy import doubled, redundancy, with_spares
 from railcore.network.cost.savings import (
     NETWORKS,
@@ -37,6 +37,7 @@ __all__ = [
     "compare",
     "contenders",
     "doubled",
+    "energy",
     "least_saving_radix",
     "network_curve",
     "network_total",

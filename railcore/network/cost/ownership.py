@@ -14,6 +14,23 @@ from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.rails import rails_that_share
 
 
+def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
+    """Energy drawn over years [J]: power x load x PUE x time.
+
+    power_w: peak [W]; load: mean power over peak, 0 to 1. Raises ValueError for negative power or years, a PUE below 1
+    and a load outside 0 to 1.
+    """
+    for name, value, low, high in (
+        ("power_w", power_w, 0, math.inf),
+        ("years", years, 0, math.inf),
+        ("pue", pue, 1, math.inf),
+        ("load", load, 0, 1),
+    ):
+        if not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
+            raise ValueError(f"{name} is {value!r}: give a number from {low:g} to {high:g}")
+    return np.asarray(power_w, float) * load * pue * years * units.year
+
+
 def total_cost(
     purchase_usd: ArrayLike,
     power_w: ArrayLike,
@@ -24,20 +41,14 @@ def total_cost(
 ) -> dict[str, np.ndarray]:
     """Cost of owning a network over years: purchase, energy and their sum [USD].
 
-    energy = power x load x PUE x time x price. power_w: peak [W]; electricity_price [USD/J]; load: mean power over
-    peak, 0 to 1. Raises ValueError for negative years or price, a PUE below 1 and a load outside 0 to 1.
+    The energy is `energy` x price. electricity_price [USD/J]. Raises ValueError for a negative price; other errors as
+    in `energy`.
     """
-    for name, value, low, high in (
-        ("years", years, 0, math.inf),
-        ("electricity_price", electricity_price, 0, math.inf),
-        ("pue", pue, 1, math.inf),
-        ("load", load, 0, 1),
-    ):
-        if not low <= value <= high:
-            raise ValueError(f"{name} is {value!r}: give a number from {low:g} to {high:g}")
-    energy = np.asarray(power_w, float) * load * pue * years * units.year * electricity_price
+    if not electricity_price >= 0:
+        raise ValueError(f"electricity_price is {electricity_price!r}: give a number from 0 up")
+    energy_usd = energy(power_w, years, pue, load) * electricity_price
     purchase = np.asarray(purchase_usd, float)
-    return {"purchase_usd": purchase, "energy_usd": energy, "total_usd": purchase + energy}
+    return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
 def ownership(

@@ -2,7 +2,8 @@
 
 Disposable power D = max G - max L over a window, with net generation G and demand L [W]; flops2024, section 2, Table 1.
 The hourly generation behind the paper's table is not at hand: without it only L, the capacity C and the bound
-D <= C - max L can be given, because no authority generates more than the net summer capacity of its plants.
+D <= C - max L can be given, as far as an authority generates no more than the net summer capacity of the plants that
+are counted as its own.
 """
 
 from collections.abc import Iterable, Mapping

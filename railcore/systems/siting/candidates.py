@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.systems.siting.grid import Grid, inside, state_of
+from railcore.systems.siting.grid import Grid, inside, outlines, state_of
 from railcore.systems.siting.rules import available, passes
 from railcore.systems.siting.sphere import circles
 from railcore.systems.siting.supply import Supply, counted, supply
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_array
 
-SPAN = {"latitude": (24.5, 49.5), "longitude": (-125.0, -66.75)}  # of the continental United States [degrees]
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
 NEAREST, FARTHEST = 5e3, 150e3  # radii that candidates are meant for [m]
 
@@ -94,8 +93,10 @@ def centres(grid: Grid, step_deg: float = 0.25) -> Centres:
     """
     if not 0 < step_deg <= 2:
         raise ValueError(f"step_deg is {step_deg!r}: give degrees above 0 and at most 2, such as 0.25")
-    axes = [np.arange(low, high + step_deg / 2, step_deg) for low, high in SPAN.values()]
-    latitude, longitude = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    corners = np.concatenate([ring for rings in outlines().values() for ring in rings])  # longitude, latitude
+    first, last = np.floor(corners.min(axis=0) / step_deg), np.ceil(corners.max(axis=0) / step_deg)
+    east, north = (np.arange(low, high + 1) * step_deg for low, high in zip(first, last, strict=True))
+    latitude, longitude = (axis.ravel() for axis in np.meshgrid(north, east, indexing="ij"))
     sites = grid.plants.drop_duplicates("sub_id")
     latitude, longitude = np.append(latitude, sites["latitude"]), np.append(longitude, sites["longitude"])
     state = state_of(latitude, longitude)

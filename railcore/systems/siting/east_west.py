@@ -1,6 +1,6 @@
 """The reasons for an east-west split as numbers: grids, fuels, sun, faults, users nearby, and a direct-current line.
 
-Places are `Candidates` or `Nodes`; a siting is some of them, by index, each feeding its `joined.shares` of the demand.
+Places are `Candidates` or `Nodes`; a siting is some of them, by index, each feeding its `places.shares` of the demand.
 Source: flops2024, section 2, which gives the reasons without numbers.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.grid import Grid, cities, nearest_city, state_of
-from railcore.systems.siting.joined import Places, between_m, delays_s, feeds, indices
+from railcore.systems.siting.places import Places, between_m, delays_s, feeds, indices
 from railcore.systems.siting.rules import RULES, available
 from railcore.systems.siting.supply import BASES
 
@@ -69,7 +69,7 @@ def latency(
 ) -> dict[str, float]:
     """One-way fibre delay from people to the nearest place: mean over people, of the farthest, and who is within.
 
-    people: latitude, longitude, population; by default cities of more than 50,000. Delays as `joined.delays_s`.
+    people: latitude, longitude, population; by default cities of more than 50,000. Delays as `places.delays_s`.
     Keys mean_delay_s, farthest_delay_s, and people_within_5_ms: the share of people within each of within_s.
     Raises ValueError for no place.
     """
@@ -102,7 +102,7 @@ def traits(
     energy of all fuels and of renewable ones; sun_hours: from the place farthest east to that farthest west, longitude
     / 15; lost_place, lost_nearby, lost_authority, lost_interconnect: largest share of the demand that the loss of one
     place, of all within nearby_m of one, of an authority, of an interconnection takes; those of `latency`.
-    What is weighted by shares of the demand is NaN where the powers do not sum to it. Errors as in `joined.indices`.
+    What is weighted by shares of the demand is NaN where the powers do not sum to it. Errors as in `places.indices`.
     """
     import pandas as pd
 
@@ -142,7 +142,7 @@ def placed(places: Places, sitings: Mapping[str, Sequence[int]], power_w: ArrayL
     Columns siting, place (index), name (from the nearest city), state (of the centre), latitude, longitude, radius_m,
     authority and interconnect (by `most_of`, as a split's caps are), power_w (that the rule lets it have), fed_w (that
     it feeds, NaN where the powers do not sum to the demand), renewable_capacity, renewable_energy (share of its power).
-    Errors as in `joined.indices`.
+    Errors as in `places.indices`.
     """
     import pandas as pd
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
+from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import Grid, electricity_prices
-from railcore.systems.siting.joined import feeds, indices
+from railcore.systems.siting.places import feeds, indices
 from railcore.systems.siting.supply import counted
 
 if TYPE_CHECKING:
@@ -42,20 +43,6 @@ def marginal_intensity(grid: Grid, plants: "csr_array", oil: bool = True) -> np.
     return _weighted(grid, plants, idle * counted(grid, oil))
 
 
-def energy(demand_w: ArrayLike, years: float = 1.0, load: float = 1.0) -> np.ndarray:
-    """Energy of a demand over years [J]: demand_w x load x time.
-
-    demand_w: at the meter, PUE in it [W]; load: mean over peak. Raises ValueError for negative demand or years and a
-    load outside 0 to 1.
-    """
-    for name, value in (("demand_w", demand_w), ("years", years)):
-        if not np.all(np.greater_equal(value, 0)):
-            raise ValueError(f"{name} is {value!r}: give 0 or more")
-    if not 0 <= load <= 1:
-        raise ValueError(f"load is {load!r}: give a share from 0 to 1")
-    return np.asarray(demand_w, float) * load * years * units.year
-
-
 def running(
     places: Candidates,
     sitings: Mapping[str, Sequence[int]],
@@ -65,15 +52,16 @@ def running(
     years: float = 1.0,
     load: float = 1.0,
 ) -> "pd.DataFrame":
-    """Carbon and cost of the energy of each siting: a row each, every place feeding its `joined.shares` of the demand.
+    """Carbon and cost of the energy of each siting: a row each, every place feeding its `places.shares` of the demand.
 
     Columns siting, carbon_kg (of years, from what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (of years at
     what industry paid in the states of the centres, 2023), usd_per_kWh, NaN where a state has no price. A
-    datacenter of this size pays another price. Errors as in `joined.indices` and `energy`.
+    datacenter of this size pays another price. Errors as in `places.indices` and
+    `cost.ownership.energy`.
     """
     import pandas as pd
 
-    power, joules, rows = np.asarray(power_w, float), float(energy(demand_w, years, load)), []
+    power, joules, rows = np.asarray(power_w, float), float(energy(demand_w, years, load=load)), []
     carbon = marginal_intensity(places.grid, places.plants, oil)
     price = np.array([electricity_prices().get(state, np.nan) for state in places.state])
     for name, at in indices(places, power, sitings).items():

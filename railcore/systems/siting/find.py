@@ -10,7 +10,7 @@ from railcore.facts import units
 from railcore.systems.siting.candidates import Candidates, candidates
 from railcore.systems.siting.east_west import pair
 from railcore.systems.siting.grid import Grid, nearest_city
-from railcore.systems.siting.joined import ways
+from railcore.systems.siting.places import ways
 from railcore.systems.siting.split import Options, Split, options, split, splits
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Found:
 
     candidates: all that were there; split: which of them, as `split.Split`; places: one row each with name (nearest
     city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
-    for every two, as `joined.ways`.
+    for every two, as `places.ways`.
     """
 
     candidates: Candidates

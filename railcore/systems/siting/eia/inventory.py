@@ -18,14 +18,11 @@ from railcore.systems.siting.eia.headers import (
     power,
     unit,
 )
+from railcore.systems.siting.grid import NEEDED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = (
-    "sub_id name state zone interconnect ipm_region authority latitude longitude fuel units power_w largest_unit_w "
-    "online_w dispatch_w"
-).split()
 GENERATORS = {
     "sub_id": ("Plant ID", "Plant Code"),
     "name": ("Plant Name",),
@@ -33,7 +30,6 @@ GENERATORS = {
     "authority": ("Balancing Authority Code",),
     "energy": ("Energy Source Code", "Energy Source 1"),
     "mover": ("Prime Mover Code", "Prime Mover"),
-    "status": ("Status",),
     "latitude": ("Latitude",),
     "longitude": ("Longitude",),
     "power_w": ("Net Summer Capacity (MW)", "Summer Capacity (MW)"),
@@ -50,7 +46,6 @@ SITES = {
 SUMS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
 LATITUDES, LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
 TITLES = 20  # rows in which the header is looked for
-OPERATING = "OP"
 STORAGE = "storage"
 OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 
@@ -59,10 +54,9 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
 
     Columns as `Grid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
-    the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column), zone
-    and ipm_region "" and dispatch_w NaN, which the forms do not have. power_w: net summer capacity, nameplate where
-    that is blank. units, largest_unit_w, online_w (status OP): by generator; the CSV has no generators, so a plant's
-    fuel is one unit there, and all of it on line.
+    the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column).
+    power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too. units,
+    largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
     A plant's code is no substation of the grid: which lines can replace a group's largest producer (N-1) goes by the
     substations within the same radius, whichever of them the plants connect to.
     storage: batteries, pumped storage and flywheels as fuel "other"; left out by default, because storage moves energy
@@ -85,9 +79,9 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     _in_country(read, path.name)
     read = read.assign(fuel=read["fuel"].replace(STORAGE, "other"))
     firsts = {name: (name, "first") for name in ("name", "state", "interconnect", "authority", "latitude", "longitude")}
-    sums = {"units": ("count", "sum"), "power_w": ("power_w", "sum"), "online_w": ("online_w", "sum")}
+    sums = {"units": ("count", "sum"), "power_w": ("power_w", "sum")}
     grouped = read.groupby(["sub_id", "fuel"], as_index=False).agg(**firsts, **sums, largest_unit_w=("power_w", "max"))
-    result = grouped.assign(zone="", ipm_region="", dispatch_w=float("nan"))[COLUMNS]
+    result = grouped[NEEDED["plants"].split()]
     result.attrs["warnings"] = tuple(notes)
     return result
 
@@ -168,11 +162,10 @@ def _generators(table: "pd.DataFrame", header: list[object], where: str) -> "pd.
         own = columns(header, NAMEPLATE, where)["nameplate_w"]
         power_w = power_w.fillna(power(table, own, where))
         notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate stands for it"]
-    text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover", "status")}
+    text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
     known(text["authority"], f"{where}, column {here['authority']!r}")
     fuel = _meaning(text["energy"], "energy source", f"{where}, column {here['energy']!r}")
     states = _meaning(text["state"], "state", f"{where}, column {here['state']!r}")
-    runs = text["status"].str.extract(r"([A-Z]{2})", expand=False) == OPERATING
     result = pd.DataFrame(
         {
             "sub_id": code[code.notna()].astype(int),
@@ -185,7 +178,6 @@ def _generators(table: "pd.DataFrame", header: list[object], where: str) -> "pd.
             "fuel": text["mover"].map(meanings("prime mover")).fillna(fuel),
             "count": 1,
             "power_w": power_w,
-            "online_w": power_w.where(runs, 0.0),
         }
     ).fillna({"interconnect": ""})
     result.attrs["warnings"] = notes
@@ -228,7 +220,7 @@ def _table(path: Path) -> "pd.DataFrame":
     parts = []
     for source, own in fuels.items():
         watts = power(table, own, where).fillna(0.0)
-        parts.append(site.assign(fuel=meanings("plant column")[source], count=1, power_w=watts, online_w=watts))
+        parts.append(site.assign(fuel=meanings("plant column")[source], count=1, power_w=watts))
     every = pd.concat([part[part["power_w"] != 0] for part in parts], ignore_index=True)
     every.attrs["warnings"] = []
     return every
