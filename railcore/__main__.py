@@ -60,6 +60,7 @@ def _claim(options) -> int:
         "claim": entry.claim,
         "document": f"{entry.document}, {entry.where}: {paper}{f' (within {within})' if entry.tolerance else ''}",
         "ours": f"{ours}: {row.get('verdict') or 'missing'}",
+        "rests on": f"{row['basis']}: {claims.BASES[row['basis']]}" if row.get("basis") else "",
         "reason": row.get("reason", ""),
         "note": entry.note,
         "notebook": f"notebooks/{entry.notebook}.ipynb",

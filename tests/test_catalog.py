@@ -88,25 +88,27 @@ def _table1():
     ("family", "what", "total", "size"),
     [("prices", "price", "cost_saving_min", 65536), ("powers", "power", "power_saving_max", None)],
 )
-def test_fitted_book_is_what_the_printed_savings_allow(family, what, total, size):
+def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_others(family, what, total, size):
     cases, table = _table1()
     saved_ports = table.ports_rail_optimized - table.ports_rail_only
     assert (saved_ports == table.transceivers_rail_optimized - table.transceivers_rail_only).all()
     name = "cost" if what == "price" else "power"
-    printed = np.array([claims.paper_value(f"railonly2025.table1.n{n}.r{r}.{name}_saving") for n, r in cases.values])
-    bounds = cost.ratio_bounds(table, printed - 0.005, printed + 0.005)
-    least, most = bounds.least.max(), bounds.most.min()
+    ids = [f"railonly2025.table1.n{n}.r{r}.{name}_saving" for n, r in cases.values]
+    calibration = next(each for each in claims.calibrations() if set(ids) & set(each.used))
+    solved = [claim_id for claim_id in ids if claim_id in calibration.used]
+    assert {*solved, f"railonly2025.text.{total}"} == set(calibration.used)
+    assert len(solved) == 1
+    printed = np.array([claims.paper_value(claim_id) for claim_id in ids])
+    bounds = cost.ratio_bounds(table, printed - 0.005, printed + 0.005).iloc[ids.index(solved[0])]
     saved = saved_ports[table.gpus == size].min() if size else saved_ports.max()
     both = claims.paper_value(f"railonly2025.text.{total}") / saved
 
     item = catalog.item(family, "railonly2025")
     port, transceiver = item.row(f"port_{what}"), item.row(f"transceiver_{what}")
-    middle = (least + most) / 2
-    ends = [(both / (1 + r), both * r / (1 + r)) for r in (most, middle, least)]
+    ratios = (bounds.most, (bounds.least + bounds.most) / 2, bounds.least)
+    ends = [(both / (1 + r), both * r / (1 + r)) for r in ratios]
     for row, expected in ((port, [end[0] for end in ends]), (transceiver, [end[1] for end in reversed(ends)])):
-        assert [row.low, row.high] == pytest.approx([expected[0], expected[2]], rel=6e-4)
-        assert row.value == pytest.approx(expected[1], rel=2.7e-3)  # written with three digits
-    assert least < transceiver.value / port.value < most
+        assert [row.low, row.value, row.high] == pytest.approx(expected, rel=6e-4)  # written with three or four digits
     book = cost.PriceBook(port.value, transceiver.value)
     ours = cost.compare(cases.n, 256, cases.r, book, book).cost_saving
     assert np.abs(ours - printed).max() < 0.005

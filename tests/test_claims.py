@@ -98,11 +98,16 @@ def test_record_takes_values_and_shows_them(tmp_path):
     shown = claims.record({COUNT: 2, SHARE: 0.6, BOUND: 2 / 3}, {SHARE: "against\n  the table"})
     table = lines(shown)
     assert "2 of 3 claims are reproduced" in shown.text
-    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", ""]
-    expected = ["= 0.75", "0.6", "-20.00%", "differs", "against the table"]
+    assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", "stated", ""]
+    expected = ["= 0.75", "0.6", "-20.00%", "differs", "stated", "against the table"]
     assert table[claims.claim(SHARE).claim] == expected
-    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.666667", "-33.33%", "reproduced", ""]
-    assert written(tmp_path)[SHARE] == {"id": SHARE, "value": "0.6", "reason": "against the table"}
+    assert table[claims.claim(BOUND).claim] == ["≤ 1", "0.666667", "-33.33%", "reproduced", "stated", ""]
+    assert written(tmp_path)[SHARE] == {
+        "id": SHARE,
+        "value": "0.6",
+        "reason": "against the table",
+        "basis": "stated",
+    }
     assert float(written(tmp_path)[BOUND]["value"]) == pytest.approx(2 / 3, rel=1e-11)
 
 
@@ -141,7 +146,7 @@ def test_a_refused_row_writes_nothing(tmp_path, values, reasons, complaint):
 
 def test_only_unpublished_data_are_unavailable(tmp_path):
     shown = claims.record({UNAVAILABLE: None}, {UNAVAILABLE: "needs the maker's data"})
-    assert lines(shown)[claims.claim(UNAVAILABLE).claim][-2:] == ["unavailable", "needs the maker's data"]
+    assert lines(shown)[claims.claim(UNAVAILABLE).claim][-3:] == ["unavailable", "", "needs the maker's data"]
     assert written(tmp_path, claims.claim(UNAVAILABLE).notebook)[UNAVAILABLE]["value"] == ""
 
 
@@ -216,7 +221,10 @@ def test_every_claim_is_well_formed():
 def test_ledger_has_a_row_for_each_claim():
     reason = "against the table"
     rows = claims.ledger(
-        [{"id": SHARE, "value": "0.6", "reason": reason}, {"id": UNAVAILABLE, "value": "", "reason": "no data"}]
+        [
+            {"id": SHARE, "value": "0.6", "reason": reason, "basis": "stated"},
+            {"id": UNAVAILABLE, "value": "", "reason": "no data", "basis": ""},
+        ]
     )
     assert [row["id"] for row in rows] == list(claims.claims())
     assert [set(claims.LEDGER) <= set(row) for row in rows] == [True] * len(rows)
@@ -230,16 +238,62 @@ def test_ledger_has_a_row_for_each_claim():
 
 
 def test_counts_of_the_ledger():
-    rows = claims.ledger([{"id": SHARE, "value": "0.75", "reason": "fitted: x from y"}])
+    rows = claims.ledger([{"id": SHARE, "value": "0.75", "reason": "reading: x, not y", "basis": "reading"}])
     table = {row["document"]: row for row in claims.counts(rows)}
     assert table["all"]["claims"] == len(claims.claims())
     for row in table.values():
         assert sum(row[name] for name in claims.VERDICTS) == row["claims"]
-        assert (row["reproduced"], row["of these fitted"]) == (
-            (1, 1) if row["document"] in ("railonly2025", "all") else (0, 0)
-        )
+        assert row["reproduced"] == sum(row[f"reproduced, {basis}"] for basis in claims.BASES)
+        assert row["reproduced, reading"] == (row["document"] in ("railonly2025", "all"))
     for column in ("claims", "missing"):
         assert sum(row[column] for name, row in table.items() if name != "all") == table["all"][column]
+
+
+@pytest.fixture
+def calibrations(monkeypatch, tmp_path):
+    def write(*rows):
+        (tmp_path / "calibrations.csv").write_text("\n".join(["parameter,free,used,predicted,note", *rows]))
+
+    monkeypatch.setattr(files, "data", lambda name: tmp_path / name if "calib" in name else files.DATA / name)
+    claims.calibrations.cache_clear()
+    yield write
+    claims.calibrations.cache_clear()
+
+
+def test_basis_is_the_strongest_that_applies_and_stands_first_in_the_reason(calibrations, tmp_path):
+    calibrations(f"p,2,{SHARE},railonly2025.text.r64_*,solved", f"q,1,{OTHER},{SHARE},solved")
+    claims.record({SHARE: 0.75, COUNT: 2, BOUND: 0.5}, {BOUND: "plain"}, {COUNT: "this, not that", BOUND: "a, not b"})
+    rows = written(tmp_path)
+    assert (rows[SHARE]["basis"], rows[COUNT]["basis"], rows[BOUND]["basis"]) == ("calibrated", "predicted", "reading")
+    assert rows[SHARE]["reason"] == f"calibrated: p from {SHARE}; predicted: q from {OTHER}"
+    assert rows[COUNT]["reason"] == f"predicted: p from {SHARE}; reading: this, not that"
+    assert rows[BOUND]["reason"] == "reading: a, not b; plain"
+    claims.record({BOUND: 0.5})
+    assert written(tmp_path)[BOUND]["basis"] == "stated"
+
+
+def test_calibrated_parameters_beside_what_they_use_and_predict(calibrations):
+    calibrations(f"p,2,{SHARE},railonly2025.text.r64_*,solved from one", f"q,1,{OTHER},{BOUND},not computed yet")
+    rows = [{"id": SHARE, "verdict": "reproduced"}, {"id": COUNT, "verdict": "differs"}]
+    (row,) = claims.calibration_counts(rows)
+    assert (row["parameter"], row["free"], row["claims used"], row["predicted"]) == ("p", 2, 1, 1)
+    assert row["of these reproduced"] == 0
+    rows[1]["verdict"] = "reproduced"
+    assert claims.calibration_counts(rows)[0]["of these reproduced"] == 1
+
+
+def test_a_calibration_names_claims_that_exist(calibrations):
+    calibrations("p,1,railonly2025.no_such_*,,x")
+    with pytest.raises(ValueError, match=r"calibrations.csv, p: 'railonly2025.no_such_\*' fits no claim"):
+        claims.calibrations()
+
+
+def test_every_calibration_is_well_formed():
+    for each in claims.calibrations():
+        assert each.free >= 1
+        assert each.used
+        assert each.note
+        assert not set(each.used) & set(each.predicted)
 
 
 def test_tables_as_text():

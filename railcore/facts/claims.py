@@ -5,8 +5,10 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -18,11 +20,19 @@ from railcore.facts.units import unit as unit_of
 
 RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
+# What a value rests on; where several apply, the last of them counts.
+BASES = {
+    "stated": "all inputs are printed in the document or in a source that is cited",
+    "reading": "a choice among readings of the text; the reason names the others and what they give",
+    "predicted": "a parameter that was solved from other claims",
+    "calibrated": "a parameter that was solved from this claim itself",
+}
 LEDGER = (
-    "id document where claim unit relation paper_value tolerance value deviation verdict reason note notebook"
+    "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
 ).split()
 GPUS_AND_RADIX = {"n": "gpus", "r": "radix"}  # letters of a case in the ids of the rail-only papers
-_RECORDED = ("id", "value", "reason")
+_SHOWN = ("verdict", "basis", "reason")
+_RECORDED = ("id", "value", "reason", "basis")
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,65 @@ def claims() -> dict[str, Claim]:
     numeric = ("paper_value", "tolerance")
     typed: list[dict[str, Any]] = [{**row, **{key: float(row[key] or 0) for key in numeric}} for row in rows]
     return {fields["id"]: Claim(**fields) for fields in typed}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A parameter that the documents do not print, solved from claims: a row of data/calibrations.csv.
+
+    free: numbers or readings that were free to choose; used: ids of the claims that they were chosen from; predicted:
+    ids of other claims whose verdict may change with them; used_text: `used` as the file has it.
+    """
+
+    parameter: str
+    free: int
+    used: tuple[str, ...]
+    predicted: tuple[str, ...]
+    used_text: str
+    note: str
+
+
+@cache
+def calibrations() -> tuple[Calibration, ...]:
+    """All calibrated parameters, in the order of data/calibrations.csv; `*` in its ids stands for any text.
+
+    Raises ValueError for an id or a pattern that fits no claim.
+    """
+    found = []
+    for row in read_csv(files.data("calibrations.csv")):
+        used, rest = ([_fitting(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
+        mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
+        others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
+        text = ", ".join(row["used"].split())
+        found.append(Calibration(row["parameter"], int(row["free"]), mine, others, text, row["note"]))
+    return tuple(found)
+
+
+def _fitting(pattern: str, parameter: str) -> list[str]:
+    found = [name for name in claims() if fnmatchcase(name, pattern)]
+    if not found:
+        raise ValueError(f"data/calibrations.csv, {parameter}: {pattern!r} fits no claim: write ids of data/claims.csv")
+    return found
+
+
+def resting(claim_id: str) -> dict[Calibration, str]:
+    """Calibrated parameters that a claim rests on, with "calibrated" (solved from it) or "predicted"."""
+    found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
+    return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
+
+
+def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
+    """Each calibrated parameter beside what it was solved from and what it predicts, from rows of the ledger."""
+    held = {row["id"] for row in rows if row["verdict"] == "reproduced"}
+    known = {row["id"] for row in rows if row["verdict"] != "missing"}
+    table = []
+    for each in calibrations():
+        if used := known.intersection(each.used):
+            rest = known.intersection(each.predicted)
+            counted = {"free": each.free, "claims used": len(used), "predicted": len(rest)}
+            counted["of these reproduced"] = len(rest & held)
+            table.append({"parameter": each.parameter, **counted, "solved from": each.used_text, "how": each.note})
+    return table
 
 
 def claim(claim_id: str) -> Claim:
@@ -130,28 +199,37 @@ def _checked(claim_id: str, value) -> float | None:
     return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
 
 
-def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None = None) -> Shown:
+def record(
+    values: Mapping[str, float | None],
+    reasons: Mapping[str, str] | None = None,
+    readings: Mapping[str, str] | None = None,
+) -> Shown:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
-    Every claim that is not reproduced needs a reason. Results go below the folder RAILCORE_OUT; nothing is written
-    when one row is refused. In a run with the user's own parameters or catalog there is no verdict, and a value that
-    is not finite is left out.
+    Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
+    text, which one was taken and what the others give. What a claim rests on (BASES) follows from this and from
+    data/calibrations.csv, and stands first in its reason. Results go below the folder RAILCORE_OUT; nothing is
+    written when one row is refused. In a run with the user's own parameters or catalog there is no verdict, and a
+    value that is not finite is left out.
     Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
     """
-    reasons = dict(reasons or {})
-    if stray := sorted(set(reasons) - set(values)):
+    reasons, readings = dict(reasons or {}), dict(readings or {})
+    if stray := sorted((set(reasons) | set(readings)) - set(values)):
         raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
     free = files.parameterized()
     rows = []
     for claim_id, given in values.items():
         if free and given is not None and not math.isfinite(given):
             continue  # what a claim asks for need not exist with the user's numbers
-        value, entry, reason = _checked(claim_id, given), claim(claim_id), " ".join(reasons.get(claim_id, "").split())
+        value, entry = _checked(claim_id, given), claim(claim_id)
+        reason, reading = (" ".join(text.get(claim_id, "").split()) for text in (reasons, readings))
         judged = "" if free else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
         if judged not in ("", "reproduced") and not reason:
             ours = "no value" if value is None else f"ours {value:.6g}"
             raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
-        rows.append({"id": claim_id, "value": "" if value is None else f"{value:.12g}", "reason": reason, "v": judged})
+        basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason)
+        text = "" if value is None else f"{value:.12g}"
+        rows.append({"id": claim_id, "value": text, "verdict": judged, "reason": whole, "basis": basis})
     for notebook in sorted({claim(row["id"]).notebook for row in rows}):
         path = files.out() / "claims" / f"{notebook}.csv"
         merged = {row["id"]: row for row in read_csv(path)}
@@ -160,26 +238,37 @@ def record(values: Mapping[str, float | None], reasons: Mapping[str, str] | None
     return Shown(_comparison(rows, free))
 
 
+def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
+    """What a claim rests on, and its reason with that in front."""
+    found = resting(claim_id)
+    parts = [f"{how}: {each.parameter} from {each.used_text}" for each, how in found.items()]
+    parts += [f"reading: {reading}"] if reading else []
+    hows = {"stated", *found.values(), *(["reading"] if reading else [])}
+    return max(hows, key=list(BASES).index), "; ".join(parts + ([reason] if reason else []))
+
+
 def _comparison(rows: list[dict[str, str]], free: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
-    table = [(row["v"], _compared(row, free)) for row in rows]
+    table = [(row["verdict"], _compared(row, free)) for row in rows]
     if free:
         note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
         return note + markdown([cells for _, cells in table])
     agree = [cells for judged, cells in table if judged == "reproduced"]
     differ = [cells for judged, cells in table if judged != "reproduced"]
-    fitted = sum(row["v"] == "reproduced" and row["reason"].startswith("fitted:") for row in rows)
-    resting = f" ({fitted} of them rest on numbers solved from claims)" if fitted else ""
+    count = Counter(row["basis"] for row in rows if row["verdict"] == "reproduced")
+    rest = ", ".join(f"{count[basis]} {basis}" for basis in BASES if count[basis])
     folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown(agree)}\n</details>\n"
     others = f" The others:\n\n{markdown(differ)}" if differ else "\n"
-    return f"**{len(agree)} of {len(rows)} claims are reproduced{resting}.**{others}\n{folded}"
+    return f"**{len(agree)} of {len(rows)} claims are reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
 
 
 def _compared(row: Mapping[str, str], free: bool) -> dict[str, str]:
     entry, ours = claim(row["id"]), row["value"]
     cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
     cells["ours"] = amount(float(ours), entry.unit) if ours else ""
-    return cells if free else cells | {"deviation": _percent(ours, entry), "verdict": row["v"], "reason": row["reason"]}
+    if free:
+        return cells
+    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in _SHOWN}
 
 
 def amount(value: float, unit: str) -> str:
@@ -202,19 +291,20 @@ def _percent(value: str, entry: Claim) -> str:
 
 
 def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
-    """Claims of each document and of all by verdict, and those that rest on a number solved from claims."""
+    """Claims of each document and of all by verdict, and the reproduced ones by what they rest on."""
     documents = list(dict.fromkeys(row["document"] for row in rows))
     table = []
     for document in [*documents, "all"]:
         mine = [row for row in rows if document in ("all", row["document"])]
         by_verdict = {name: sum(row["verdict"] == name for row in mine) for name in VERDICTS}
-        fitted = sum(row["reason"].startswith("fitted:") for row in mine)
-        table.append({"document": document, "claims": len(mine), **by_verdict, "of these fitted": fitted})
+        held = Counter(row["basis"] for row in mine if row["verdict"] == "reproduced")
+        rest = {f"reproduced, {basis}": held[basis] for basis in BASES}
+        table.append({"document": document, "claims": len(mine), **by_verdict, **rest})
     return table
 
 
 def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Every claim with what was recorded for it (id, value, reason): the rows of figures/reproduction.csv."""
+    """Every claim with what was recorded for it (id, value, reason, basis): the rows of figures/reproduction.csv."""
     by_id = {row["id"]: row for row in rows}
     result = []
     for entry in claims().values():
@@ -224,5 +314,5 @@ def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         off = "" if value is None else f"{deviation(value, entry.paper_value):.6g}"
         mine = {"value": row["value"] if row else "", "deviation": off, "verdict": judged}
         paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
-        result.append({**vars(entry), **paper, **mine, "reason": row["reason"] if row else ""})
+        result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})
     return result

@@ -28,14 +28,17 @@ def published_rows() -> list[dict[str, str]]:
 def _sound(row: Mapping[str, str]) -> bool:
     """False for a row that somebody has spoilt: its notebook then runs again."""
     try:
-        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0)) and row["reason"] is not None
+        whole = None not in (row["reason"], row["basis"])
+        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0)) and whole
     except (KeyError, TypeError, ValueError):
         return False
 
 
 def rows_hash(name: str) -> str:
     """Hash of a notebook's rows in the ledger."""
-    rows = [(row["id"], row["value"], row["reason"]) for row in published_rows() if row["notebook"] == name]
+    rows = [
+        (row["id"], row["value"], row["reason"], row["basis"]) for row in published_rows() if row["notebook"] == name
+    ]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -145,8 +148,11 @@ def _readable(ledger: list[dict[str, str]]) -> str:
         f"{markdown(table)}\n"
         "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
         "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
-        "it yet. Fitted: the value rests on a number solved from claims, reproduced or not.\n"
+        "it yet.\n\nWhat a value rests on (`basis`; where several apply, the last of them counts):\n\n"
     )
+    text += "".join(f"- {name}: {meaning}\n" for name, meaning in claims.BASES.items())
+    if solved := claims.calibration_counts(ledger):
+        text += f"\n## Parameters solved from claims\n\n{markdown(solved)}"
     for document in (row["document"] for row in table[:-1]):
         text += f"\n## {document}\n\n"
         text += markdown([_line(row) for row in ledger if row["document"] == document])
@@ -162,6 +168,7 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
         "ours": claims.amount(float(ours), row["unit"]) if ours else "",
         "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
         "verdict": row["verdict"],
+        "basis": row["basis"],
         "reason": row["reason"],
         "id": f"`{row['id'].partition('.')[2]}`",
         "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
