@@ -1,7 +1,7 @@
 """Values, readings and reasons of flops2024's claims on scale-out networks (section 6.1), by claim.
 
-table: a `comparison` of the networks of `shapes` over the section's GPUs and others. gpus, count: one number and one way
-to count for all claims. names: of the fat tree, planes alone, rails alone, both, and the section's own choice.
+table: a `comparison` of the networks of `shapes` over the section's GPUs and others. gpus, count: one number and one
+way to count for all claims. names: of the fat tree, planes alone, rails alone, both, and the section's own choice.
 budget_usd: of one datacenter's network.
 """
 
@@ -60,9 +60,7 @@ def reasons(
 ) -> dict[str, str]:
     """Why a claim comes out as it does. budget_usd: of a network. chip_usd: low, middle and high price of a chip."""
     tree, multi, _, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
-    wires, low, high = tree["links_usd"] / budget_usd, *(
-        (price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (chip_usd[0], chip_usd[2])
-    )
+    wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
     wired = _rows(table, gpus, "whole", names).loc[both["network"]]
     planes, cut = multi["planes"], claims.paper_value(f"{SECTION}.multirail4p.link_cost_reduction")
     found = {

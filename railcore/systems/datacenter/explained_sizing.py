@@ -106,7 +106,7 @@ def reasons(
     least = np.ceil(needed / memory_bytes)
     found = {
         GPUS: f"{machine.racks:,.0f} racks of {machine.rack_gpus} GPUs; 23.3K racks have "
-        f"{machine.racks // 100 * 100 * machine.rack_gpus / 1e6:.4f} million, printed with three digits and not rounded",
+        f"{machine.racks // 100 * 100 * machine.rack_gpus / 1e6:.4f} million, printed in three digits and not rounded",
         SIZE: f"{float(laws[0].training_time(paper(SIZE), flops)) / day:,.1f} days at the dense rate give the printed "
         f"value, four years of 365 days {after[0]:.2f}e12 by least squares of the table and {after[1]:.2f}e12 by the "
         "printed exponent",
@@ -115,21 +115,22 @@ def reasons(
         HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
         f"{MEMORY}.residual": f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed "
         "total",
-        DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; the printed degree is the "
-        "smallest whose groups fill a rack, and all else here is at the printed degree",
+        DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; the printed "
+        "degree is the smallest whose groups fill a rack, and all else here is at the printed degree",
         "flops2024.moe.device_memory": "the printed value is training state alone",
     }
-    for end, pue in zip(("low", "high"), np.ravel(machine.pue)):
+    for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
         key = f"flops2024.infra.total_power_{end}"
         chain = paper(GPUS) / machine.rack_gpus * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
         entry = claims.claim(key)
         meets = claims.verdict(chain[-1], entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
         racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
         found[key] = (
-            f"the printed {paper(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, x {1 + machine.other_power_share:g} = "
-            f"{it_w}, x {pue:g} = {total_w} GW, {'as printed' if meets else 'which misses the printed value too'}"
+            f"the printed {paper(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
+            f"x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW, "
+            f"{'as printed' if meets else 'which misses the printed value too'}"
         )
-    for part, each in zip(("master", "gradients", "optimizer"), one.state_bytes.values()):
+    for part, each in zip(("master", "gradients", "optimizer"), one.state_bytes.values(), strict=True):
         meant = paper(f"{MEMORY}.{part}") / each * params
         tokens = (meant - model.layers * (model.attention_weights + model.ffn_weights)) / 2 / model.hidden
         found[f"{MEMORY}.{part}"] = (
@@ -138,4 +139,3 @@ def reasons(
             f"{paper(f'{MEMORY}.total') / one.precision.state / 1e12:.4f}e12"
         )
     return found
-
