@@ -8,6 +8,7 @@ import pandas as pd
 
 from railcore.facts import claims, files
 from railcore.facts.readings import readings as turning
+from railcore.facts.readings import verdicts
 from railcore.facts.units import GB, GW, day, year
 from railcore.systems.datacenter import quantities
 from railcore.systems.datacenter.layer import Layer
@@ -122,8 +123,7 @@ def reasons(
     for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
         key = f"flops2024.infra.total_power_{end}"
         chain = paper(GPUS) / machine.rack_gpus * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
-        entry = claims.claim(key)
-        meets = claims.verdict(chain[-1], entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
+        meets = verdicts({key: float(chain[-1])})[key] == "reproduced"
         racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
         found[key] = (
             f"the printed {paper(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
