@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from railcore.network.topology import rail_only
 from railcore.training import characteristics, hb_domains, transformer
 from railcore.training.iteration import machine
 from railcore.training.parallelism import Strategy
@@ -87,3 +88,13 @@ def test_larger_domains_and_faster_nics_are_never_slower():
     assert (times.diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)
     slow, fast = (times.xs(nic, level="nic_Bps") for nic in (H100.nic_Bps, 2 * H100.nic_Bps))
     assert (fast <= slow + 1e-12).all(axis=None) and fast[64].equals(slow[64])
+
+
+def test_best_strategies_of_dense_models_load_both_networks_alike():
+    fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.from_catalog("GPT-3")}
+    table = characteristics.dense_slowdowns(fabric, models, H100, 64, splits=2)
+    assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
+    assert len(table) == 4 and table.strategy.nunique() == 2
+    assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
+    pairs = table.groupby("strategy").iteration_s.nunique()
+    assert (pairs == 1).all() and (table.slowdown == 0).all()

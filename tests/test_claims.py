@@ -174,6 +174,11 @@ def test_a_users_numbers_get_no_verdict(monkeypatch, tmp_path, name):
     assert claims.claim(SHARE).claim not in claims.record({SHARE: math.nan, COUNT: 7}).text
 
 
+def test_verdicts_that_change_with_other_values():
+    ours, others = {SHARE: 0.75, COUNT: 2, BOUND: 0.5}, {SHARE: 0.7501, COUNT: 3, OTHER: 5}
+    assert claims.verdict_changes(ours, others) == {COUNT: 3}
+
+
 def test_unknown_ids_list_the_nearest():
     for ask in (claims.claim, claims.paper_value):
         with pytest.raises(KeyError, match=COUNT):
@@ -340,6 +345,19 @@ def test_every_published_verdict_follows_from_value_relation_and_tolerance():
             assert [row["id"] for row in rows if not row["reason"].strip()] == []
     assert all(row["id"].startswith("flops2024.table1.") for row in found.get("unavailable", []))
     assert all(row["value"] == row["reason"] == "" for row in found.get("missing", []))
+
+
+def test_every_published_basis_follows_from_the_calibrations_and_stands_in_the_reason():
+    order = list(claims.BASES)
+    for row in reproduction():
+        if row["verdict"] in ("missing", "unavailable"):
+            assert row["basis"] == ""
+            continue
+        hows = claims.resting(row["id"]).values()
+        assert row["basis"] in order
+        assert (row["basis"] in ("calibrated", "predicted")) == bool(hows), row["id"]
+        assert row["basis"] == max([row["basis"], *hows], key=order.index)
+        assert (row["basis"] == "stated") or row["reason"].startswith(tuple(f"{how}: " for how in [*hows, "reading"]))
 
 
 def test_unavailable_needs_a_reason():

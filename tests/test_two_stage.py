@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import claims
 from railcore.network.topology import rail_only, rail_optimized
+from railcore.training import traffic
 from railcore.training.iteration import readings, two_stage, two_stage_count, two_stage_tables
 from railcore.training.iteration.two_stage import TERMS, equation_1, minimiser
 from railcore.workbench.plots import iteration as plots
@@ -43,7 +44,7 @@ def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
 
 def test_tables_k_is_a_misprint():
     errors = two_stage_count.formula_errors(MODEL, 4096, [64, 256], [1e6, 4e6], [(2, 4, 3), (4, 2, 8)])
-    assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - 8**-0.5)
+    assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - (MODEL.element_bytes / 8) ** 0.5)
     assert errors.pop("table1.hb_domain_product") == pytest.approx(3)
     assert max(errors.values()) < 1e-12
     table = two_stage_count.against_count(MODEL, 1e6, [(2, 3, 3), (2, 4, 3)])
@@ -171,6 +172,54 @@ def test_readings():
     assert "GPU 2 PFLOP/s" in best.reading.tolist()
     with pytest.raises(ValueError, match="give one choice for each"):
         readings.combinations({"a": 1}, {"b": [1]})
+
+
+DOCUMENT, NAMES = "railonly2023", ["fig7.gpt3_k32_to_64", "fig7.opt_k32_to_64", "fig8.palm_rel_b512"]
+
+
+def values_off(*deviations):
+    """Readings whose values are the printed ones times 1 + deviation."""
+    paper = [claims.paper_value(f"{DOCUMENT}.{name}") for name in NAMES]
+    return pd.DataFrame([np.multiply(paper, np.add(1, row)) for row in deviations], columns=NAMES)
+
+
+def test_the_chosen_reading_meets_most_and_is_nearest():
+    far, near = (0.0, 0.5, 0.5), (0.001, 0.001, 0.5)
+    assert readings.chosen(values_off(far, near), DOCUMENT, NAMES).tolist() == [1]
+    assert readings.chosen(values_off(far, near), DOCUMENT, NAMES[:1]).tolist() == [0]
+    assert readings.chosen(values_off(near, far, near), DOCUMENT, NAMES).tolist() == [0, 2]
+
+
+def test_null_test_of_one_reading_and_of_enough_to_meet_anything():
+    exact = readings.null_test(values_off((0, 0, 0)), DOCUMENT, NAMES[:1], [0.0, 0.5], 200)
+    assert exact.met.tolist() == [3, 3] and exact.predicted.tolist() == [2, 2]
+    assert exact.share.tolist() == [1.0, pytest.approx(0, abs=0.02)]
+    steps = np.arange(0.9, 1.11, 0.004) - 1
+    many = values_off(*((a, b, c) for a in steps for b in steps for c in steps))
+    assert readings.null_test(many, DOCUMENT, NAMES, [0.1], 20).share[0] == 1
+
+
+def test_the_calibration_names_what_moves_with_it():
+    """Verdicts of Fig. 3 and 4 with each choice of the calibration changed alone; the bytes do not reach the others."""
+    models = ["GPT-3", "OPT3-175B", "PaLM-540B"]
+    ours = {"weight_bytes": 4, "element_bytes": 4, "group_rule": "printed"}
+    changes = ({}, {"weight_bytes": 2}, {"element_bytes": 1}, {"element_bytes": 2}, {"group_rule": "printed, in bytes"})
+    found = []
+    for change in changes:
+        cases = traffic.two_stage_cases(models, group_rounding="power of two", **ours | change)
+        nets = {case: traffic.two_stage_matrix(block, 32768, 256, size) for case, (block, size) in cases.items()}
+        table = traffic.compared(nets, 256).set_index(["kind", "case"])
+        heavy = table.loc["tensor"] + table.loc["data within"]
+        ends = {
+            "no_traffic_pairs": table.loc["all"].silent_pairs.min(),
+            "mp_dp2_pairs": heavy.share_of_pairs.max(),
+            "mp_dp2_volume": heavy.share_of_bytes.min(),
+            "dp_stage_ratio": (table.bytes["data within"] / table.bytes["data between"]).min(),
+        }
+        found.append({f"{DOCUMENT}.fig3.{name}": value for name, value in ends.items()})
+    moved = {key for other in found[1:] for key in claims.verdict_changes(found[0], other)}
+    (calibration,) = (each for each in claims.calibrations() if "quoted_gpus" in each.parameter)
+    assert moved == {claim_id for claim_id in calibration.predicted if ".fig3." in claim_id}
 
 
 def test_variables_and_optima():

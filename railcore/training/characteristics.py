@@ -8,12 +8,15 @@ import numpy as np
 
 from railcore.facts import files
 from railcore.facts.tables import read_csv
+from railcore.network.topology.rails import RailFabric
+from railcore.training.iteration.critical_path import STRATEGY
+from railcore.training.iteration.fabrics import dense_slowdown
 from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
 from railcore.training.iteration.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.search import divisors, search, short
 from railcore.training.traffic import step
-from railcore.training.transformer import WEIGHT_BYTES, Transformer
+from railcore.training.transformer import RECOMPUTE, SHARDING, WEIGHT_BYTES, Transformer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,3 +160,29 @@ def _only(ways: Sequence[str], gpus: int) -> dict[str, Any]:
     """Limits of a search: more than one rank in these ways, one in the others."""
     more = [int(n) for n in divisors(gpus) if n > 1]
     return {name: more if name in ways else [1] for name in ("tensor", "pipeline", "data")}
+
+
+def dense_slowdowns(
+    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: int = 4
+) -> "pd.DataFrame":
+    """`fabrics.dense_slowdown` of each model's best strategies, of the best of each way to split the GPUs.
+
+    splits: ways to split the GPUs over tensor, context, pipeline and data ranks, the fastest first. Models that fit no
+    strategy are left out. batch [sequences]. Columns model, strategy, times_best (its time over the best strategy's),
+    and those of `fabrics.dense_slowdown`, a row for each network.
+    """
+    import pandas as pd
+
+    found = []
+    for name, model in models.items():
+        best = search(model, machine, fabric.gpus, batch, top=500).best
+        each = best.drop_duplicates(["tensor", "context", "pipeline", "data"]).head(splits)
+        for row in each.to_dict("records"):
+            fields: dict[str, Any] = {str(key): int(row[key]) for key in STRATEGY if key != "global_batch"}
+            fields |= {"recompute": RECOMPUTE[fields["recompute"]], "sharding": SHARDING[fields["sharding"]]}
+            plan = Strategy(**fields | {"sequence_parallel": bool(row["sequence_parallel"])})
+            table = dense_slowdown(fabric, model, machine, plan, batch)
+            over = row["sequence_s"] / best["sequence_s"].iloc[0]
+            found.append(table.assign(model=name, strategy=short(row), times_best=over))
+    table = pd.concat(found, ignore_index=True)
+    return table[["model", "strategy", "times_best", *table.columns[:-3]]]

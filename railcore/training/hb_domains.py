@@ -114,32 +114,34 @@ def by_rate(
 
 
 def quoted(
-    table: "pd.DataFrame", found: "pd.DataFrame", rates: "pd.DataFrame"
-) -> tuple[dict[str, float], dict[str, str]]:
-    """What railonly2025, Fig. 8, quotes, by the last part of its claims, how it depends on the cluster, and the
-    sustained rate that would give it.
+    table: "pd.DataFrame", found: "pd.DataFrame", rates: "pd.DataFrame", gpus: int
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """Values, reasons and readings of what railonly2025, Fig. 8, quotes, by the last part of its claims.
 
-    table: of `best_times`; found: its `summary`; rates: `by_rate`. The largest slowdown and plateau of the clusters
-    count.
+    table: of `best_times`; found: its `summary`; rates: `by_rate`, for the sustained rate that would come nearest;
+    gpus: the cluster taken, for the document does not say which one it speaks of.
     """
-    values, texts = {"diminishing": rising_gains(table)}, dict[str, str]()
+    values, reasons, taken = {"diminishing": rising_gains(table)}, dict[str, str](), dict[str, str]()
     for key, name in (("gpt1t", "GPT-1T"), ("gpt146b", "GPT-146B")):
-        mine = found[found["model"] == name]
-        each = [f"{row.slowdown:.2%} at {row.gpus:,} GPUs, near from {row.plateau:,} on" for row in mine.itertuples()]
-        values[f"{key}_k256_slowdown"] = mine["slowdown"].max()
+        mine = found[found["model"] == name].set_index("gpus")
+        values[f"{key}_k256_slowdown"] = mine["slowdown"][gpus]
+        each = [f"{row.slowdown:.2%} at {row.Index:,} GPUs" for row in mine.itertuples() if row.Index != gpus]
+        taken[f"{key}_k256_slowdown"] = f"{gpus:,} GPUs, the cluster is not printed; {', '.join(each)}"
         paper = claims.paper_value(f"railonly2025.fig8.{key}_k256_slowdown")
         nearest = rates.loc[(rates[name] - paper).abs().idxmin()]
-        texts[f"{key}_k256_slowdown"] = (
-            f"{'; '.join(each)}; which cluster is meant is not printed; a GPU that sustains "
-            f"{nearest['sustained_fraction']:.2g} of its best rate would come nearest, with {nearest[name]:.2%}"
+        reasons[f"{key}_k256_slowdown"] = (
+            f"the largest of all clusters would come nearest, with {nearest[name]:.2%}, if a GPU sustained "
+            f"{nearest['sustained_fraction']:.2g} of its best rate"
         )
-    texts["diminishing"] = (
+        if key == "gpt1t":
+            values["gpt1t_plateau"] = mine["plateau"][gpus]
+            sizes = [f"{row.plateau:,} at {row.Index:,} GPUs" for row in mine.itertuples() if row.Index != gpus]
+            taken["gpt1t_plateau"] = f"{gpus:,} GPUs, the cluster is not printed; {', '.join(sizes)}"
+    reasons["diminishing"] = (
         "the best strategy changes where a larger tensor-parallel group starts to fit; while it stays, every doubling "
         "gains less"
     )
-    values["gpt1t_plateau"] = found["plateau"][found["model"] == "GPT-1T"].max()
-    texts["gpt1t_plateau"] = texts["gpt1t_k256_slowdown"]
-    return values, texts
+    return values, reasons, taken
 
 
 def readings(

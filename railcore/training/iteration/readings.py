@@ -3,12 +3,12 @@
 A reading is a row of choices; the numbers are computed for all rows at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import claims, units
 from railcore.training.iteration.two_stage import CHOICES, TwoStage, from_catalog
@@ -65,6 +65,57 @@ def quoted(
     return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
 
 
+def chosen(values: pd.DataFrame, document: str, used: Sequence[str]) -> NDArray[np.intp]:
+    """Rows of the readings that meet most of the claims `used` and are nearest to them; several where they tie.
+
+    values: of `quoted`, a row for each reading; used: some of its columns. Nearest: least mean relative deviation.
+    """
+    paper, tolerance = _printed(used, document)
+    off = np.abs(values[list(used)].to_numpy() / paper - 1)
+    met = (off <= tolerance + 1e-12).sum(axis=1)
+    most = np.flatnonzero(met == met.max())
+    mean = off[most].mean(axis=1)
+    return most[mean <= mean.min() + 1e-9]
+
+
+def null_test(
+    values: pd.DataFrame, document: str, used: Sequence[str], spreads: Sequence[float], draws: int, seed: int = 0
+) -> pd.DataFrame:
+    """How much the best of many readings meets by chance: the same search against numbers that nobody printed.
+
+    In each draw every printed value is multiplied by a factor uniform in 1 -/+ spread, its tolerance kept. If readings
+    were many enough to meet anything, they would meet these as well as the printed ones.
+    values, used: as of `chosen`. Columns spread, met (claims that the best reading meets for the printed values),
+    share (of the draws in which the best reading meets as many), predicted (other claims that the reading chosen from
+    `used` meets for the printed values), share_predicted (of the draws in which it meets as many), mean_met.
+    """
+    every = list(values)
+    paper, tolerance = _printed(every, document)
+    numbers = np.unique(values.round(9).to_numpy(), axis=0)
+    mine = np.isin(every, list(used))
+
+    def best(targets: NDArray[np.float64]) -> tuple[int, int]:
+        off = np.abs(numbers / targets - 1)
+        met = off <= tolerance + 1e-12
+        of_used = met[:, mine].sum(axis=1)
+        most = np.flatnonzero(of_used == of_used.max())
+        nearest = most[np.argmin(off[most][:, mine].mean(axis=1).round(12))]
+        return int(met.sum(axis=1).max()), int(met[nearest][~mine].sum())
+
+    known, rng, rows = best(paper), np.random.default_rng(seed), []
+    for spread in spreads:
+        drawn = np.array([best(paper * rng.uniform(1 - spread, 1 + spread, len(paper))) for _ in range(draws)])
+        share = (drawn >= known).mean(axis=0)
+        rows.append((spread, known[0], share[0], known[1], share[1], drawn[:, 0].mean()))
+    return pd.DataFrame(rows, columns=["spread", "met", "share", "predicted", "share_predicted", "mean_met"])
+
+
+def _printed(names: Iterable[str], document: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values and tolerances of claims as the document prints them."""
+    entries = [claims.claim(f"{document}.{name}") for name in names]
+    return np.array([e.paper_value for e in entries]), np.array([e.tolerance for e in entries])
+
+
 def compared(readings: pd.DataFrame, values: pd.DataFrame, document: str, best: int = 8, **only) -> pd.DataFrame:
     """Readings worth a look, with claims met, mean deviation and values; the first row is the document's own.
 
@@ -73,12 +124,9 @@ def compared(readings: pd.DataFrame, values: pd.DataFrame, document: str, best: 
     values: a column for each claim of the document, named without it. Columns reading (what differs from ours),
     claims_met, mean_deviation, and those of `values`.
     """
-    entries = [claims.claim(f"{document}.{name}") for name in values]
-    paper, tolerance = [entry.paper_value for entry in entries], [entry.tolerance for entry in entries]
-    off = (values / np.asarray(paper) - 1).abs()
-    table = values.assign(
-        claims_met=(off <= np.asarray(tolerance) + 1e-12).sum(axis=1), mean_deviation=off.mean(axis=1)
-    )
+    paper, tolerance = _printed(values, document)
+    off = (values / paper - 1).abs()
+    table = values.assign(claims_met=(off <= tolerance + 1e-12).sum(axis=1), mean_deviation=off.mean(axis=1))
     order = table.sort_values(["claims_met", "mean_deviation"], ascending=[False, True], kind="stable").index
     order = values.loc[order].round(6).drop_duplicates().index
     changed = readings.ne(readings.iloc[0])

@@ -117,9 +117,9 @@ def formula_errors(
 ) -> dict[str, float]:
     """Largest relative error of each formula of railonly2023 over the cases given, by its place in the document.
 
-    Eq. (1), Eq. (3) and Table 1's K against the count over `groups`; Eq. (2) against the numerical minimum of Eq. (1);
-    that minimum's change as K runs over `hb_domain_sizes` and the bandwidths fall, and from b^(-1/2) as b runs over
-    `batch_tokens`; Eq. (3) against Eq. (1) at K = N.
+    Eq. (1), Eq. (3) and Table 1's K against the count over `groups`; Eq. (2), S_T in bytes and b d in elements, against
+    the numerical minimum of Eq. (1); that minimum's change as K runs over `hb_domain_sizes` and the bandwidths fall,
+    and from b^(-1/2) as b runs over `batch_tokens`; Eq. (3) against Eq. (1) at K = N.
     """
     b = np.asarray(batch_tokens, float)
     counted = against_count(model, b[0], groups)
@@ -127,7 +127,7 @@ def formula_errors(
     minima = np.stack([minimiser(each, gpus, hb_domain_sizes, b[0]) for each in slower])
     least = minimiser(model, gpus, hb_domain_sizes[0], b)
     group = np.clip(least, 1, gpus)
-    printed = model.printed_group_size(gpus, b, model.element_bytes)
+    printed = model.printed_group_size(gpus, b)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)
 
     def worst(ratio: np.ndarray) -> float:

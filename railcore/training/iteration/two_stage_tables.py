@@ -88,7 +88,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 def optima(
     models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
 ) -> pd.DataFrame:
-    """N_M by Eq. (2) as printed (S_T and b d in bytes), at the numerical minimum of Eq. (1), and as the model takes it.
+    """N_M by Eq. (2) as printed (b d in elements or in bytes), at the minimum of Eq. (1), and as the model takes it.
 
     Columns model, rule, group_size (1 to K), over_minimum (of the unclipped size), iteration_s, slowdown over the
     minimum.
@@ -97,6 +97,7 @@ def optima(
     for name, model in models.items():
         b = batch_tokens[name]
         found = {
+            "Eq. (2)": model.printed_group_size(gpus, b),
             "Eq. (2), all in bytes": model.printed_group_size(gpus, b, model.element_bytes),
             "minimum of Eq. (1)": minimiser(model, gpus, hb_domain_size, b),
             "our reading": model.group_size(gpus, b, hb_domain_size),
