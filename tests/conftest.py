@@ -1,5 +1,11 @@
+import os
+
 import pytest
+import ulp
 from hypothesis import settings
+
+if "RAILCORE_ULP" in os.environ:  # before any test imports railcore
+    ulp.install(os.environ["RAILCORE_ULP"])
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")

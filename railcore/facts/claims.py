@@ -15,7 +15,7 @@ from typing import Any
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
 from railcore.facts.tables import Shown, as_csv, markdown, read_csv
-from railcore.facts.units import number, show
+from railcore.facts.units import number, show, significant
 from railcore.facts.units import unit as unit_of
 
 RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
@@ -301,7 +301,7 @@ def _percent(value: str, entry: Claim) -> str:
     if not value:
         return ""
     off = deviation(float(value), entry.paper_value)
-    return "exact" if off == 0 else f"{off:+.2%}" if entry.paper_value else number(off)
+    return "exact" if off == 0 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
 
 
 def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ USD. Bits, hours, kWh and prefixes exist at the edges only, through this module.
 
 import math
 import re
+from decimal import Decimal
 
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
 KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
@@ -132,7 +133,7 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     for prefix, multiplier in sorted(prefixes.items(), key=lambda item: item[1]):
         if prefix in _NOT_SHOWN:
             continue
-        rounded = abs(float(f"{scaled / multiplier:.{digits}g}"))
+        rounded = abs(float(f"{significant(scaled / multiplier):.{digits}g}"))
         if 1 <= rounded < math.inf and (multiplier > scale or (abs(scaled) < 1 and scale == 1)):
             best, scale = prefix, multiplier
     gap = " " if symbol == "USD" and best else ""
@@ -149,12 +150,19 @@ def label(name: str) -> str:
     return _LABELS.get(name, words(name))
 
 
+def significant(value: float, digits: int = 12) -> float:
+    """A number rounded to so many significant digits: what a person sees is rounded from twelve.
+
+    The last bits differ from machine to machine, so that 6487.499999999977 here is 6487.500000000003 there: rounded
+    from them the one reads 6,487 and the other 6,488.
+    """
+    return float(f"{value:.{digits}g}")
+
+
 def number(value: float, digits: int = 6) -> str:
     """A number with `digits` significant digits at most, thousands grouped, without an exponent up to 1e15."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    exponent = math.floor(math.log10(abs(value)))
-    if exponent >= 15 or exponent < -5:
-        return f"{value:.{digits}g}"
-    text = f"{round(value, digits - 1 - exponent):,.{max(digits - 1 - exponent, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    value = significant(value)
+    text = f"{value:.{digits}g}"
+    return f"{Decimal(text):,f}" if 1e-5 <= abs(value) < 1e15 else text

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.units import day
+from railcore.facts.units import day, significant
 
 LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
 FLOPS_PER_PARAMETER_TOKEN = 6
@@ -101,10 +101,15 @@ class Shape(NamedTuple):
 
 
 def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
-    """Scale k and exponent a of y = k x^a through a table by least squares of log y = log k + a log x."""
+    """Scale k and exponent a of y = k x^a through a table by least squares of v = log k + a u, u = log x, v = log y.
+
+    a = sum (u - mean u)(v - mean v) / sum (u - mean u)^2, log k = mean v - a mean u.
+    """
     _positive(x=x, y=y)
-    exponent, intercept = np.polyfit(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)), 1)
-    return float(np.exp(intercept)), float(exponent)
+    u, v = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
+    off = u - u.mean()
+    exponent = (off * (v - v.mean())).sum() / (off * off).sum()
+    return float(np.exp(v.mean() - exponent * u.mean())), float(exponent)
 
 
 def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float, B: float, alpha: float, beta: float):
@@ -259,7 +264,7 @@ def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
 def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:
     texts = []
     for what, (values, (least, most)) in found.items():
-        low, high = float(np.min(values)), float(np.max(values))
+        low, high = significant(np.min(values)), significant(np.max(values))
         if low < least or high > most:
             ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
             texts.append(f"{ends} {what} (experiments: {least:.3g} to {most:.3g})")

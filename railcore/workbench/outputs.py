@@ -1,6 +1,7 @@
 """Save a figure or a table together with the numbers under it."""
 
 import io
+import re
 from datetime import datetime
 from functools import cache
 from numbers import Integral
@@ -131,6 +132,7 @@ def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
         else:
             with mpl.rc_context({"svg.hashsalt": "railcore"}):
                 FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+            stream = io.BytesIO(_numbered(stream.getvalue().decode()).encode())
     finally:
         figure.dpi = dpi
         figure.set_canvas(canvas)
@@ -141,3 +143,10 @@ def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
     if extension == "svg" and stream.tell() > MAX_SVG_B:
         raise ValueError(f"{item_id!r} has an SVG of {stream.tell()} bytes: rasterise its dense marks")
     return stream.getvalue()
+
+
+def _numbered(svg: str) -> str:
+    """An SVG with its generated ids counted in order; matplotlib's are hashes of coordinates, down to the last bit."""
+    known: dict[str, str] = {}
+    ids = re.compile(r'(?<=id="|ef="#|rl\(#)([A-Za-z]\w*?)[0-9a-f]{10}(?=["\)])')
+    return ids.sub(lambda found: known.setdefault(found[0], f"{found[1]}{len(known) + 1}"), svg)

@@ -188,5 +188,5 @@ def shown_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
         names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
     shown = table[list(names)].rename(columns=names)
     for what in ("cost", "power") if power else ("cost",):
-        shown[f"{what} saved"] = [f"{share:.1%}" for share in table[f"{what}_saving"]]
+        shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
     return shown

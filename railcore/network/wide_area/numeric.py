@@ -33,6 +33,6 @@ def inverse(function: Callable[[Floats], Floats], target: ArrayLike, low: float,
     left, right = np.full_like(target, np.log(low)), np.full_like(target, np.log(high))
     for _ in range(_HALVINGS):
         middle = (left + right) / 2
-        beyond = (function(np.exp(middle)) >= target) == rising
+        beyond = (function(np.clip(np.exp(middle), low, high)) >= target) == rising
         left, right = np.where(beyond, left, middle), np.where(beyond, middle, right)
-    return np.exp((left + right) / 2)
+    return np.clip(np.exp((left + right) / 2), low, high)

@@ -84,7 +84,8 @@ def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
     N = transfer_bytes / mss rounded up [segments], w the catalog's initial window of TCP; no loss, no limiting link.
     """
     N = np.ceil(positive("transfer_bytes", transfer_bytes) / positive("mss", mss))
-    return np.ceil(np.log2(1 + N / catalog.item("wide_area", "TCP")["initial_window"]))
+    mantissa, exponent = np.frexp(1 + N / catalog.item("wide_area", "TCP")["initial_window"])  # log2 rounds; this not
+    return exponent - (mantissa == 0.5)
 
 
 def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:

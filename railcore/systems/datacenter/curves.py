@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts import catalog, claims
-from railcore.facts.units import Gbps, parse, show
+from railcore.facts.units import Gbps, parse, show, significant
 from railcore.systems.datacenter.batches import tokens
 from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import RULES
@@ -178,7 +178,7 @@ def over_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost
 
 def _side_by_side(table: "pd.DataFrame") -> "pd.DataFrame":
     marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
-    text = table.value.map("{:.1%} ".format) + table.verdict.map(marks)
+    text = table.value.map(significant).map("{:.1%} ".format) + table.verdict.map(marks)
     short = table.claim.str.split(".", n=1).str[1]
     wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
     wide = wide.loc[table.reading.unique(), short.unique()]

@@ -11,10 +11,12 @@ not wait for the whole exchange computes with weights that lack it.
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railcore.facts import units
 from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import STEPS, Times
 from railcore.systems.datacenter.site import Site
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 NETWORKS = ("scale-up", "scale-out", "wide area")
 CARRIED_BY = (0, 1, 2, 1, 0)  # network of each step
 ORDERS = ("first come", "reduce first", "finish first")
+SAME = 1 + 1e-12  # what comes so soon comes at once: sums of the same times in another order differ in the last bit
 # What the networks do, and the rule of `exposed.RULES` that it approaches with many chunks and no delay.
 READINGS: dict[str, tuple[dict, str]] = {
     "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
@@ -212,13 +215,14 @@ def _served(ready, work, delay_s: float, order: str, stops: Mapping[int, list]) 
     free, done = [0.0] * len(NETWORKS), []
     while coming:
         now = coming[0][0]
-        while coming and coming[0][0] == now:
+        soon = now * SAME
+        while coming and coming[0][0] <= soon:
             _, chunk, step = heapq.heappop(coming)
             if step < len(work):
                 urgency = {"first come": now, "reduce first": step, "finish first": -step}[order]
                 heapq.heappush(waiting[CARRIED_BY[step]], (urgency, now, chunk, step))
         for network, queue in enumerate(waiting):
-            if queue and free[network] <= now:
+            if queue and free[network] <= soon:
                 *_, chunk, step = heapq.heappop(queue)
                 end = _end(now, work[step], stops[network])
                 free[network] = end
@@ -246,4 +250,5 @@ def _table(passes: list, done: list, delay_s: float) -> "pd.DataFrame":
         if step == 2 and delay_s:
             rows.append((NETWORKS[2], "propagation", chunk, end, end + delay_s))
     table = pd.DataFrame(rows, columns=["lane", "event", "chunk", "start_s", "end_s"])
-    return table.sort_values(["start_s", "chunk"], kind="stable", ignore_index=True)
+    nine = partial(units.significant, digits=9)  # events at once stay in this order
+    return table.sort_values(["start_s", "chunk"], key=lambda c: c.map(nine), kind="stable", ignore_index=True)

@@ -238,5 +238,5 @@ def _mix(plants: "pd.DataFrame") -> "pd.Series":
     power = plants.groupby(["node", "fuel"])["power_w"].sum()
     share = (power / power.groupby("node").transform("sum")).reset_index(name="share")
     share = share[share["share"] >= 0.005].sort_values(["node", "share", "fuel"], ascending=[True, False, True])
-    text = share["fuel"].str.replace("_", " ") + share["share"].map(" {:.0%}".format)
+    text = share["fuel"].str.replace("_", " ") + share["share"].map(units.significant).map(" {:.0%}".format)
     return text.groupby(share["node"]).agg(", ".join)

@@ -1,5 +1,6 @@
 """The strategies of a cluster that divide its model and batch, as blocks of columns."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,7 +17,7 @@ BLOCK = 131_072  # rows of `space` at a time: bounds the memory of a search
 @lru_cache(maxsize=4096)
 def divisors(n: int) -> np.ndarray:
     """Divisors of n in order."""
-    small = np.arange(1, int(n**0.5) + 1)
+    small = np.arange(1, math.isqrt(n) + 1)
     small = small[n % small == 0]
     found = np.unique(np.concatenate([small, n // small]))
     found.setflags(write=False)
