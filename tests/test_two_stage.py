@@ -162,6 +162,12 @@ def test_readings():
         gpt = one["GPT-3"]
         assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
         assert gpt.gpu_flops[0] == picked.gpu_flops
+        speedups = [
+            (fit.iteration(32768, 256, b).iteration_s / fit.ideal(32768, b).iteration_s).item()
+            for fit, b in zip(one.values(), (32e6, 2e6, 1e6), strict=True)  # Fig. 5 has the first batch of Fig. 8
+        ]
+        assert alone["fig5.ideal_speedup_min"][0] == pytest.approx(min(speedups))
+        assert alone["fig5.ideal_speedup_max"][0] == pytest.approx(max(speedups)) and min(speedups) < max(speedups)
     best = readings.compared(tried, found, "railonly2023", best=3, gpu_flops=2e15)
     assert best.reading[:2].tolist() == ["the document", "ours"]
     assert best.claims_met[0] == len(found.columns)
