@@ -309,6 +309,27 @@ def test_without_a_mixture_its_claims_are_left_out():
     assert set(explained.readings(ours, alone, points, 1.0, coasts, 0.1, 32_768)) < set(ours)
 
 
+@pytest.mark.parametrize("lost_rtts", [0.0, 0.5, 1.0])
+def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
+    """At the capacity quoted the lossy exchange between the coasts just fits the backward pass; with a loss it is more
+    than without, and it exposes what is lost: the same bytes, `lost_rtts` round trips later.
+    """
+    coasts = wan.route("flops2024 east", "flops2024 west")
+    ours = explained.values(CASES, curves.printed_points(), lost_rtts, coasts, 0.1)
+    capacity = ours["flops2024.fig3c.tail_loss_moe_capacity"] / 8
+    case = CASES["moe"].changed(site={"tail_loss_rtts": lost_rtts})
+    at, below = (
+        case.changed(site={"wan_Bps": rate}).quantities()["wan_exposed"] for rate in (capacity, capacity / 1.01)
+    )
+    assert at == pytest.approx(0, abs=1e-9) and below > 1e-7
+    lossless = CASES["moe"].quantities()
+    assert (capacity > lossless["wan_masked"]) == (lost_rtts > 0)
+    times, later = CASES["moe"].times, lost_rtts * 2 * SITE.one_way_delay_s
+    exposed = max(0.0, float(times.steps_s[2] + later - times.backward_s))
+    assert ours["flops2024.fig3c.tail_loss_moe_exposed"] == pytest.approx(exposed)
+    assert ours["flops2024.fig3c.lossless_20g_exposed"] == pytest.approx(lossless["wan_exposed"])
+
+
 def test_the_answer_spans_rules_and_readings():
     points, panels = curves.printed_points(), timeline.drawn(CASES, chunks=4)[1]
     table, _ = curves.under_rules(CASES, points, curves.OTHERS)

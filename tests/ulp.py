@@ -81,9 +81,7 @@ class Rewrite(ast.NodeTransformer):
     def visit_AugAssign(self, node):
         left = ast.parse(ast.unparse(node.target), mode="eval").body
         if isinstance(node.op, ast.Pow | ast.MatMult):
-            return ast.copy_location(
-                ast.Assign([node.target], self.visit(ast.BinOp(left, node.op, node.value))), node
-            )
+            return ast.copy_location(ast.Assign([node.target], self.visit(ast.BinOp(left, node.op, node.value))), node)
         return self.generic_visit(node)
 
     def visit_Attribute(self, node):
