@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railcore.facts import units
 from railcore.facts.units import number
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
@@ -57,19 +60,30 @@ def lines(
     order: Sequence | None = None,
     label: str = "{}",
 ) -> "Axes":
-    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed."""
-    for i, value in enumerate(order if order is not None else data[group].unique()):
-        part = data[data[group] == value]
+    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed.
+
+    A line is broader for each later one that shares two points or more with it, so that both are seen.
+    """
+    parts = {value: data[data[group] == value] for value in (order if order is not None else data[group].unique())}
+    drawn = [part[[x, y]].to_numpy(float) for part in parts.values()]
+    for i, (value, part) in enumerate(parts.items()):
+        broader = sum(_shared_points(drawn[i], later) > 1 for later in drawn[i + 1 :])
         ax.plot(
             part[x],
             part[y],
             color=COLOURS[i % len(COLOURS)],
             marker=MARKERS[i % len(MARKERS)],
             linestyle=("-", "--")[i % 2],
-            markersize=4.5,
+            linewidth=1.5 + 1.8 * broader,
+            markersize=4.5 + 3.5 * broader,
             label=label.format(value if isinstance(value, str) else number(value)),
         )
     return ax
+
+
+def _shared_points(one: np.ndarray, other: np.ndarray) -> int:
+    """How many points (rows of x and y) two lines have in common."""
+    return int(np.isclose(one[:, None], other, rtol=1e-6, atol=0).all(axis=-1).sum())
 
 
 def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "Figure":
@@ -97,6 +111,13 @@ def gpu_axis(ax: "Axes", counts: Sequence[int]) -> "Axes":
     return ax
 
 
+def dark_is_high() -> "Colormap":
+    """Colours of every heat map: dark is high, and the palest still differs from the white of no value."""
+    import matplotlib as mpl
+
+    return mpl.colors.ListedColormap(mpl.colormaps["cividis_r"](np.linspace(0.2, 1, 256)))
+
+
 def plain_axis(axis) -> None:
     """Numbers written out on a logarithmic axis, not powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -116,7 +137,7 @@ def heatmap(
         ax=ax,
         vmin=low,
         vmax=high,
-        cmap="cividis",
+        cmap=dark_is_high(),
         annot=True,
         fmt=text,
         annot_kws={"fontsize": 8},

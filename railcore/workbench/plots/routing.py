@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.facts.units import GB, MB, ms, number
+from railcore.facts.units import GB, ms, number
+from railcore.workbench.plots import traffic
 from railcore.workbench.plotting import COLOURS, MARKERS
 
 if TYPE_CHECKING:
@@ -15,13 +16,12 @@ HATCHES = {"in turn": "", "pipelined": "////"}
 
 
 def volume_and_matrix(volumes: "pd.DataFrame", matrix: np.ndarray, hb_domain_size: int) -> "Figure":
-    """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, lines at domains.
+    """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
 
     Columns of volumes kind, path, bytes; matrix [from, to] [bytes], on a logarithmic scale, silent pairs white.
     """
     import matplotlib.pyplot as plt
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    import pandas as pd
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1, 1.35))
     sums = volumes.groupby("kind", sort=False)["bytes"].sum()
@@ -31,25 +31,18 @@ def volume_and_matrix(volumes: "pd.DataFrame", matrix: np.ndarray, hb_domain_siz
         left.bar(part["kind"], heights, bottom=[bottom[kind] for kind in part["kind"]], color=COLOURS[i], label=path)
         bottom |= {kind: bottom[kind] + height for kind, height in zip(part["kind"], heights, strict=True)}
     for i, (kind, total) in enumerate(sums.items()):
-        text = f"{number(total / GB, 4)} GB\n{total / sums.sum():.1%}"
+        text = f"{number(total / GB, 4)} GB\n{number(100 * total / sums.sum(), 3)}%"
         left.annotate(text, (i, bottom[kind]), xytext=(0, 3), textcoords="offset points", ha="center")
     left.grid(axis="x", visible=False)
     left.set(ylabel="all GPUs' traffic in an iteration [GB]", title="(a) volume by type")
     left.set_ylim(0, 1.15 * max(bottom.values()))
     left.legend()
-    shown = np.ma.masked_equal(matrix / MB, 0)
-    image = right.imshow(shown, norm=LogNorm(), cmap="cividis", interpolation="nearest", rasterized=True)
-    bar = figure.colorbar(image, ax=right, label="sent in an iteration [MB]")
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
-    ticks = range(0, len(matrix), max(len(matrix) // 8 // hb_domain_size, 1) * hb_domain_size)
-    right.set_xticks(ticks, [str(tick + 1) for tick in ticks])
-    right.set_yticks(ticks, [str(tick + 1) for tick in ticks])
-    for edge in range(hb_domain_size, len(matrix), hb_domain_size):
-        right.axvline(edge - 0.5, color="white", linewidth=0.4)
-        right.axhline(edge - 0.5, color="white", linewidth=0.4)
-    right.grid(False)
-    right.set(xlabel="to GPU", ylabel="from GPU", title="(b) traffic matrix")
+    source, target = matrix.nonzero()
+    entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
+    colours = traffic.shades(entries["bytes"].to_numpy() / GB)
+    traffic.heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
+    traffic.colour_bar(figure, colours, ax=right)
+    right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
 
 

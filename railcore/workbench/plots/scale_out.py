@@ -25,12 +25,12 @@ def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Fig
     figure, ax = plt.subplots(figsize=(9.5, 4.2))
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
-    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap="cividis", rasterized=True)
+    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=plotting.dark_is_high(), rasterized=True)
     figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
-            pale = table.loc[count, run].mean() > table.to_numpy().mean()
-            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "black" if pale else "white"}
+            dark = table.loc[count, run].mean() > table.to_numpy().mean()
+            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "white" if dark else "black"}
             ax.text(run.mean(), planes.index(count) + 0.45, f"{tiers} tiers", **style)
     for i, (name, (r, p)) in enumerate(marks.items()):
         style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
