@@ -230,8 +230,8 @@ def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: st
         )
         bottom |= {p: bottom.get(p, 0.0) + h for p, h in zip(places, heights, strict=True)}
     for i, place in enumerate(places):
-        change = f" ({bottom[place] / bottom[places[0]] - 1:+.0%})" if i and bottom[places[0]] else ""
-        text = number(bottom[place], 4) + change
+        change = 100 * (bottom[place] / bottom[places[0]] - 1) if i and bottom[places[0]] else 0.0
+        text = number(bottom[place], 4) + (f"\n({'+' * (change > 0)}{number(change, 2)}%)" if change else "")
         ax.annotate(text, (i, bottom[place]), xytext=(0, 3), textcoords="offset points", ha="center")
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)

@@ -106,12 +106,11 @@ def against_speeds(data: "pd.DataFrame", printed: "pd.DataFrame") -> "Figure":
     axes[0].set_ylabel("exposed share of the time")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     marks = dict(PRINTED[relation] for relation in sorted(set(printed.relation)))
-    marks = {
-        marker: plt.Line2D([], [], marker=marker, linestyle="", label=name, color="black", **HOLLOW)
-        for marker, name in marks.items()
-    }
+    handles = [
+        plt.Line2D([], [], marker=mark, linestyle="", color="black", label=marks[mark], **HOLLOW) for mark in marks
+    ]
     title = "printed in the document for its own models and machine, in the colour of the model"
-    figure.legend(handles=list(marks.values()), loc="outside lower center", ncols=3, fontsize=9, title=title)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, title=title)
     return figure
 
 
