@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from railcore.workbench.drawing import layers
 
@@ -138,7 +138,7 @@ def _frame(scene: layers.Scene, ax: "Axes") -> Scale:
     for middle, name in scene.planes.items():
         ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
     y = 0.8 * page.height / dots / rows / (scene.top - bottom)
-    half = {node: 0.4 * _labels(row, x).high / y for row in scene.rows for node in row.nodes}  # a little inside
+    half = {node: 0.4 * _labels(row, x)[-1] / y for row in scene.rows for node in row.nodes}  # a little inside
     return Scale(x, y, _colours(scene.graph), half)
 
 
@@ -223,24 +223,14 @@ def _routes(scene: layers.Scene, ax: "Axes", scale: Scale, routes: Mapping[str, 
     return handles
 
 
-class _Labels(NamedTuple):
-    """Of a row: its labels, their outlines and widths, font size, whether all fit, and size of a box [points]."""
-
-    labels: list[str]
-    texts: "dict[str, tuple[Path, float]]"
-    font: float
-    all_fit: bool
-    wide: float
-    high: float
-
-
-def _labels(row: layers.Row, x: float) -> _Labels:
+def _labels(row: layers.Row, x: float) -> tuple:
+    """Labels, outline and width of each text, font size, whether all fit, width and height of a box [points]."""
     padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
     labels, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
     texts = {label: _text(label, font) for label in labels}
     wide = max(width for _, width in texts.values()) + (padding - 0.1) * font
     wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * x * row.slot, 9.0),) * 2
-    return _Labels(labels, texts, font, all_fit, wide, high)
+    return labels, texts, font, all_fit, wide, high
 
 
 def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: frozenset) -> None:

@@ -124,6 +124,7 @@ def against_micro_batches(data: "pd.DataFrame") -> "Figure":
 
     models = list(data.model.unique())
     figure, axes = plt.subplots(1, len(models), figsize=(10.5, 4.6), sharey=True, squeeze=False)
+    figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
     for ax, model in zip(axes.flat, models, strict=True):
         part = data[data.model == model]
         exposed = {"color": COLOURS[1], "label": "exposed communication"}

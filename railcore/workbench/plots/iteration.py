@@ -48,7 +48,7 @@ def stacked_terms(data: "pd.DataFrame", x: str, ax: "Axes", title: str = "") -> 
         ax.bar(places, data[term], bottom=bottom, color=COLOURS[i], label=name, width=0.65)
         bottom = [b + h for b, h in zip(bottom, data[term], strict=True)]
     for i, total in enumerate(bottom):
-        speedup = f"\n{bottom[0] / total:.3g}x" if i and total != bottom[0] else ""
+        speedup = f"\n{number(bottom[0] / total, 3)}x" if i and total != bottom[0] else ""
         ax.annotate(number(total, 3) + speedup, (i, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     ax.set(xlabel=units.label(x), ylabel="iteration time [s]")
     ax.set_title(title, fontsize=9)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from railcore.facts.units import number
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, MARKERS
+from railcore.workbench.plotting import COLOURS, MARKERS, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +41,11 @@ def recoveries(curves: "pd.DataFrame", ways: "pd.DataFrame", target: float = 0.9
     axes[1].set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
     axes[1].set_title("(b) by way of recovery; t: GPUs of a tensor group", fontsize=10)
     shares = [k / 5 for k in range(6)]
-    axes[0].set_yticks(shares, [f"{share:.0%}" for share in shares])
-    axes[1].set_xticks(shares, [f"{share:.0%}" for share in shares])
+    axes[0].set_yticks(shares, [percent(share) for share in shares])
+    axes[1].set_xticks(shares, [percent(share) for share in shares])
     goal = axes[0].axhline(target, color="black", linestyle=":", linewidth=0.9)
     axes[1].axvline(target, color="black", linestyle=":", linewidth=0.9)
-    labels = [*(str(line.get_label()) for line in handles), f"goodput of {number(100 * target)}%, a target"]
+    labels = [*(str(line.get_label()) for line in handles), f"goodput of {percent(target)}, a target"]
     labels += ["(b) at middle failure rates and times", "(b) from low to high ones"]
     figure.legend([*handles, goal, middle, span], labels, loc="outside lower center", ncols=3, fontsize=9)
     return figure
@@ -66,9 +66,9 @@ def serving(data: "pd.DataFrame") -> "Figure":
     )
     for ax, context in zip(axes[0], contexts, strict=True):
         for i, (key, part) in enumerate(data[data["context"] == context].groupby(["model", "weight_bits"], sort=False)):
-            _served(ax, i, part, f"{key[0]}, {key[1]:g}-bit weights")
+            _served(ax, i, part, f"{key[0]}, {number(key[1])}-bit weights")
         ax.set(yscale="log", xlabel="tokens/s of a user")
-        ax.set_title(f"{context:,.0f} tokens of context", fontsize=10)
+        ax.set_title(f"{number(context)} tokens of context", fontsize=10)
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plotting.plain_axis(ax.yaxis)
         ax.minorticks_off()
@@ -89,4 +89,4 @@ def _served(ax: "Axes", i: int, part: "pd.DataFrame", label: str) -> None:
     )
     ends: dict = {"xytext": (7, -4), "textcoords": "offset points", "fontsize": 7, "color": colour}
     first = part.iloc[0]
-    ax.annotate(f"{first['copy_gpus']:,.0f} GPUs\n× {first['copies']:,.0f}", (x.iloc[0], y.iloc[0]), **ends)
+    ax.annotate(f"{number(first['copy_gpus'])} GPUs\n× {number(first['copies'])}", (x.iloc[0], y.iloc[0]), **ends)

@@ -151,5 +151,5 @@ def oversubscription(data: "pd.DataFrame") -> "Figure":
 def _ratio_axis(ax: "Axes", ratios: Sequence[float]) -> None:
     ax.set(xscale="log", xlabel="oversubscription of the leaves, bandwidth down : up")
     shown = [ratio for ratio in ratios if ratio == int(ratio)]
-    ax.set_xticks(shown, [f"{ratio:g}:1" for ratio in shown])
+    ax.set_xticks(shown, [f"{number(ratio)}:1" for ratio in shown])
     ax.minorticks_off()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts.units import GB, number
-from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high
+from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +37,8 @@ def in_gigabytes(table: "pd.DataFrame") -> "pd.DataFrame":
     return table.assign(**sizes).rename(columns=columns).replace("\n", ", ", regex=True)
 
 
-def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, columns: int = 2) -> "Figure":
-    """Traffic matrices side by side on one logarithmic colour scale.
+def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, rows: int = 1) -> "Figure":
+    """Traffic matrices on one logarithmic colour scale, column by column in so many rows.
 
     panels: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
     """
@@ -46,12 +46,12 @@ def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, columns:
 
     sizes = np.concatenate([entries["bytes"] for entries in panels.values()]) / GB
     colours = shades(sizes)
-    rows, step = -(-len(panels) // columns), _PANEL_IN + _GAP_IN
+    columns, step = -(-len(panels) // rows), _PANEL_IN + _GAP_IN
     size = np.array([columns * step + 1.3, rows * step + _BOTTOM_IN - 0.4])
     figure = plt.figure(figsize=tuple(size))
     figure.set_layout_engine("none")
     for i, (title, entries) in enumerate(panels.items()):
-        corner = (_GAP_IN + i % columns * step, _BOTTOM_IN + (rows - 1 - i // columns) * step)
+        corner = (_GAP_IN + i // rows * step, _BOTTOM_IN + (rows - 1 - i % rows) * step)
         ax = figure.add_axes((*(corner / size), *(_PANEL_IN / size)))
         heatmap(entries, hb_domain_size, ax, colours).set_title(title)
     bar = figure.add_axes((*((columns * step + 0.2, _BOTTOM_IN) / size), *((0.2, size[1] - _BOTTOM_IN - 0.45) / size)))
@@ -112,7 +112,8 @@ def heatmap(
     ticks = [1, *(gpus * quarter // 4 for quarter in range(1, 5))]
     ax.set_xticks(ticks, [number(tick) for tick in ticks])
     ax.set_yticks(ticks, [number(tick) for tick in ticks])
-    ax.set(xlabel="to GPU", ylabel="from GPU", xlim=corners, ylim=corners[::-1])
+    shared = f", {number(gpus / side, 3)} of them a cell" if side < gpus else ""
+    ax.set(xlabel=f"to GPU{shared}", ylabel=f"from GPU{shared}", xlim=corners, ylim=corners[::-1])
     ax.spines[["top", "right"]].set_visible(True)
     ax.grid(False)
     return ax
@@ -140,10 +141,10 @@ def shares(data: "pd.DataFrame") -> "Figure":
         axes[0].plot(place, part["share_of_pairs"], label=label, **style)
         for x, share in zip(place, part["share_of_pairs"], strict=True):
             text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "rotation": 90}
-            axes[0].annotate(f"{number(100 * share, 3)}%", (x, share), (0, 9), **text)
+            axes[0].annotate(percent(share), (x, share), (0, 9), **text)
         axes[1].bar(models, part["share_of_bytes"], 0.55, bottom=bottom, color=colour)
         for x, (low, height) in enumerate(zip(bottom, part["share_of_bytes"], strict=True)):
-            share = f"{number(100 * height, 3)}%"
+            share = percent(height)
             ink = {"color": "white" if colour == COLOURS[0] else "black", "ha": "center", "fontsize": 8}
             if height > 0.03:
                 axes[1].annotate(share, (x, low + height / 2), va="center", **ink)
@@ -157,7 +158,7 @@ def shares(data: "pd.DataFrame") -> "Figure":
     axes[0].minorticks_off()
     axes[0].set_xticks(range(len(models)), models)
     axes[1].set(ylabel="share of bytes", title="(b) volume")
-    axes[1].yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes[1].yaxis.set_major_formatter(lambda share, _: percent(share))
     for ax in axes:
         ax.grid(axis="x", visible=False)
     axes[0].set_xlim(-0.5, len(models) - 0.5)
@@ -177,7 +178,7 @@ def by_strategy(data: "pd.DataFrame", title: str = "") -> "Figure":
 
     names = list(data["case"].unique())
     height = 1.6 + 0.5 * len(names)
-    margins = {"left": 0.2, "right": 0.98, "top": 1 - 0.4 / height, "bottom": 1 / height, "wspace": 0.1}
+    margins = {"left": 0.2, "right": 0.98, "top": 1 - 0.4 / height, "bottom": 1 / height, "wspace": 0.13}
     figure, axes = plt.subplots(1, 2, figsize=(10.5, height), sharey=True, gridspec_kw=margins)
     figure.set_layout_engine("none")
     kinds = [kind for kind in KINDS if kind in set(data["kind"])]
@@ -191,6 +192,7 @@ def by_strategy(data: "pd.DataFrame", title: str = "") -> "Figure":
         for y, total in enumerate(left):
             ax.annotate(number(total, 3), (total, y), (3, 0), textcoords="offset points", va="center", fontsize=8)
         ax.set_xlabel(label)
+        ax.xaxis.set_major_formatter(lambda value, _: number(value))
         ax.grid(axis="y", visible=False)
         ax.set_xlim(0, 1.15 * left.max())
         ax.tick_params(axis="y", length=0)

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, MARKERS, plain_axis
+from railcore.workbench.plotting import COLOURS, MARKERS, percent, plain_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +38,7 @@ def measured_runs(data: "pd.DataFrame", note: str = "") -> "Figure":
         shift, side = (3, "left") if error >= 0 else (-3, "right")
         place: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 8}
         sign = "+" if error > 0 else ""
-        right.annotate(f"{sign}{number(100 * error, 2)}%", (100 * error, i), xytext=(shift, 0), **place)
+        right.annotate(f"{sign}{percent(error, 2)}", (100 * error, i), xytext=(shift, 0), **place)
     right.axvline(0, color="black", linewidth=0.8)
     right.margins(x=0.3)
     right.set_xlabel("model over measured, less 1 [%]")
@@ -66,7 +65,7 @@ def checks(data: "pd.DataFrame", by: str, ax: "Axes") -> "Axes":
     ax.set_xticks([2**power for power in range(2, 12)])
     ax.minorticks_off()
     plain_axis(ax.yaxis)
-    ax.xaxis.set_major_formatter("{x:,.0f}")
+    plain_axis(ax.xaxis)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 

@@ -9,7 +9,7 @@ import numpy as np
 from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench.plots.siting.ground import INK, LAND, panel
-from railcore.workbench.plotting import COLOURS
+from railcore.workbench.plotting import COLOURS, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +49,7 @@ def sensitivity(data: "pd.DataFrame", values: str = "places", title: str = "") -
         ax.tick_params(length=0)
         ax.grid(False)
     words = "radius [km]; darker: more; –: none" + "; +: a lower bound" * ("exact" in data)
+    words += "; places share no plant" * (values == "places")
     figure.text(0.5, 0.05 / figure.get_size_inches()[1], words, ha="center", va="bottom", fontsize=9)
     figure.suptitle(title, fontsize=11, y=1 - 0.05 / figure.get_size_inches()[1])
     return figure
@@ -98,6 +99,18 @@ def _glyphs(text: str, size: float) -> tuple[np.ndarray, np.ndarray]:
     return path.vertices - ((across.min() + across.max()) / 2, 0.36 * size), path.codes
 
 
+def in_megawatts(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Table 1 of flops2024 to show: its three columns under their names, then the other columns, powers in MW.
+
+    Columns authority, printed_w, region and any others.
+    """
+    printed = {"authority": "Balancing Authority", "printed_w": "Max Available (MW)", "region": "Region"}
+    ours = {name: f"{units.words(name.removesuffix('_w'))}{' (MW)' * name.endswith('_w')}" for name in table}
+    powers = {name: table[name] / units.MW for name in table if name.endswith("_w")}
+    names = {name: ours[name] for name in table if name not in printed}
+    return table.assign(**powers)[[*printed, *names]].rename(columns=printed | names)
+
+
 def authorities(data: "pd.DataFrame", most: float = 1.5, title: str = "") -> "Figure":
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
@@ -130,7 +143,7 @@ def authorities(data: "pd.DataFrame", most: float = 1.5, title: str = "") -> "Fi
         title=title,
     )
     ax.set_xticks(np.arange(0, most + 0.01, 0.25))
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.xaxis.set_major_formatter(lambda value, _: percent(value))
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)

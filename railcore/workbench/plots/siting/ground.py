@@ -195,7 +195,8 @@ def links(
         x, y = albers(*way, origin)
         ax.plot(x, y, **thick if bold else {"color": "#777777", "linewidth": 0.8, "zorder": 5})
         if bold:
-            words = f"{row.distance_m / units.km:,.0f} km\n{number(row.delay_s / units.ms, 3)} ms"
+            km = row.distance_m / units.km
+            words = f"{number(km, 4 if km >= 1000 else 3)} km\n{number(row.delay_s / units.ms, 3)} ms"
             along = [(x[i], y[i]) for i in (20, 16, 24, 12, 28, 9, 31)]
             box: dict = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
             look: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}

@@ -126,7 +126,7 @@ def close_up(
     marks = handles(CLOSE)
     every = [*marks["plants"], *marks["sizes"][:2], *marks["lines"], city, found, *marks["places"], circle]
     figure.legend(handles=every, loc="lower center", bbox_to_anchor=(0.5, 0.02), ncols=6, fontsize=8.5)
-    _words(figure, "", note)
+    _words(figure, "", "; ".join(["numbers: MW of a plant", *filter(None, [note])]))
     return figure
 
 
@@ -152,7 +152,7 @@ def places_by_k(
         links(ax, between.iloc[:-1], taken, bold=False)
         links(ax, between.iloc[-1:], taken)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
-    _words(figure, title, note)
+    _words(figure, title, "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
     return figure
 
 
