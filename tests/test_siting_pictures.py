@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PathCollection
+from matplotlib.transforms import Bbox
 
 from railcore.facts import catalog
 from railcore.network.wide_area import great_circle_distance
@@ -230,10 +231,25 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen))
     apart(figure)
     assert svg_bytes(figure) < MAX_SVG_B
-    views = chosen.rename(columns={"name": "title"}).assign(half_m=260e3)
+    views = pd.DataFrame(
+        [("east", 38.9, -77.04, 300e3), ("west", 46.6, -120.3, 300e3)],  # those of the notebook
+        columns=["title", "latitude", "longitude", "half_m"],
+    )
     passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
     figure = maps.close_up(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
     apart(figure)
+    for ax in figure.axes:
+        bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
+        box, inside = bar.get_window_extent(), ax.get_window_extent()
+        for text in texts(ax):
+            words = text.get_window_extent()
+            assert text.get_text() == "100 km" or not words.overlaps(box), text.get_text()
+            assert inside.y0 <= words.y0 and words.y1 <= inside.y1, text.get_text()
+        words = next(text for text in texts(ax) if text.get_text() == "100 km").get_window_extent()
+        whole = Bbox.union([box, words]).padded(maps.CITY["markersize"] / 2)
+        dots = [line for line in ax.get_lines() if line.get_markersize() == maps.CITY["markersize"]]
+        at = [ax.transData.transform((*dot.get_xdata(), *dot.get_ydata())) for dot in dots]
+        assert at and not any(whole.contains(*point) for point in at)
     assert svg_bytes(figure) < MAX_SVG_B
     names = {text.get_text() for ax in figure.axes for text in ax.texts}
     assert {"Philadelphia", "Portland", "Celilo", "Washington, D.C."} < names
@@ -250,12 +266,8 @@ def test_a_table_of_counts_colours_what_is_there():
     data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
     figure = charts.sensitivity(data.drop(index=data.index[-1]), title="t")
     assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
-        "installed",
-        "without oil",
-        "idle",
-        "without oil",
-    ]
+    names = ["installed", "installed, no oil", "idle", "idle, no oil"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
     shades = [ax.collections[0].get_array().filled(np.nan) for ax in figure.axes]
     assert np.isnan(shades[0]).tolist() == [[True, False]] * 2 + [[False, False]] * 2
     assert np.isnan(shades[1]).sum() == 3  # two of none, and the row that was dropped
@@ -271,6 +283,13 @@ def test_texts_in_one_path_stand_where_they_belong():
     digit = 0.74 * 10 / 72  # height of a digit of 10 points [inches]; an inch is a unit here
     assert abs(box.height) == pytest.approx(1 + digit, rel=0.01)
     assert (box.x0 + box.x1) / 2 == pytest.approx(1.5, abs=0.05) and (box.y0 + box.y1) / 2 == pytest.approx(1, abs=0.02)
+
+
+def test_table_1_has_the_documents_columns_first():
+    given = pd.DataFrame({"authority": ["A"], "region": ["West"], "printed_w": [2.1e9], "bound_w": [3e9], "rank": [4]})
+    shown = charts.in_megawatts(given)
+    assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
+    assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
 
 
 AUTHORITIES = pd.DataFrame(

@@ -5,10 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection, PathCollection
 
 from railcore.__main__ import main
 from railcore.facts import files
-from railcore.workbench import explore, outputs, plotting
+from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
+from railcore.workbench import drawing, explore, outputs, plotting
+from railcore.workbench.plots import exposed, iteration, routing, scale_out, traffic, validation
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -159,6 +162,141 @@ def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
     ax = plotting.tornado(data.assign(centre=0.2), plt.subplots()[1], "share")
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.4, 0.1])  # the shorter one in front
     assert {text.get_text(): text.xy[0] for text in ax.texts} == {"four": 0.6, "one": 0.2}
+    plt.close("all")
+
+
+def test_a_line_under_another_is_broader():
+    rows = [(g, x, x * (1 + (g == "c"))) for g in "abc" for x in (1.0, 2.0, 4.0)]
+    data = pd.DataFrame(rows, columns=["link", "gpus", "cost"])
+    for nested, widths in ((True, [3.3, 1.5, 1.5]), (False, [1.5] * 3)):
+        ax = plotting.lines(data, "gpus", "cost", "link", plt.subplots()[1], nested=nested)
+        assert [line.get_linewidth() for line in ax.get_lines()] == pytest.approx(widths)
+    plt.close("all")
+
+
+def lightness(colours):
+    return np.atleast_2d(colours)[:, :3] @ [0.299, 0.587, 0.114]
+
+
+def test_dark_is_high_in_every_heat_map():
+    assert (np.diff(lightness(plotting.dark_is_high()(np.linspace(0, 1, 50)))) < 0).all()
+    assert lightness(plotting.dark_is_high()(0.0)) < 0.8  # still seen on white
+    entries = pd.DataFrame({"source": [0, 2, 0], "target": [1, 3, 2], "bytes": [9e9, 9e9, 1e6]})
+    matrix = np.zeros((4, 4))
+    matrix[entries["source"], entries["target"]] = entries["bytes"]
+    volumes = pd.DataFrame({"kind": ["a"], "path": ["b"], "bytes": [1e9]})
+    pictures = [traffic.matrices({"one": entries}, 2), routing.volume_and_matrix(volumes, matrix, 2)]
+    for figure in pictures:
+        (ax,) = [ax for ax in figure.axes if ax.get_xlabel() == "to GPU"]
+        shown = ax.get_images()[0].get_array() / 255
+        assert lightness(shown[0, 1]) < 0.3 < lightness(shown[0, 2]) < 0.9 and shown[1, 0, 3] == 0
+        assert ax.get_xlim() == (0.5, 4.5) and ax.get_xticklabels()[-1].get_text() == "4"
+    table = pd.DataFrame({"few": [0.0, 0.375], "many": [0.5, 0.8]})
+    ax = plotting.heatmap(table, plt.subplots()[1], "share", 0, 0.8)
+    ax.figure.canvas.draw()
+    cells = lightness(ax.collections[0].get_facecolors())
+    assert cells.argmax() == 0 and cells.argmin() == 3
+    assert {text.get_text() for text in ax.texts} == {"0%", "38%", "50%", "80%"}
+    plt.close("all")
+
+
+def test_more_gpus_than_cells_share_them_and_say_so():
+    source = np.arange(1024)
+    entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
+    ax = traffic.matrices({"all": entries}, 1024).axes[0]
+    assert ax.get_xlabel() == "to GPU, 4 of them a cell" and len(ax.patches) == 1
+    part = traffic.matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[0]
+    assert part.get_xlabel() == "to GPU" and not part.patches  # a part of an HB domain has no box
+    plt.close("all")
+
+
+def test_every_share_of_the_volume_has_its_text():
+    kinds = ["tensor", "data within", "data between", "all"]
+    data = pd.DataFrame({"case": "GPT", "kind": kinds, "silent_pairs": 0.99, "share_of_pairs": 0.001})
+    left, right = traffic.shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
+    assert [text.get_text() for text in right.texts] == ["30%", "69%", "1%"]
+    assert len(left.texts) == 4 and not left.patches  # points, as the axis is logarithmic
+    plt.close("all")
+
+
+def test_measured_times_are_points_on_a_logarithmic_axis():
+    runs = pd.DataFrame({"label": ["x", "y"], "source": ["A", "B"], "global_batch": [512, 1024]})
+    runs = runs.assign(measured_iteration_s=[2.0, 50.0], modelled_s=[2.1, 45.0], error=[0.05, -0.1])
+    left, right = validation.measured_runs(runs, "a note").axes
+    assert left.get_xscale() == "log" and not left.patches
+    assert [label.get_text() for label in left.get_yticklabels()] == ["x, batch 512", "y, batch 1,024"]
+    assert [text.get_text() for text in right.texts] == ["+5%", "-10%"]
+    assert left.figure.get_supxlabel() == "a note"
+    plt.close("all")
+
+
+def test_a_change_of_the_groups_is_marked_where_lines_bend():
+    sizes = [512.0, 768.0, 1024.0]
+    data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
+    data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
+    for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
+        ax = iteration.batches(data.assign(group_size=groups * 2)).axes[0]
+        verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
+        assert verticals == [640] * marks
+        assert [text.get_text() for text in ax.texts] == ["groups\nof 32", "model-parallel groups\nof 16 GPUs"][
+            : 2 * marks
+        ]
+    plt.close("all")
+
+
+def test_panels_of_models_have_letters():
+    rows = [(model, 64, size, 1.0, 0.9) for model in ("one", "two") for size in (8, 16)]
+    data = pd.DataFrame(rows, columns=["model", "gpus", "hb_domain_size", "iteration_s", "ideal_s"])
+    assert [ax.get_title() for ax in iteration.domain_sizes(data).axes] == ["(a) one", "(b) two"]
+    plt.close("all")
+
+
+def test_a_network_that_was_not_laid_out_is_named():
+    rows = [("optics", "tree"), ("optics", "76 rails, 4 planes"), ("copper", "tree")]
+    data = pd.DataFrame(rows, columns=["links", "network"]).assign(part="switch chips", cost_usd=4e9)
+    optics, copper = scale_out.costs(data, 5e9).axes
+    ticks = ["tree", "76 rails,\n4 planes"]
+    assert all([label.get_text() for label in ax.get_xticklabels()] == ticks for ax in (optics, copper))
+    named = [[text.get_text() for text in ax.texts if "not laid out" in text.get_text()] for ax in (optics, copper)]
+    assert named == [[], ["76 rails, 4 planes:\nnot laid out in racks"]]
+    plt.close("all")
+
+
+def test_marks_of_printed_points_are_explained():
+    rows = [("scale-up", speed, "dense", "ideal", 0.5) for speed in (1e11, 1e12)]
+    data = pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "case", "share"])
+    data = pd.concat([data.assign(network=name) for name, _ in exposed.PANELS])
+    printed = pd.DataFrame({"network": "scale-up", "speed_Bps": [1e11] * 3, "model": "dense", "share": 0.4})
+    figure = exposed.against_speeds(data, printed.assign(relation=["=", "~", ">"]))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["equal or about", "more than"]
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "fabric", [fat_tree(16, 4, 4, planes=2), rail_optimized(32, 8, 8), PhotonicRails(32, 8, 16, 2, 5e10)]
+)
+def test_no_link_crosses_the_label_of_another_node(fabric):
+    net = fabric.graph()
+    ax = drawing.figure(net).axes[0]
+    ax.figure.canvas.draw()
+    links = [
+        segment for lines in ax.collections if isinstance(lines, LineCollection) for segment in lines.get_segments()
+    ]
+    boxes = [
+        (box, place)
+        for marks in ax.collections
+        if isinstance(marks, PathCollection) and marks.get_zorder() == 5
+        for place in ax.transData.transform(marks.get_offsets())
+        for box in [marks.get_paths()[0].get_extents(marks.get_transform())]
+    ]
+    assert len(links) == net.number_of_edges() and len(boxes) == net.number_of_nodes()
+    for ends in (ax.transData.transform(segment) for segment in links):
+        points = ends[0] + np.linspace(0, 1, 201)[:, None] * (ends[1] - ends[0])
+        for box, place in boxes:
+            x, y = (points - place).T
+            hit = (box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)
+            at_end = any(abs(end[0] - place[0]) < 1 and abs(end[1] - place[1]) < box.height for end in ends)
+            assert at_end or not hit.any()
     plt.close("all")
 
 

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railcore.facts import units
 from railcore.facts.units import number
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
@@ -56,20 +59,33 @@ def lines(
     ax: "Axes",
     order: Sequence | None = None,
     label: str = "{}",
+    nested: bool = False,
 ) -> "Axes":
-    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed."""
-    for i, value in enumerate(order if order is not None else data[group].unique()):
-        part = data[data[group] == value]
+    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed.
+
+    nested: a line is broader for each later one that covers half of its points or more, so that both are seen.
+    """
+    parts = {value: data[data[group] == value] for value in (order if order is not None else data[group].unique())}
+    drawn = [part[[x, y]].to_numpy(float) for part in parts.values()]
+    for i, (value, part) in enumerate(parts.items()):
+        over = drawn[i + 1 :] if nested else []
+        broader = sum(2 * _shared_points(drawn[i], later) >= len(part) for later in over)
         ax.plot(
             part[x],
             part[y],
             color=COLOURS[i % len(COLOURS)],
             marker=MARKERS[i % len(MARKERS)],
             linestyle=("-", "--")[i % 2],
-            markersize=4.5,
+            linewidth=1.5 + 1.8 * broader,
+            markersize=4.5 + 3.5 * broader,
             label=label.format(value if isinstance(value, str) else number(value)),
         )
     return ax
+
+
+def _shared_points(one: np.ndarray, other: np.ndarray) -> int:
+    """How many points (rows of x and y) two lines have in common."""
+    return int(np.isclose(one[:, None], other, rtol=1e-6, atol=0).all(axis=-1).sum())
 
 
 def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "Figure":
@@ -81,7 +97,7 @@ def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 5))
     for ax, column, label in zip(axes, ("cost_usd", "power_w"), ("cost [million USD]", "peak power [MW]"), strict=True):
-        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax)
+        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
         gpu_axis(ax, counts).set(yscale="log", ylabel=label)
         plain_axis(ax.yaxis)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -97,6 +113,13 @@ def gpu_axis(ax: "Axes", counts: Sequence[int]) -> "Axes":
     return ax
 
 
+def dark_is_high() -> "Colormap":
+    """Colours of every heat map: dark is high, and the palest still differs from the white of no value."""
+    import matplotlib as mpl
+
+    return mpl.colors.ListedColormap(mpl.colormaps["cividis_r"](np.linspace(0.2, 1, 256)))
+
+
 def plain_axis(axis) -> None:
     """Numbers written out on a logarithmic axis, not powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -105,25 +128,30 @@ def plain_axis(axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def heatmap(
-    table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: float, text: str = ".0%", bar: bool = True
-) -> "Axes":
-    """A table as coloured cells with their values; rows upwards, columns to the right, `label` on the colour bar."""
+def percent(share: float, digits: int = 3) -> str:
+    """A share as text: percent(0.375) = "37.5%"."""
+    return f"{number(100 * share, digits)}%"
+
+
+def heatmap(table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: float, bar: bool = True) -> "Axes":
+    """Shares as coloured cells with their values; rows upwards, columns to the right, `label` on the colour bar."""
     import seaborn as sns
 
-    sns.heatmap(
+    drawn = sns.heatmap(
         table,
         ax=ax,
         vmin=low,
         vmax=high,
-        cmap="cividis",
-        annot=True,
-        fmt=text,
+        cmap=dark_is_high(),
+        annot=table.map(percent, digits=2),
+        fmt="",
         annot_kws={"fontsize": 8},
         linewidths=0.5,
         cbar=bar,
         cbar_kws={"label": label} if bar else None,
     )
+    if bar:
+        drawn.collections[0].colorbar.ax.yaxis.set_major_formatter(lambda share, _: percent(share))
     ax.grid(False)
     ax.invert_yaxis()
     ax.tick_params(length=0)
@@ -160,7 +188,7 @@ def oversubscription(data: "pd.DataFrame", ax: "Axes") -> "Axes":
     ax.set(
         xscale="log", xlabel="oversubscription, bandwidth down : up", ylabel="cost over rail-optimized", ylim=(0, 1.05)
     )
-    ax.set_xticks(ratios, [f"{ratio:g}:1" for ratio in ratios])
+    ax.set_xticks(ratios, [f"{number(ratio)}:1" for ratio in ratios])
     ax.minorticks_off()
     ax.legend()
     return ax
@@ -209,8 +237,8 @@ def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: st
         )
         bottom |= {p: bottom.get(p, 0.0) + h for p, h in zip(places, heights, strict=True)}
     for i, place in enumerate(places):
-        change = f" ({bottom[place] / bottom[places[0]] - 1:+.0%})" if i and bottom[places[0]] else ""
-        text = number(bottom[place], 4) + change
+        change = bottom[place] / bottom[places[0]] - 1 if i and bottom[places[0]] else 0.0
+        text = number(bottom[place], 4) + (f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "")
         ax.annotate(text, (i, bottom[place]), xytext=(0, 3), textcoords="offset points", ha="center")
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)

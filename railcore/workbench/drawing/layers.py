@@ -5,7 +5,7 @@ Read from a graph are: of nodes kind (gpu, hb, switch, ocs), tier, domain, rank,
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,15 @@ class Scene:
     floor: float
     top: float
 
-    def path(self, a: str, b: str) -> list[tuple[float, float]]:
-        """Points of an edge: straight, or an arc below the GPUs where it joins two of them."""
+    def path(self, a: str, b: str, half: Mapping[str, float]) -> list[tuple[float, float]]:
+        """Points of an edge: straight, or an arc below the GPUs where it joins two of them.
+
+        half: half the height of each node's box; an edge ends there, above or below, so that it crosses no neighbour.
+        """
         (xa, ya), (xb, yb) = self.at[a], self.at[b]
         if ya != yb:
-            return [(xa, ya), (xb, yb)]
+            up = 1 if yb > ya else -1
+            return [(xa, ya + up * half[a]), (xb, yb - up * half[b])]
         depth = 0.25 + 0.65 * min(abs(xb - xa) / 8, 1)
         return [(xa + (xb - xa) * i / 12, ya - depth * math.sin(math.pi * i / 12)) for i in range(13)]
 

@@ -33,11 +33,12 @@ class Changes:
 
 @dataclass(frozen=True)
 class Scale:
-    """Points to a GPU width and to a row, and the colour of every node."""
+    """Points to a GPU width and to a row, the colour of every node and half the height of its box [rows]."""
 
     x: float
     y: float
     colours: dict[str, str]
+    half: dict[str, float]
 
     def width(self, links: int) -> float:
         """Of a line for so many links [points], thinner where GPUs are crowded."""
@@ -76,7 +77,7 @@ def network(
     _boxes(scene, ax, scale)
     _edges(scene, ax, scale, changes)
     labels = [layers.route_text(whole, path, endpoint, group) for path in routes]
-    handles = _routes(scene, ax, dict(zip(labels, routes, strict=True))) + _legend(scene, scale, changes)
+    handles = _routes(scene, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(scene, scale, changes)
     for row in scene.rows:
         _row(scene, ax, scale, row, changes.dead)
     for artist in (*ax.texts, *ax.collections, *ax.patches, *ax.lines):
@@ -136,7 +137,9 @@ def _frame(scene: layers.Scene, ax: "Axes") -> Scale:
         ax.text(-0.8, y, name, fontsize=7, ha="right", va="center", color="#333333")
     for middle, name in scene.planes.items():
         ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
-    return Scale(x, 0.8 * page.height / dots / rows / (scene.top - bottom), _colours(scene.graph))
+    y = 0.8 * page.height / dots / rows / (scene.top - bottom)
+    half = {node: 0.4 * _labels(row, x)[-1] / y for row in scene.rows for node in row.nodes}  # a little inside
+    return Scale(x, y, _colours(scene.graph), half)
 
 
 def _box(ax: "Axes", scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
@@ -183,7 +186,7 @@ def _edges(scene: layers.Scene, ax: "Axes", scale: Scale, changes: Changes) -> N
                 colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
             line = LINES[((graph.nodes[upper]["plane"] or 1) - 1) % len(LINES)]
             key = (colour, line, *((BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
-        groups.setdefault(key, []).append(scene.path(a, b))
+        groups.setdefault(key, []).append(scene.path(a, b, scale.half))
     for (colour, line, width, layer), paths in groups.items():
         style = {"colors": colour, "linestyles": line, "linewidths": width, "zorder": layer}
         # Dense meshes as pixels: an SVG of every arc would pass 1 MB.
@@ -200,7 +203,7 @@ def _crosses(ax: "Axes", points: Sequence) -> None:
         ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
 
 
-def _routes(scene: layers.Scene, ax: "Axes", routes: Mapping[str, Sequence[str]]) -> list:
+def _routes(scene: layers.Scene, ax: "Axes", scale: Scale, routes: Mapping[str, Sequence[str]]) -> list:
     """Routes as black lines with arrows on a bright band, and their handles for the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import Normal, Stroke
@@ -210,7 +213,7 @@ def _routes(scene: layers.Scene, ax: "Axes", routes: Mapping[str, Sequence[str]]
     for i, (label, nodes) in enumerate(routes.items()):
         band = [Stroke(linewidth=6 - 1.2 * i, foreground=ROUTES[i % len(ROUTES)]), Normal()]
         style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": LINES[i % 3], "path_effects": band}
-        paths = [scene.path(a, b) for a, b in pairwise(nodes)]
+        paths = [scene.path(a, b, scale.half) for a, b in pairwise(nodes)]
         ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
         for path in paths:
             a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
@@ -220,13 +223,19 @@ def _routes(scene: layers.Scene, ax: "Axes", routes: Mapping[str, Sequence[str]]
     return handles
 
 
-def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: frozenset) -> None:
-    """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
+def _labels(row: layers.Row, x: float) -> tuple:
+    """Labels, outline and width of each text, font size, whether all fit, width and height of a box [points]."""
     padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
-    labels, font, all_fit = layers.fit(row.texts, scale.x * row.slot, padding)
+    labels, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
     texts = {label: _text(label, font) for label in labels}
     wide = max(width for _, width in texts.values()) + (padding - 0.1) * font
-    wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * scale.x * row.slot, 9.0),) * 2
+    wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * x * row.slot, 9.0),) * 2
+    return labels, texts, font, all_fit, wide, high
+
+
+def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: frozenset) -> None:
+    """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
+    labels, texts, font, all_fit, wide, high = _labels(row, scale.x)
     places, gone = [scene.at[node] for node in row.nodes], [node in dead for node in row.nodes]
     colours = [FAINT if node in dead else scale.colours[node] for node in row.nodes]
     faces = ["#FFFFFF" if node in dead or row.kind in ("ocs", "hb") else scale.colours[node] for node in row.nodes]

@@ -55,7 +55,7 @@ def memory_by_degree(data: "pd.DataFrame", limit_bytes: float, ax: "Axes", title
     ax.axhline(limit_bytes / 1e9, color="black", linestyle="--", linewidth=1, label="a GPU's memory")
     ax.set(xscale="log", yscale="log", xlabel="GPUs that share a layer (tensor-parallel degree)")
     degrees = sorted(data["tensor"].unique())
-    ax.set_xticks(degrees, [f"{degree:g}" for degree in degrees])
+    ax.set_xticks(degrees, [number(degree) for degree in degrees])
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     plain_axis(ax.yaxis)
     ax.minorticks_off()

@@ -34,6 +34,10 @@ WORDS |= {"scale-out gather": "4 scale-out gather", "scale-up gather": "5 scale-
 PANELS = (("scale-up", "a"), ("scale-out", "b"), ("wide area", "c"))
 
 
+PRINTED = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
+HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
+
+
 class Timed(Protocol):
     """What `timelines` draws."""
 
@@ -93,17 +97,20 @@ def against_speeds(data: "pd.DataFrame", printed: "pd.DataFrame") -> "Figure":
                     ax.plot(rows.speed_Bps / units.Gbps, rows.share, style, color=COLOURS[i], label=name, linewidth=2)
             points = printed[(printed.network == network) & (printed.model == model)]
             for row in points.itertuples():
-                marker = {"=": "o", "~": "o", "<": "v", ">": "^"}[row.relation]
-                face = {"facecolor": "white", "edgecolor": COLOURS[i], "linewidths": 1.6, "zorder": 4}
-                ax.scatter(row.speed_Bps / units.Gbps, row.share, marker=marker, s=48, **face)
+                look = {"markeredgecolor": COLOURS[i]} | HOLLOW
+                ax.plot(row.speed_Bps / units.Gbps, row.share, PRINTED[row.relation][0], **look)
         ax.set(xscale="log", ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         _decades(ax.xaxis)
         _entitle(ax, f"({letter}) {network}")
         ax.legend(fontsize=9)
     axes[0].set_ylabel("exposed share of the time")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    note = "markers: what the document prints for its own models and machine, ▲ more than, ▼ less than"
-    figure.supxlabel(note, fontsize=9)
+    marks = dict(PRINTED[relation] for relation in sorted(set(printed.relation)))
+    handles = [
+        plt.Line2D([], [], marker=mark, linestyle="", color="black", label=marks[mark], **HOLLOW) for mark in marks
+    ]
+    title = "printed in the document for its own models and machine, in the colour of the model"
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, title=title)
     return figure
 
 
@@ -117,6 +124,7 @@ def against_micro_batches(data: "pd.DataFrame") -> "Figure":
 
     models = list(data.model.unique())
     figure, axes = plt.subplots(1, len(models), figsize=(10.5, 4.6), sharey=True, squeeze=False)
+    figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
     for ax, model in zip(axes.flat, models, strict=True):
         part = data[data.model == model]
         exposed = {"color": COLOURS[1], "label": "exposed communication"}
@@ -218,6 +226,7 @@ def _decades(axis: "Axis") -> None:
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
     axis.set_minor_locator(NullLocator())
+    axis.set_tick_params(labelsize=9)
     plotting.plain_axis(axis)
 
 

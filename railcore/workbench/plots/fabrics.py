@@ -19,7 +19,7 @@ def goodput(data: "pd.DataFrame") -> "Figure":
     Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
     """
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import LogLocator, PercentFormatter
 
     parts, counts = list(data["stops"].unique()), sorted(data["gpus"].unique())
     figure, axes = plt.subplots(1, len(parts) + 1, figsize=(4.2 * (len(parts) + 1), 4.6))
@@ -41,6 +41,7 @@ def goodput(data: "pd.DataFrame") -> "Figure":
         ax.title.set_fontsize(10)
         plotting.gpu_axis(ax, counts)
         ax.minorticks_off()
+    axes[-1].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     handles, labels = axes[-1].get_legend_handles_labels()
     band = "lines at the catalog's failure rates, bands from its high to its low ones"
     figure.legend(handles, labels, loc="outside lower center", ncols=3, title=band)
@@ -74,7 +75,7 @@ def experts(data: "pd.DataFrame") -> "Figure":
         ax.set_xlabel(units.label("hb_domain_size"))
     axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
     axes[1].set(ylabel="slowdown over a full layer", title="(b) over rail-optimized, layer 1:1")
-    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, title="way of the tokens to their experts")
     return figure

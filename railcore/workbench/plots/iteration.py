@@ -1,5 +1,6 @@
 """Plots of iteration time: DataFrames in, figures or Axes out."""
 
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from railcore.facts import units
@@ -47,7 +48,7 @@ def stacked_terms(data: "pd.DataFrame", x: str, ax: "Axes", title: str = "") -> 
         ax.bar(places, data[term], bottom=bottom, color=COLOURS[i], label=name, width=0.65)
         bottom = [b + h for b, h in zip(bottom, data[term], strict=True)]
     for i, total in enumerate(bottom):
-        speedup = f"\n{bottom[0] / total:.3g}x" if i and total != bottom[0] else ""
+        speedup = f"\n{number(bottom[0] / total, 3)}x" if i and total != bottom[0] else ""
         ax.annotate(number(total, 3) + speedup, (i, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     ax.set(xlabel=units.label(x), ylabel="iteration time [s]")
     ax.set_title(title, fontsize=9)
@@ -66,14 +67,14 @@ def domain_sizes(data: "pd.DataFrame") -> "Figure":
 
     models = list(data["model"].unique())
     figure, axes = plt.subplots(1, len(models), figsize=(4.8 * len(models), 4.6))
-    for ax, model in zip(axes, models, strict=True):
+    for letter, ax, model in zip(ascii_lowercase, axes, models, strict=False):
         part = data[data["model"] == model]
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
             style = {"color": COLOURS[i], "label": f"{gpus:,} GPUs"}
             ax.plot(rows["hb_domain_size"], rows["iteration_s"], marker=MARKERS[i], markersize=4.5, **style)
             ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
         plotting.gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
-        ax.set(title=model, xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
+        ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
     axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
@@ -83,7 +84,8 @@ def domain_sizes(data: "pd.DataFrame") -> "Figure":
 def batches(data: "pd.DataFrame", domain: str = "HB domain of {} GPUs") -> "Figure":
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
-    Columns hb_domain_size, batch_sequences, iteration_s, ideal_s, relative.
+    Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
+    model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
     """
     import matplotlib.pyplot as plt
 
@@ -95,11 +97,31 @@ def batches(data: "pd.DataFrame", domain: str = "HB domain of {} GPUs") -> "Figu
     axes[0].plot(ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain")
     for ax in axes:
         ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
+    if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
+        for ax in axes:
+            ax.margins(x=0.09)
+            _group_sizes(ideal, ax)
     axes[0].set(title="(a)", xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
     axes[1].set(title="(b)", xlabel="batch [sequences]", ylabel="performance relative to ideal", ylim=(0, 1))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure
+
+
+def _group_sizes(data: "pd.DataFrame", ax: "Axes") -> None:
+    """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
+    x, size = data["batch_sequences"].to_numpy(float), data["group_size"].to_numpy(float)
+    starts = [0, *(i for i in range(1, len(x)) if size[i] != size[i - 1])]
+    if len(starts) < 2:
+        return
+    ends = [*starts[1:], len(x)]
+    for first, last in zip(starts, ends, strict=True):
+        if first:
+            ax.axvline((x[first - 1] + x[first]) / 2, color=COLOURS[7], linestyle=(0, (2, 2)), linewidth=1)
+        place: dict = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8}
+        wide = last - first > 1
+        words = f"{'model-parallel ' * wide}groups\nof {number(size[first], 3)}{' GPUs' * wide}"
+        ax.annotate(words, (x[first:last].mean(), 0.02), **place)
 
 
 def rails(data: "pd.DataFrame") -> "Figure":

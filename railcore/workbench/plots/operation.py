@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from railcore.facts.units import number
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, MARKERS
+from railcore.workbench.plotting import COLOURS, MARKERS, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +17,7 @@ def recoveries(curves: "pd.DataFrame", ways: "pd.DataFrame", target: float = 0.9
 
     curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
     ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
-    target: a dotted level in both.
+    target: a goodput to reach, a dotted level in both.
     """
     import matplotlib.pyplot as plt
 
@@ -28,23 +29,25 @@ def recoveries(curves: "pd.DataFrame", ways: "pd.DataFrame", target: float = 0.9
         axes[0].plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     handles = [plt.Line2D([], [], color=colours[case], label=case) for case in cases]
     handles += [plt.Line2D([], [], color="0.3", linestyle=styles[save], label=save) for save in saves]
-    axes[0].legend(handles=handles, loc="upper center", bbox_to_anchor=(0.45, -0.12), fontsize=9)
     axes[0].set(xscale="log", ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
-    axes[0].set_title("(a) everything restarts after every failure", fontsize=10)
+    axes[0].set_title("(a) all GPUs restart after every failure, middle rates", fontsize=10)
     plotting.plain_axis(axes[0].xaxis)
     axes[0].minorticks_off()
     table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
     places = range(len(table))
-    axes[1].hlines(places, table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
-    axes[1].plot(table["value"], places, MARKERS[0], color=COLOURS[0])
+    span = axes[1].hlines(places, table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
+    (middle,) = axes[1].plot(table["value"], places, MARKERS[0], color=COLOURS[0])
     axes[1].set_yticks(places, table.index)
     axes[1].set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
-    axes[1].set_title("(b) by way of recovery; bars: low to high rates", fontsize=10)
+    axes[1].set_title("(b) by way of recovery; t: GPUs of a tensor group", fontsize=10)
     shares = [k / 5 for k in range(6)]
-    axes[0].set_yticks(shares, [f"{share:.0%}" for share in shares])
-    axes[1].set_xticks(shares, [f"{share:.0%}" for share in shares])
-    axes[0].axhline(target, color="black", linestyle=":", linewidth=0.9)
+    axes[0].set_yticks(shares, [percent(share) for share in shares])
+    axes[1].set_xticks(shares, [percent(share) for share in shares])
+    goal = axes[0].axhline(target, color="black", linestyle=":", linewidth=0.9)
     axes[1].axvline(target, color="black", linestyle=":", linewidth=0.9)
+    labels = [*(str(line.get_label()) for line in handles), f"goodput of {percent(target)}, a target"]
+    labels += ["(b) at middle failure rates and times", "(b) from low to high ones"]
+    figure.legend([*handles, goal, middle, span], labels, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
@@ -63,9 +66,9 @@ def serving(data: "pd.DataFrame") -> "Figure":
     )
     for ax, context in zip(axes[0], contexts, strict=True):
         for i, (key, part) in enumerate(data[data["context"] == context].groupby(["model", "weight_bits"], sort=False)):
-            _served(ax, i, part, f"{key[0]}, {key[1]:g}-bit weights")
+            _served(ax, i, part, f"{key[0]}, {number(key[1])}-bit weights")
         ax.set(yscale="log", xlabel="tokens/s of a user")
-        ax.set_title(f"{context:,.0f} tokens of context", fontsize=10)
+        ax.set_title(f"{number(context)} tokens of context", fontsize=10)
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plotting.plain_axis(ax.yaxis)
         ax.minorticks_off()
@@ -86,4 +89,4 @@ def _served(ax: "Axes", i: int, part: "pd.DataFrame", label: str) -> None:
     )
     ends: dict = {"xytext": (7, -4), "textcoords": "offset points", "fontsize": 7, "color": colour}
     first = part.iloc[0]
-    ax.annotate(f"{first['copy_gpus']:,.0f} GPUs\n× {first['copies']:,.0f}", (x.iloc[0], y.iloc[0]), **ends)
+    ax.annotate(f"{number(first['copy_gpus'])} GPUs\n× {number(first['copies'])}", (x.iloc[0], y.iloc[0]), **ends)

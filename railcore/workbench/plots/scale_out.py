@@ -25,12 +25,12 @@ def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Fig
     figure, ax = plt.subplots(figsize=(9.5, 4.2))
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
-    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap="cividis", rasterized=True)
+    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=plotting.dark_is_high(), rasterized=True)
     figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
-            pale = table.loc[count, run].mean() > table.to_numpy().mean()
-            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "black" if pale else "white"}
+            dark = table.loc[count, run].mean() > table.to_numpy().mean()
+            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "white" if dark else "black"}
             ax.text(run.mean(), planes.index(count) + 0.45, f"{tiers} tiers", **style)
     for i, (name, (r, p)) in enumerate(marks.items()):
         style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
@@ -46,16 +46,17 @@ def cost_map(data: "pd.DataFrame", marks: Mapping[str, tuple[int, int]]) -> "Fig
 def costs(data: "pd.DataFrame", budget_usd: float, chip_usd: Sequence[float] = ()) -> "Figure":
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
-    Where the budget is more than twice the highest bar, the legend says it without a line.
+    Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
+    is named there as not laid out.
 
     Columns links, network, part, cost_usd. chip_usd: low, value and high of a switch chip's price, for whiskers beside
     the bars that show the total over its range.
     """
     import matplotlib.pyplot as plt
 
-    ways = list(data["links"].unique())
-    wide = 5.5 * len(ways) if len(ways) > 1 else 8.0
-    figure, axes = plt.subplots(1, len(ways), figsize=(wide, 4.8), sharey=True)
+    ways, networks = list(data["links"].unique()), list(data["network"].unique())
+    wide = 5.8 * len(ways) if len(ways) > 1 else 8.0
+    figure, axes = plt.subplots(1, len(ways), figsize=(wide, 5.2), sharey=True)
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for ax, way in zip(np.atleast_1d(axes), ways, strict=True):
         part = data[data["links"] == way].assign(billions=data["cost_usd"] / 1e9)
@@ -70,7 +71,10 @@ def costs(data: "pd.DataFrame", budget_usd: float, chip_usd: Sequence[float] = (
             total = part.groupby("network", sort=False)["billions"].sum().to_numpy()
             span, at = [chips * (1 - low / value), chips * (high / value - 1)], np.arange(len(total)) + 0.44
             ax.errorbar(at, total, span, fmt="_", color="#555555", capsize=3, label="range of the chips' price")
-        ax.tick_params(axis="x", rotation=20)
+        for i in range(part["network"].nunique(), len(networks)):
+            ax.text(i, 0.1, f"{networks[i]}:\nnot laid out in racks", rotation=90, ha="center", va="bottom", fontsize=8)
+        ax.set_xlim(-0.5, len(networks) - 0.4)
+        ax.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
         ax.get_legend().remove()
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5)
@@ -108,7 +112,11 @@ def link_lengths(data: "pd.DataFrame", media: "pd.DataFrame") -> "Figure":
         ax.set_xlabel("length [m]")
     axes[0, 0].set_ylabel("share of links up to it")
     handles, labels = max((ax.get_legend_handles_labels() for ax in axes.flat), key=lambda found: len(found[0]))
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
+        if (media["copper"] == copper).any():
+            handles.append(plt.Line2D([], [], color=COLOURS[7], linewidth=0.8, linestyle="-" if copper else ":"))
+            labels.append(name)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -143,5 +151,5 @@ def oversubscription(data: "pd.DataFrame") -> "Figure":
 def _ratio_axis(ax: "Axes", ratios: Sequence[float]) -> None:
     ax.set(xscale="log", xlabel="oversubscription of the leaves, bandwidth down : up")
     shown = [ratio for ratio in ratios if ratio == int(ratio)]
-    ax.set_xticks(shown, [f"{ratio:g}:1" for ratio in shown])
+    ax.set_xticks(shown, [f"{number(ratio)}:1" for ratio in shown])
     ax.minorticks_off()

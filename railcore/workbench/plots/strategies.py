@@ -44,6 +44,11 @@ def pareto(data: "pd.DataFrame", limit_bytes: float, ax: "Axes") -> "Axes":
             ha=side,
             fontsize=8,
         )
+    ax.set_title(
+        "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; v: chunks of a stage; b: sequences of a "
+        "micro-batch\nfull: recomputation; zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
+        fontsize=9,
+    )
     ax.set(xlabel="memory of the fullest GPU [GB]", ylabel="iteration time [s]", ylim=(0, None))
     ax.margins(x=0.12, y=0.12)
     return ax

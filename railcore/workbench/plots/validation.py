@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from railcore.workbench.plotting import COLOURS, MARKERS, plain_axis
+from railcore.workbench.plotting import COLOURS, MARKERS, percent, plain_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -10,44 +10,41 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def measured_runs(data: "pd.DataFrame") -> "Figure":
-    """Bars of measured times with the modelled ones as points, a run a row, and the errors beside them.
+def measured_runs(data: "pd.DataFrame", note: str = "") -> "Figure":
+    """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
 
-    Columns label, source, measured_iteration_s, modelled_s, error.
+    Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
     """
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(10, 0.3 * len(data) + 1.6), sharey=True, gridspec_kw={"width_ratios": [3, 1.3]}
+        1, 2, figsize=(10, 0.3 * len(data) + 2.0), sharey=True, gridspec_kw={"width_ratios": [2.4, 1.3]}
     )
     places = range(len(data))
-    for source, colour in zip(data["source"].unique(), COLOURS, strict=False):
-        mine = [i for i in places if data["source"].iloc[i] == source]
-        part = data[data["source"] == source]
-        left.barh(
-            mine,
-            part["measured_iteration_s"],
-            color=colour,
-            height=0.62,
-            alpha=0.55,
-            label=f"measured: {source.split(', arXiv')[0].split(', Table')[0]}",
-        )
-        right.barh(mine, 100 * part["error"], color=colour, height=0.62, alpha=0.85)
-    left.plot(data["modelled_s"], list(places), "k|", markersize=13, markeredgewidth=2, label="model")
-    left.set_yticks(list(places), data["label"], fontsize=8)
+    for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
+        label = f"measured: {str(source).split(', arXiv')[0].split(', Table')[0]}"
+        style: dict = {"marker": MARKERS[i], "markersize": 8, "linestyle": "", "color": COLOURS[i]}
+        left.plot(part["measured_iteration_s"], part["place"], label=label, **style)
+        right.barh(part["place"], 100 * part["error"], color=COLOURS[i], height=0.62)
+    left.plot(data["modelled_s"], list(places), "k|", markersize=15, markeredgewidth=1.6, label="model")
+    runs = data["label"] + data["global_batch"].map(", batch {:,}".format)
+    left.set_yticks(list(places), runs, fontsize=8)
     left.invert_yaxis()
     left.set(xscale="log", xlabel="iteration time [s]")
+    left.set_xticks([1, 2, 5, 10, 20, 50, 100])
+    left.minorticks_off()
     plain_axis(left.xaxis)
     for i, error in enumerate(data["error"]):
         shift, side = (3, "left") if error >= 0 else (-3, "right")
-        place = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 7}
-        right.annotate(f"{error:+.1%}", (100 * error, i), xytext=(shift, 0), **place)
+        place: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 8}
+        sign = "+" if error > 0 else ""
+        right.annotate(f"{sign}{percent(error, 2)}", (100 * error, i), xytext=(shift, 0), **place)
     right.axvline(0, color="black", linewidth=0.8)
     right.margins(x=0.3)
     right.set_xlabel("model over measured, less 1 [%]")
-    left.grid(axis="y", visible=False)
     right.grid(axis="y", visible=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
+    figure.supxlabel(note, fontsize=9)
     return figure
 
 
@@ -56,7 +53,7 @@ def checks(data: "pd.DataFrame", by: str, ax: "Axes") -> "Axes":
 
     Columns gpus, modelled_s, measured_iteration_s.
     """
-    ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0)
+    ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
     ax.axhline(1, color="black", linewidth=0.8)
     for i, (name, part) in enumerate(data.groupby(by, sort=False)):
         style: dict = {"color": COLOURS[i % 8], "marker": MARKERS[i % 8], "markersize": 5, "alpha": 0.75}
@@ -64,9 +61,11 @@ def checks(data: "pd.DataFrame", by: str, ax: "Axes") -> "Axes":
         ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], linestyle="", label=label, **style)
     ax.set_xscale("log", base=2)
     ax.set(xlabel="GPUs", ylabel="modelled over measured iteration time", yscale="log")
-    ax.set_yticks([0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5, 2, 2.5])
+    ax.set_yticks([0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
+    ax.set_xticks([2**power for power in range(2, 12)])
+    ax.minorticks_off()
     plain_axis(ax.yaxis)
-    ax.xaxis.set_major_formatter("{x:,.0f}")
+    plain_axis(ax.xaxis)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 

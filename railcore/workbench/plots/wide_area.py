@@ -1,5 +1,6 @@
 """Plots of the wide area: one flow under loss, how many fill the capacity, and what priority saves."""
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
+
+
 def one_flow(data: "pd.DataFrame", needs: Mapping[str, float], ax: "Axes") -> "Axes":
     """Throughput of one flow against loss, a line for each path and law; what is needed as levels [bytes/s].
 
@@ -22,14 +26,14 @@ def one_flow(data: "pd.DataFrame", needs: Mapping[str, float], ax: "Axes") -> "A
         level = rate / units.Gbps
         ax.axhline(level, color="black", linewidth=0.8)
         place: dict = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-        ax.annotate(f"{name}\n{units.number(level, 3)} Gbps", (1, level), xytext=(4, 0), fontsize=8, **place)
+        ax.annotate(f"needed, {name}:\n{units.number(level, 3)} Gbps", (1, level), xytext=(4, 0), fontsize=8, **place)
     ax.set(ylabel="throughput of one flow [Gbps]", xlim=(data["loss"].min(), data["loss"].max()))
     plain_axis(ax.yaxis)
     ratio = (data["bit_error_rate"] / data["loss"]).min()
     above = ax.secondary_xaxis("top", functions=(lambda p: p * ratio, lambda b: b / ratio))
     for each in (ax, above):
         each.minorticks_off()
-        each.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e-0", "e-"))  # quicker than exponents
+        each.xaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(RAISED))
     above.set_xlabel("bit error rate without error correction")
     ax.legend(loc="lower left")
     return ax
@@ -38,13 +42,19 @@ def one_flow(data: "pd.DataFrame", needs: Mapping[str, float], ax: "Axes") -> "A
 def waits(data: "pd.DataFrame", ax: "Axes") -> "Axes":
     """Mean wait of gradients against the load of other traffic, a line for each queue.
 
-    Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry.
+    Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
     """
+    from matplotlib.ticker import LogLocator
+
     finite = data[data["wait_s"] < float("inf")]
     lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", ax)
     ax.set(
         yscale="log", xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]"
     )
+    for full in data.loc[data["wait_s"] == float("inf")].groupby("queue")["other_load"].min():
+        ax.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.minorticks_off()
     plain_axis(ax.yaxis)
     ax.legend(loc="upper left")
     return ax
@@ -57,6 +67,8 @@ def flow_and_waits(flow: "pd.DataFrame", needs: Mapping[str, float], queue: "pd.
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
     one_flow(flow, needs, left)
     waits(queue, right)
+    left.set_title("(a) one flow over one path", fontsize=10, pad=8)
+    right.set_title("(b) gradients beside other traffic", fontsize=10)
     return figure
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench.plots.siting.ground import INK, LAND, panel
-from railcore.workbench.plotting import COLOURS
+from railcore.workbench.plotting import COLOURS, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,23 +33,24 @@ def sensitivity(data: "pd.DataFrame", values: str = "places", title: str = "") -
         [(r, o) for r in rules for o in (True, False) if (data["oil"] == o).any()],
     )
     across, high = 4 if len(regions) > 6 else 3, 0.2 * len(rows)
-    down, wide = -(-len(regions) // across), 9.15 / across
+    down, wide = -(-len(regions) // across), 8.95 / across
     figure = plt.figure(figsize=(11, 0.3 + 0.25 * bool(title) + down * (high + 0.5)), layout="none")
     for i, region in enumerate(regions):
-        corner = (1.75 + wide * (i % across), 0.5 + (down - 1 - i // across) * (high + 0.5))
+        corner = (1.95 + wide * (i % across), 0.5 + (down - 1 - i // across) * (high + 0.5))
         ax = panel(figure, *corner, wide - 0.12, high)
         part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
         cells = part.reindex([(*row, radius) for row in rows for radius in radii])
         _counts(ax, cells, values, (len(rows), len(radii)), float(data[values].max()))
         ax.set_title(region, fontsize=9.5, pad=3)
         ax.set_xticks(np.arange(len(radii)) + 0.5, [number(radius / units.km) for radius in radii], fontsize=8)
-        names = [rule if oil else "without oil" for rule, oil in rows]
+        names = [rule if oil else f"{rule}, no oil" for rule, oil in rows]
         if i % across == 0:
             ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8)
         ax.tick_params(length=0)
         ax.grid(False)
-    bounds = "; + marks a lower bound" if "exact" in data else ""
-    figure.text(0.5, 0.05 / figure.get_size_inches()[1], f"radius [km]{bounds}", ha="center", va="bottom", fontsize=9)
+    words = "radius [km]; darker: more; –: none" + "; +: a lower bound" * ("exact" in data)
+    words += "; places share no plant" * (values == "places")
+    figure.text(0.5, 0.05 / figure.get_size_inches()[1], words, ha="center", va="bottom", fontsize=9)
     figure.suptitle(title, fontsize=11, y=1 - 0.05 / figure.get_size_inches()[1])
     return figure
 
@@ -98,6 +99,18 @@ def _glyphs(text: str, size: float) -> tuple[np.ndarray, np.ndarray]:
     return path.vertices - ((across.min() + across.max()) / 2, 0.36 * size), path.codes
 
 
+def in_megawatts(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Table 1 of flops2024 to show: its three columns under their names, then the other columns, powers in MW.
+
+    Columns authority, printed_w, region and any others.
+    """
+    printed = {"authority": "Balancing Authority", "printed_w": "Max Available (MW)", "region": "Region"}
+    ours = {name: f"{units.words(name.removesuffix('_w'))}{' (MW)' * name.endswith('_w')}" for name in table}
+    powers = {name: table[name] / units.MW for name in table if name.endswith("_w")}
+    names = {name: ours[name] for name in table if name not in printed}
+    return table.assign(**powers)[[*printed, *names]].rename(columns=printed | names)
+
+
 def authorities(data: "pd.DataFrame", most: float = 1.5, title: str = "") -> "Figure":
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
@@ -122,9 +135,15 @@ def authorities(data: "pd.DataFrame", most: float = 1.5, title: str = "") -> "Fi
         _end(ax, total, i + 0.2, f"{_gw(total * own)}{more}", most)
     ax.axvline(1, color="black", linewidth=1, linestyle="--", label="net summer capacity")
     ax.set_yticks(at, [f"{name}, {_gw(value)}" for name, value in zip(data["authority"], capacity, strict=True)])
-    ax.set(xlabel="share of net summer capacity", xlim=(0, most * 1.1), ylim=(len(data) - 0.5, -0.5), title=title)
+    numbers = "GW of capacity, of demand and of the generation implied"
+    ax.set(
+        xlabel=f"share of net summer capacity; numbers: {numbers}",
+        xlim=(0, most * 1.1),
+        ylim=(len(data) - 0.5, -0.5),
+        title=title,
+    )
     ax.set_xticks(np.arange(0, most + 0.01, 0.25))
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.xaxis.set_major_formatter(lambda value, _: percent(value))
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
 PARALLELS = (29.5, 45.5)  # on which lengths are true
@@ -114,17 +115,19 @@ def ground(
     return ax
 
 
-def scale_bar(ax: "Axes", length_m: float) -> None:
-    """A bar of so many metres in the lower left, labelled in km."""
+def scale_bar(ax: "Axes", length_m: float) -> "Bbox":
+    """A bar of so many metres in the lower left, labelled in km; the box that it takes, for `label`."""
     (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
     x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
     import matplotlib.patheffects as effects
+    from matplotlib.transforms import Bbox
 
     halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
     look: dict = {"zorder": 9, "path_effects": halo}
-    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **look)
+    (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **look)
     text: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8, **look}
-    ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), xytext=(0, 3), **text)
+    words = ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), xytext=(0, 3), **text)
+    return Bbox.union([bar.get_window_extent(), words.get_window_extent()]).padded(2)
 
 
 def rings(ax: "Axes", data: "pd.DataFrame", origin: tuple[float, float] = ORIGIN, **style) -> None:
@@ -147,12 +150,14 @@ def label(
     reach: float = 7,
     must: bool = True,
     away: ArrayLike = (1, 0),
+    steps: Sequence[float] = (1.0, 1.7, 2.6),
     **style,
 ) -> bool:
     """Write a text beside the first of the points `at` where it covers no box of `taken`, which gets its own.
 
     reach: distance from the point [typographic points]; a reach of 0 writes on the point. Where nothing is free, the
-    last is taken, or with must=False none. away: direction to try first. True if it was written on free ground.
+    last is taken, or with must=False none. away: direction to try first; steps: distances to try, in `reach`.
+    True if it was written on free ground.
     """
     import matplotlib.patheffects as effects
 
@@ -161,11 +166,12 @@ def label(
     inside = ax.get_window_extent()
     sides = SIDES[np.argsort(-SIDES @ np.asarray(away, float), kind="stable")] * reach
     for point in at:
-        for x, y in np.concatenate([sides, 1.7 * sides, 2.6 * sides]) if reach else [(0, 0)]:
+        for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
             shown.xy, shown.xyann = point, (x, y)
             shown.set(ha=("center", "left", "right")[int(np.sign(x))], va=("center", "bottom", "top")[int(np.sign(y))])
             box = shown.get_window_extent().padded(1)
-            if inside.x0 <= box.x0 and box.x1 <= inside.x1 and not any(box.overlaps(other) for other in taken):
+            within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+            if within and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
                 return True
     if not must:
@@ -189,7 +195,8 @@ def links(
         x, y = albers(*way, origin)
         ax.plot(x, y, **thick if bold else {"color": "#777777", "linewidth": 0.8, "zorder": 5})
         if bold:
-            words = f"{row.distance_m / units.km:,.0f} km\n{number(row.delay_s / units.ms, 3)} ms"
+            km = row.distance_m / units.km
+            words = f"{number(km, 4 if km >= 1000 else 3)} km\n{number(row.delay_s / units.ms, 3)} ms"
             along = [(x[i], y[i]) for i in (20, 16, 24, 12, 28, 9, 31)]
             box: dict = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
             look: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}

@@ -1,6 +1,6 @@
 """Maps of power siting: plants and lines with places chosen, regions close up, places by count."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from railcore.workbench.plots.siting.ground import (
     links,
     panel,
     rings,
+    scale_bar,
 )
 from railcore.workbench.plots.siting.marks import (
     DARK,
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.transforms import Bbox
 
 MOST_NAMED = 3  # links between places that are written on
+CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
+POWER: dict = {"fontsize": 7.5, "color": "#333333"}
 CLOSE = 5.0  # marks of plants are that much larger close up
 
 
@@ -94,12 +98,13 @@ def close_up(
     name, latitude, longitude, radius_m; cities: city, latitude, longitude, population. Numbers at plants are MW.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    figure = plt.figure(figsize=(11, 6.4), layout="none")
+    figure = plt.figure(figsize=(11, 6.5), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        ax = ground(panel(figure, 0.1 + 5.45 * i, 0.9, 5.35, 5.2), outlines, origin, view.half_m, 100e3, over=True)
+        ax = ground(panel(figure, 0.1 + 5.45 * i, 1.0, 5.35, 5.2), outlines, origin, view.half_m, bar_m=0, over=True)
         corners, _ = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         _tiles(ax, corners, facecolor=FOUND, edgecolor="white", linewidth=0.4)
@@ -107,16 +112,21 @@ def close_up(
         draw_plants(ax, grid.plants, origin, CLOSE)
         rings(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
         rings(ax, places, origin, color="none", markeredgecolor=PLACE, markeredgewidth=1.8)
-        taken: list = []
+        bar = scale_bar(ax, 100e3)
+        taken: list = [bar]
         _stars(ax, places, taken, origin)
         _plant_words(ax, grid.plants, taken, origin)
-        _cities(ax, cities, taken, origin)
+        _cities(ax, cities, taken, origin, bar)
         ax.set_title(view.title, fontsize=10.5, pad=4)
-    found = Patch(facecolor=FOUND, label=f"centre passes at {number(passing['radius_m'].max() / units.km)} km")
+    rings_m = [number(table["radius_m"].max() / units.km) if len(table) else "–" for table in (passing, places)]
+    around: dict = {"linestyle": "none", "marker": "o", "markersize": 13, "markerfacecolor": "none"}
+    circle = Line2D([], [], markeredgecolor=PLACE, markeredgewidth=1.8, label=f"{rings_m[1]} km around it", **around)
+    city = Line2D([], [], linestyle="none", label="city", **CITY)
+    found = Patch(facecolor=FOUND, label=f"passes with {rings_m[0]} km around it")
     marks = handles(CLOSE)
-    every = [*marks["plants"], found, *marks["sizes"][:2], *marks["lines"], *marks["places"]]
-    figure.legend(handles=every, loc="lower center", bbox_to_anchor=(0.5, 0.03), ncols=8, fontsize=8.5)
-    _words(figure, "", note)
+    every = [*marks["plants"], *marks["sizes"][:2], *marks["lines"], city, found, *marks["places"], circle]
+    figure.legend(handles=every, loc="lower center", bbox_to_anchor=(0.5, 0.02), ncols=6, fontsize=8.5)
+    _words(figure, "", "; ".join(["numbers: MW of a plant", *filter(None, [note])]))
     return figure
 
 
@@ -142,7 +152,7 @@ def places_by_k(
         links(ax, between.iloc[:-1], taken, bold=False)
         links(ax, between.iloc[-1:], taken)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
-    _words(figure, title, note)
+    _words(figure, title, "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
     return figure
 
 
@@ -196,7 +206,7 @@ def _stars(
         label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=DARK)
 
 
-def _mark(ax: "Axes", point: np.ndarray, reach: float) -> Any:
+def _mark(ax: "Axes", point: np.ndarray | tuple[float, float], reach: float) -> "Bbox":
     """Box of a mark that reaches so many typographic points to each side."""
     from matplotlib.transforms import Bbox
 
@@ -214,21 +224,29 @@ def _plant_words(ax: "Axes", plants: "pd.DataFrame", taken: list, origin: tuple[
     for i, row in enumerate(seen.itertuples()):
         others = [*taken, *boxes]
         words = number(row.power_w / units.MW, 3)
-        if label(ax, words, [(row.x, row.y)], others, reaches[i] + 1, must=False, fontsize=7.5, color="#333333"):
+        if label(ax, words, [(row.x, row.y)], others, reaches[i] + 1, must=False, steps=(1.0, 1.3), **POWER):
             taken.append(others[-1])
     taken += boxes
 
 
 def _cities(
-    ax: "Axes", cities: "pd.DataFrame", taken: list, origin: tuple[float, float], most: int = 7, apart_m: float = 40e3
+    ax: "Axes",
+    cities: "pd.DataFrame",
+    taken: list,
+    origin: tuple[float, float],
+    bar: "Bbox | None" = None,
+    most: int = 7,
+    apart_m: float = 40e3,
 ) -> None:
-    """Names of the largest cities in view, none near a larger one, where there is room."""
+    """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
     seen = cities.assign(x=x, y=y)[inside(ax, x, y)].sort_values("population", ascending=False)
     at = seen[["x", "y"]].to_numpy()
     near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < apart_m, -1).any(axis=1)
     for row in seen[~near].head(most).itertuples():
-        ax.plot(row.x, row.y, "s", color=INK, markersize=3.5, zorder=7)
+        if bar is not None and bar.overlaps(_mark(ax, (row.x, row.y), CITY["markersize"] / 2)):
+            continue
+        ax.plot(row.x, row.y, zorder=7, **CITY)
         label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 
 
