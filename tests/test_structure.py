@@ -90,10 +90,7 @@ def test_a_notebook_keeps_the_rules(path):
         cell["source"] = "".join(cell["source"])
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     tags = [cell["metadata"].get("tags", []) for cell in code]
-    plain = [cell["source"] for cell, tagged in zip(code, tags, strict=True) if not tagged]
     assert not any(isinstance(node, ast.FunctionDef) for cell in code for node in ast.walk(ast.parse(cell["source"])))
-    comments = sum(line.strip().startswith("#") for source in plain for line in source.splitlines())
-    assert sum(map(code_lines, plain)) - comments <= 100
     assert all(cell["execution_count"] == i for i, cell in enumerate(code, start=1)), "store it executed"
     assert path.stat().st_size < 3e6
     if not path.stem.startswith(("00", "21")):
