@@ -3,7 +3,6 @@
 `make slow` runs it, with the unit tests in the same state: RAILCORE_ULP is the seed of the changes.
 """
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -40,7 +39,11 @@ def run(request):
     copy = nbformat.from_dict({**notebook, "cells": [nbformat.v4.new_code_cell(install), *notebook.cells]})
     environment = kernel_environment() | {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
     client = nbclient.NotebookClient(
-        copy, timeout=None, startup_timeout=600, kernel_name="python3", resources={"metadata": {"path": files.NOTEBOOKS}}
+        copy,
+        timeout=None,
+        startup_timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": files.NOTEBOOKS}},
     )
     done = client.execute(env=environment)
     nbformat.write(done, folder / f"{name}.ipynb")

@@ -1,4 +1,4 @@
-"""Import railcore so that its powers, exponentials, logarithms, angles and products are off by one unit in the last place.
+"""Import railcore with its powers, logarithms, angles and products off by one unit in the last place, as elsewhere.
 
 Libraries of another machine round these elsewhere: libm, NumPy's SIMD loops, BLAS. `install(seed)` rewrites the modules
 of railcore as they are imported; `Rewrite` does the same to a notebook's cells.
@@ -81,9 +81,7 @@ class Rewrite(ast.NodeTransformer):
     def visit_AugAssign(self, node):
         left = ast.parse(ast.unparse(node.target), mode="eval").body
         if isinstance(node.op, ast.Pow | ast.MatMult):
-            return ast.copy_location(
-                ast.Assign([node.target], self.visit(ast.BinOp(left, node.op, node.value))), node
-            )
+            return ast.copy_location(ast.Assign([node.target], self.visit(ast.BinOp(left, node.op, node.value))), node)
         return self.generic_visit(node)
 
     def visit_Attribute(self, node):

@@ -165,7 +165,8 @@ def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     way = np.array("N NE E SE S SW W NW".split())[np.rint(np.degrees(np.arctan2(east, north)) / 45).astype(int) % 8]
     names = (city["city"] + ", " + city["state"]).to_numpy(object)
     return np.array(
-        [f"{units.significant(d):.0f} km {w} of {n}" if d >= 10 else n for d, w, n in zip(km, way, names, strict=True)], object
+        [f"{units.significant(d):.0f} km {w} of {n}" if d >= 10 else n for d, w, n in zip(km, way, names, strict=True)],
+        object,
     )
 
 
