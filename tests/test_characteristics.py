@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from railcore.facts import claims
 from railcore.network.topology import rail_only
 from railcore.training import characteristics, hb_domains, transformer
 from railcore.training.iteration import machine
@@ -76,6 +77,37 @@ def test_plateau_and_rising_gains():
     assert hb_domains.plateau(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
     assert hb_domains.rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
     assert hb_domains.rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
+
+
+def test_within_is_the_share_that_is_asked_and_includes_its_end():
+    table = sweep([1.5, 1.25, 1.125, 1])  # slowdowns 1/2, 1/4, 1/8, 0, exact in binary
+    assert [hb_domains.plateau(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [8, 16, 16, 32, 64]
+    assert [hb_domains.summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
+
+
+def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
+    """Two clusters of each model, one slower than the other: the document does not say which one it quotes."""
+    slowdown = {("GPT-1T", 8): 0.02, ("GPT-1T", 16): 0.08, ("GPT-146B", 8): 0.3, ("GPT-146B", 16): 0.1}
+    rows = [
+        (model, gpus, 1.0, 1.0, share, "", plateau)
+        for (model, gpus), share, plateau in zip(slowdown, slowdown.values(), (256, 64, 512, 128), strict=True)
+    ]
+    found = pd.DataFrame(rows, columns="model gpus iteration_s ideal_s slowdown strategy plateau".split())
+    printed = {key: claims.paper_value(f"railonly2025.fig8.{key}_k256_slowdown") for key in ("gpt1t", "gpt146b")}
+    rates = pd.DataFrame(
+        {"sustained_fraction": [0.1, 0.25, 0.9], "GPT-1T": [0.0, printed["gpt1t"], 1.0], "GPT-146B": [9, 8, 7.0]}
+    )
+    values, reasons, taken = hb_domains.quoted(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
+    assert values == {
+        "diminishing": 0.5,
+        "gpt1t_k256_slowdown": 0.08,
+        "gpt146b_k256_slowdown": 0.1,
+        "gpt1t_plateau": 64,
+    }
+    assert taken["gpt1t_k256_slowdown"] == "16 GPUs, the cluster is not printed; 2.00% at 8 GPUs"
+    assert taken["gpt1t_plateau"] == "16 GPUs, the cluster is not printed; 256 at 8 GPUs"
+    assert "sustained 0.25 of its best rate" in reasons["gpt1t_k256_slowdown"]
+    assert "sustained 0.9 of its best rate" in reasons["gpt146b_k256_slowdown"]
 
 
 def test_larger_domains_and_faster_nics_are_never_slower():

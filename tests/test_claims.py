@@ -174,11 +174,6 @@ def test_a_users_numbers_get_no_verdict(monkeypatch, tmp_path, name):
     assert claims.claim(SHARE).claim not in claims.record({SHARE: math.nan, COUNT: 7}).text
 
 
-def test_verdicts_that_change_with_other_values():
-    ours, others = {SHARE: 0.75, COUNT: 2, BOUND: 0.5}, {SHARE: 0.7501, COUNT: 3, OTHER: 5}
-    assert claims.verdict_changes(ours, others) == {COUNT: 3}
-
-
 def test_unknown_ids_list_the_nearest():
     for ask in (claims.claim, claims.paper_value):
         with pytest.raises(KeyError, match=COUNT):

@@ -119,6 +119,13 @@ def test_what_the_texts_say_of_the_tables():
     assert text["cost_saving_max"] / text["cost_saving_min"] == pytest.approx(4)  # whatever the prices
 
 
+def test_parts_that_can_fail_by_hand():
+    """Radix 64, three tiers against two: 5 N / 64 switches and 3 N links, and 3 N / 64 switches and 2 N links."""
+    book = cost.price_book("railonly2025")
+    row = cost.compare(65536, 256, 64, book, book)
+    assert cost.summary(row)["fault_parts_ratio"] == pytest.approx((3 / 64 + 2) / (5 / 64 + 3))
+
+
 def test_least_saving_radix():
     rows = pd.DataFrame({"gpus": [1, 1, 2, 2], "radix": [64, 128, 64, 128], "cost_saving": [0.3, 0.2, 0.4, 0.4]})
     assert cost.least_saving_radix(rows) == 128

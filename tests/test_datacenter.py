@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog, units
 from railcore.systems import datacenter as dc
+from railcore.systems.datacenter.budgets import largest_parameters, shaped
 from railcore.systems.datacenter.exposed import wide_area
 from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import Transformer, from_catalog
@@ -304,3 +305,18 @@ def test_any_transformer_can_be_laid_out():
     layout = dc.layout(layer, site)
     assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
     assert 0 < dc.times(layer, layout, site).share() < 1
+
+
+@pytest.mark.parametrize("racks", [40, 100, 3000])  # held back by layers, layers, and by memory
+@pytest.mark.parametrize(("platform", "rate", "kept"), [("DGX H100", "fp8_dense_rate", "fp8"), (None, None, FP4)])
+def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform, rate, kept):
+    """A model fits where a rack holds a layer and there are racks for all layers; 3% more parameters do not."""
+    machine = replace(SITE, racks=racks, datacenters=1)
+    if platform:
+        machine, kept = dc.site(racks, platform, rate=rate, datacenters=1), dc.precision(kept)
+    largest = float(largest_parameters(DENSE, kept, machine))
+    each = shaped(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
+    fits = (each.layer_state_bytes + each.activation_bytes <= machine.memory_bytes * machine.rack_gpus) & (
+        each.layers <= racks
+    )
+    assert fits.tolist() == [True, False, False, False, False]

@@ -171,6 +171,8 @@ def test_the_csv_form_becomes_plants_too(tmp_path):
     assert eia.plants(plant_table(tmp_path, state="OH")).equals(eia.plants(plant_table(tmp_path)))
     blank = eia.plants(plant_table(tmp_path, ba="", nerc="WECC"))
     assert set(blank["interconnect"]) == {"Western"} and set(blank["authority"]) == {""}
+    texas = eia.plants(plant_table(tmp_path, ba="", nerc="TRE"))
+    assert set(texas["interconnect"]) == {"Texas"}
     with pytest.raises(ValueError, match=r"plants\.csv: no column 'coal_mw'"):
         eia.plants(plant_table(tmp_path, coal_mw=None))
     with pytest.raises(ValueError, match=r"plants\.csv: column 'fusion_mw' is of an unknown fuel"):

@@ -79,6 +79,16 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
     assert row.chips_usd == pytest.approx(row.chips * 64 * PRICES.port)
 
 
+@given(st.integers(100, 10**6), st.integers(1, 80), st.sampled_from([1, 2, 4, 8]), st.sampled_from(designs.COUNTS))
+@settings(max_examples=30, deadline=None)
+def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
+    """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
+    row = scale_out.networks(gpus, rails, planes, POWERS, POWERS, count=count).iloc[0]
+    assert row.power_w == pytest.approx(row.cost_usd)
+    assert row.cost_usd == pytest.approx(row.chips * 64 * POWERS.port + row.transceivers * POWERS.transceiver)
+    assert row.host_links_usd >= 2 * gpus * POWERS.transceiver * (1 - 1e-12)  # one link of a GPU, two ends
+
+
 @given(st.integers(1000, 500_000), st.sampled_from([1, 2, 4, 8]))
 @settings(max_examples=30, deadline=None)
 def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):

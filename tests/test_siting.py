@@ -15,7 +15,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import candidates, centres, most_disjoint
-from railcore.systems.siting.grid import Grid, cities, grid, inside, outlines, state_of
+from railcore.systems.siting.grid import Grid, cities, grid, inside, nearest_city, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
 from railcore.systems.siting.sensitivity import REGIONS, best_by_rule, every, sensitivity
 from railcore.systems.siting.sphere import members, row_max, unit_vectors
@@ -246,6 +246,35 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
         keyed.loc[(50e3, list(RULES), False, "whole country"), "best_w"].reset_index("rule").set_index("rule")["best_w"]
     )
     assert (ruled.set_index("rule")["most_of_one_place_w"] == best).all()
+
+
+def test_regions_of_cities_end_at_100_km():
+    """A degree of latitude is pi R / 180 = 111.195 km: 0.899 degrees are within 100 km, 0.9 degrees are not."""
+    degree = np.pi * catalog.item("wide_area", "Earth")["radius"] / 180
+    assert 0.899 * degree < 100e3 < 0.9 * degree
+    for region, place in (
+        ("100 km of Washington, D.C.", "flops2024 east"),
+        ("100 km of the intertie", "flops2024 west"),
+    ):
+        lat, lon = (catalog.item("wide_area", place)[axis] for axis in ("latitude_deg", "longitude_deg"))
+        at = (lat + np.array([-0.9, -0.899, 0, 0.899, 0.9]), np.full(5, lon), np.full(5, "Ohio", object))
+        plants = [(i, lat + step, lon, "gas", 1e9, 1e9) for i, step in enumerate((-0.9, 0, 0.9))]
+        found = candidates(tiny(plants), 50e3, at=at)
+        assert len(found) == 5 and REGIONS[region](found).tolist() == [False, True, True, True, False]
+
+
+@pytest.mark.parametrize("bearing", range(0, 360, 15))
+def test_places_are_named_by_the_way_from_the_nearest_city(bearing):
+    """40 km from the city that is farthest from all others, on a flat map around it; ways are 45 degrees wide."""
+    every_city = cities()
+    points = unit_vectors(every_city["latitude"], every_city["longitude"])
+    city = every_city.iloc[int(np.sort(points @ points.T, axis=1)[:, -2].argmin())]
+    degree = np.pi * catalog.item("wide_area", "Earth")["radius"] / 180
+    up, right = (40e3 / degree * turn(np.radians(bearing)) for turn in (np.cos, np.sin))
+    lat, lon = city["latitude"] + up, city["longitude"] + right / np.cos(np.radians(city["latitude"] + up / 2))
+    way, name = "N NE E SE S SW W NW N".split()[(2 * bearing + 45) // 90], f"{city['city']}, {city['state']}"
+    assert nearest_city(lat, lon)[0] == f"40 km {way} of {name}"
+    assert nearest_city(city["latitude"] + up / 5, city["longitude"] + right / 5)[0] == name  # less than 10 km away
 
 
 def test_own_plants_need_four_columns():

@@ -176,7 +176,12 @@ def test_caps_of_the_authorities_go_in_as_they_come():
 
 LOW, HIGH = (float(power) for power in dc.size(document="flops2024").total_w[[0, -1]])
 RULE = "idle fuelled"
-NONE, TWO = dict.fromkeys(RULES, 0), dict.fromkeys(RULES, 2)
+
+
+def account(single=0, city=2, **others) -> pd.DataFrame:
+    """`explained.account` with the same numbers for every rule, but others by rule."""
+    columns = {"single_places": single, "washington_places": city, "western_candidates": 3}
+    return pd.DataFrame({"rule": list(RULES)} | columns).assign(**others)
 
 
 def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
@@ -192,10 +197,10 @@ def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
 
 
 def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
-    found = explained.values(LOW, HIGH, RULE, NONE, TWO)
+    found = explained.values(LOW, HIGH, RULE, account())
     assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
     assert all(found[name] is None for name in claims.ids("flops2024.table1"))
-    reasons = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows())
+    reasons = explained.reasons(RULE, account(), sensitivity_rows())
     assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
 
 
@@ -204,36 +209,36 @@ def test_values_by_hand():
     assert list(explained.printed().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
     assert list(explained.printed()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
-    def ours(low, high):
-        found = explained.values(low, high, RULE, NONE, TWO)
-        names = ["flops2024.siting.northwest_half", "flops2024.siting.datacenters", explained.ALONE]
-        return tuple(found[name] for name in names)
+    def ours(low, high, single=0):
+        found = explained.values(low, high, RULE, account(single))
+        return tuple(found[name] for name in (explained.HALF, explained.SPLIT, explained.ALONE))
 
     assert ours(4.16 * GW, 4.71 * GW) == (2, 2, 1)
+    assert ours(4.16 * GW, 4.71 * GW, single=1) == (2, 1, 1)  # one place has it all
     assert ours(4.3 * GW, 4.71 * GW) == (1, 2, 1)  # NEVP alone has 2.15 GW
     assert ours(4.5 * GW, 4.71 * GW) == (0, 3, 1)
     assert ours(2.2 * GW, 2.5 * GW) == (2, 2, 2)  # NEVP feeds the lowest alone, not the highest
     assert ours(4.2 * GW, 9.92 * GW) == (2, 2, 0)
-    point, city = {name: i for i, name in enumerate(RULES)}, {name: 9 - i for i, name in enumerate(RULES)}
+    each = account(single_places=range(5), washington_places=range(9, 4, -1))
     for i, name in enumerate(RULES):
-        found = explained.values(LOW, HIGH, name, point, city)
-        assert found["flops2024.siting.single_site"] == i and found["flops2024.siting.near_washington_100km"] == 9 - i
+        found = explained.values(LOW, HIGH, name, each)
+        assert found[explained.SINGLE] == i and found[explained.CITY] == 9 - i
 
 
-def test_reasons_say_what_is_fitted_what_is_a_bound_and_what_is_implied():
-    reasons = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows())
-    single, near = (reasons[f"flops2024.siting.{name}"] for name in ("single_site", "near_washington_100km"))
-    assert single.startswith("fitted: rule and radius from flops2024.siting.single_site: ")
-    assert near.startswith("fitted: rule from flops2024.siting.single_site: installed 2, ")
-    for text in (single, near):
+def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
+    reasons = explained.reasons(RULE, account(), sensitivity_rows())
+    single, near = reasons[explained.SINGLE], reasons[explained.CITY]
+    assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
+    real = explained.real_account().set_index("rule")
+    for text, column in ((single, "single_places"), (near, "washington_places")):
         assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
-    exact = explained.reasons(HIGH, RULE, NONE, TWO, sensitivity_rows((True, True)))
-    assert "0 at 5 km, 31 at 100 km" in exact["flops2024.siting.single_site"]
+        assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
+    exact = explained.reasons(RULE, account(), sensitivity_rows((True, True)))
+    assert "0 at 5 km, 31 at 100 km" in exact[explained.SINGLE]
     implied = authorities.demand_side(explained.printed()).set_index("authority")["implied_over_capacity"]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
-    assert "3 at the highest" in reasons["flops2024.siting.datacenters"]
-    assert "at the highest PUE 0 of them" in reasons["flops2024.siting.northwest_half"]
+    assert "idle fuelled 3, " in reasons[explained.HALF] and "idle fuelled 0, " in reasons[explained.HALF]
 
 
 def test_counts_of_places_near_a_city():
@@ -245,7 +250,7 @@ def test_counts_of_places_near_a_city():
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
     assert explained.counts(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
     assert explained.counts(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
-    assert explained.counts(NEAR, 20 * GW) == NONE
+    assert explained.counts(NEAR, 20 * GW) == dict.fromkeys(RULES, 0)
 
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():

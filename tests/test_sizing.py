@@ -112,14 +112,18 @@ def test_quantities_follow_from_machine_model_and_layout():
     model, kept = transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024")
     place = datacenter.site(int(machine.racks), document="flops2024", rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
-    found = quantities.of_model(model, one, datacenter.layout(one, place), place.memory_bytes)
+    plan = datacenter.layout(one, place)
+    found = quantities.of_model(model, one, plan, place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
-    assert found["gpus_per_dc"] == found["replicas_per_dc"] * found["tensor_parallel"] * found["pipeline_parallel"]
-    assert found["device_memory"] * found["tensor_parallel"] * model.layers == pytest.approx(found["memory"])
+    assert found["gpus_per_dc"] == found["replicas_per_dc"] * plan.tensor * found["pipeline_parallel"]
+    held = found["memory"] / model.layers + found["residual"]
+    assert found["device_memory"] * plan.tensor == pytest.approx(held)
+    least = found["tensor_parallel"]  # of all degrees, one that divides no rack of 72 here
+    assert held / least <= place.memory_bytes < held / (least - 1) and 72 % least
     by_degree = quantities.memory_by_degree({"dense": one}, 72)
     fits = by_degree[by_degree["bytes"] <= place.memory_bytes]["tensor"].min()
-    assert fits == found["tensor_parallel"]
+    assert fits == plan.tensor
     assert np.allclose(by_degree["bytes"] * by_degree["tensor"], by_degree["bytes"][0])
 
 

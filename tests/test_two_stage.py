@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.facts import claims
+from railcore.facts.readings import turned
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
 from railcore.training.iteration import readings, two_stage, two_stage_count, two_stage_tables
@@ -163,6 +164,12 @@ def test_readings():
         gpt = one["GPT-3"]
         assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
         assert gpt.gpu_flops[0] == picked.gpu_flops
+        speedups = [
+            (fit.iteration(32768, 256, b).iteration_s / fit.ideal(32768, b).iteration_s).item()
+            for fit, b in zip(one.values(), (32e6, 2e6, 1e6), strict=True)  # Fig. 5 has the first batch of Fig. 8
+        ]
+        assert alone["fig5.ideal_speedup_min"][0] == pytest.approx(min(speedups))
+        assert alone["fig5.ideal_speedup_max"][0] == pytest.approx(max(speedups)) and min(speedups) < max(speedups)
     best = readings.compared(tried, found, "railonly2023", best=3, gpu_flops=2e15)
     assert best.reading[:2].tolist() == ["the document", "ours"]
     assert best.claims_met[0] == len(found.columns)
@@ -217,7 +224,7 @@ def test_the_calibration_names_what_moves_with_it():
             "dp_stage_ratio": (table.bytes["data within"] / table.bytes["data between"]).min(),
         }
         found.append({f"{DOCUMENT}.fig3.{name}": value for name, value in ends.items()})
-    moved = {key for other in found[1:] for key in claims.verdict_changes(found[0], other)}
+    moved = {key for other in found[1:] for key in turned(found[0], other)}
     (calibration,) = (each for each in claims.calibrations() if "quoted_gpus" in each.parameter)
     assert moved == {claim_id for claim_id in calibration.predicted if ".fig3." in claim_id}
 

@@ -349,6 +349,19 @@ def test_priority_moves_waits_and_makes_none(loads, variation):
     assert priority_waits([loads[0], 1e-12], 1000, 1e9, variation)[0] == pytest.approx(preemptive[0], rel=1e-6)
 
 
+@given(st.lists(st.floats(0.01, 0.3), min_size=2, max_size=3))
+def test_preemption_of_memoryless_work_conserves_it_too(loads):
+    """Exponential sizes of one mean: a packet that was interrupted is as good as new, so that the number of packets
+    behaves as in one queue M/M/1 (Little), and the last class alone pays for what interrupts it.
+    """
+    S, waits = 1e-6, priority_waits(loads, 1000, 1e9, 1.0, preemptive=True)
+    assert np.dot(loads, waits + S) == pytest.approx(sum(loads) * (shared_wait(loads, 1000, 1e9, 1.0) + S))
+    # of a rare, second class a transmission lasts S / (1 - rho_1), and the wait before it is as in one queue
+    rare = priority_waits([loads[0], 1e-12], 1000, 1e9, 1.0, preemptive=True)[1]
+    before = shared_wait(loads[:1], 1000, 1e9, 1.0) / (1 - loads[0])
+    assert rare == pytest.approx(before + loads[0] * S / (1 - loads[0]), rel=1e-6)
+
+
 def test_memoryless_sizes_and_a_full_link():
     assert shared_wait([0.5], 1000, 1e9, 1.0) == pytest.approx(1 * us)  # M/M/1: rho S / (1 - rho)
     full = priority_waits([0.2, 5.0], (1000, 9000), 1e9)

@@ -186,20 +186,6 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
-def verdict_changes(values: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
-    """Of claims in both, those whose verdict is another one with `others`, and their value there.
-
-    What a claim rests on is judged so: by the verdicts under the other readings, not by the values.
-    """
-
-    def judged(claim_id: str, value: float) -> str:
-        entry = claim(claim_id)
-        return verdict(value, entry.paper_value, entry.relation, entry.tolerance)
-
-    both = (claim_id for claim_id in values if claim_id in others)
-    return {key: others[key] for key in both if judged(key, values[key]) != judged(key, others[key])}
-
-
 def _checked(claim_id: str, value) -> float | None:
     entry = claim(claim_id)
     files.answer_for(entry.notebook, f"claim {claim_id!r}")

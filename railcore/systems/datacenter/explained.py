@@ -1,7 +1,8 @@
 """Why a printed number of flops2024 on communication differs from ours, and what would give it.
 
 Values by claim of notebook 10, from cases named "dense" and "moe" (which a user may leave out) and the route between
-the coasts, and the reasons, with numbers computed from the same.
+the coasts, the readings that their verdicts turn on, and the reasons, with numbers computed from the same. What rests
+on calibrated choices (rate, passes, rule of overlap, bytes) stands in data/calibrations.csv.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railcore.facts import claims
-from railcore.facts.units import km, ms, show
+from railcore.facts import claims, files
+from railcore.facts.readings import readings as turning
+from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
 from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.curves import NETWORKS, Point, at_points
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
+RACKS, OVERHEAD = "flops2024.infra.racks", "flops2024.dense.recompute_overhead"
 EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 
 
@@ -55,29 +58,57 @@ def values(
     )
 
 
-def resting(ours: Mapping[str, float], otherwise: Mapping[str, float], rules: "pd.DataFrame") -> dict[str, str]:
-    """Claims whose value rests on choices that claims made: "fitted: ...".
+def readings(
+    ours: Mapping[str, float],
+    cases: Mapping[str, Case],
+    points: Mapping[str, Point],
+    lost_rtts: float,
+    coasts: Route,
+    within_s: float,
+    other_tokens: int,
+) -> dict[str, str]:
+    """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
 
-    ours, otherwise: `values` at the rate that the printed forward times mean, and at another; what differs rests on
-    the rate and on the recomputed passes. rules: first table of `curves.under_rules`; points on which they differ rest
-    on the rule as well.
+    ours: of `values`, as the other arguments are. other_tokens: of a sequence, what "32k" may mean too.
     """
-    spread = rules[rules.reading.isin(RULES)].groupby("claim").value.agg(np.ptp)
-    families = ", ".join(sorted({f"{key.rpartition('.')[0]}.*" for key in spread.index} | {"flops2024.fig3c.*"}))
-    chosen = f"fitted: rule of overlap, one of {len(RULES)}, from {families}; "
-    times = "rate and recomputed passes from flops2024.dense.forward, flops2024.moe.forward"
-    return {
-        key: (chosen if spread.get(key, 0) > 1e-9 else "fitted: ") + times
-        for key, value in ours.items()
-        if not np.isclose(value, otherwise[key], rtol=1e-9)
-    }
+    if files.parameterized():
+        return {}
+
+    def of(changed: Mapping[str, Case]) -> dict[str, float]:
+        return values(changed, points, lost_rtts, coasts, within_s)
+
+    dense, rtt = cases["dense"], "flops2024.dense.wan_rtt"
+    tokens, racks, fewer = dense.model.sequence_length, dense.site.racks, int(claims.paper_value(RACKS))
+    longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
+    smaller = {name: case.changed(site={"racks": fewer}) for name, case in cases.items()}
+    ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delays_s, strict=True))
+    routes = {f"factor {factor:g}": {DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
+    straight = coasts.delay_s / coasts.factor
+    routes["great circle alone"] = {DELAY: straight, rtt: 2 * straight}
+    again = {"three times, as the forward time counts them": 3 * ours[OVERHEAD]}
+    if "moe" in cases:
+        mixture = cases["moe"].layer
+        again["the mixture's scores over its products with weights"] = mixture.score_flops / mixture.linear_flops / 3
+    kept = dense.layer.state_bytes
+    states = (kept["gradients"] + kept["optimizer"]) / float(dense.layout.gpus_here)
+    return turning(
+        ours,
+        {
+            f"32k tokens are {tokens:,}, for k is a thousand elsewhere in the text": {f"{other_tokens:,}": of(longer)},
+            f"{racks:,} racks, which the budget's share buys": {"the printed 23.3K": of(smaller)},
+            f"ways of light {coasts.factor:g} times the great circle, the middle of what is assumed": routes,
+            "the scores once more, over both passes": {name: {OVERHEAD: value} for name, value in again.items()},
+            "gradients alone, as in section 4.1": {"with optimizer states": {NODE: states}},
+            "the bytes of the sentence before": {"those of section 4.1": {FLOW: 8 * ours[NODE] / within_s}},
+        },
+    )
 
 
 def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
     """Reasons for times of a layer, none without the mixture. dense_rate: of a GPU without sparsity [FLOP/s]."""
     if "moe" not in cases:
         return {}
-    dense, moe = cases["dense"], cases["moe"]
+    dense = cases["dense"]
     paper = {
         last: claims.paper_value(f"flops2024.dense.{last}")
         for last in ("forward", "recompute_overhead", "dp_scale_out_all_reduce")
@@ -88,12 +119,10 @@ def of_a_layer(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
         last: f"a sequence of {dense.would_give(last, paper[last], 'model', 'sequence_length'):,.0f} tokens"
         for last in ("forward", "recompute_overhead")
     }
-    scores = float(moe.layer.score_flops / moe.layer.linear_flops) / 3
     reasons = {
         "dense.forward": f"the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, "
         f"and {tokens['forward']} in place of {dense.model.sequence_length:,} the printed digits",
-        "dense.recompute_overhead": "the scores once more over both passes; the mixture's scores over its products "
-        f"with weights alone are {scores:.2%}, and {tokens['recompute_overhead']} would give the printed value",
+        "dense.recompute_overhead": f"{tokens['recompute_overhead']} would give the printed value",
         "dense.dp_scale_out_all_gather": "half of step 2; half of the printed, rounded step 2 is "
         f"{show(paper['dp_scale_out_all_reduce'] / 2, 's')}",
         "moe.dp_scale_out_all_gather": "an AllGather takes half of an AllReduce of the same data, and half of the "
@@ -106,18 +135,13 @@ def of_the_wide_area(dense: Case, coasts: Route, within_s: float) -> dict[str, s
     """Reasons for bytes, rate and delay between the datacenters; arguments as in `values`."""
     printed, rate, delay = map(claims.paper_value, (NODE, FLOW, DELAY))
     ours, each = dense.quantities()["wan_bytes"], dense.precision
-    kept = dense.layer.state_bytes
-    share = show((kept["gradients"] + kept["optimizer"]) / float(dense.layout.gpus_here), "B", 3)
     size, needed = show(ours, "B", 3), printed / ours * each.gradients
-    low, high = (end / ms for end in coasts.delays_s)
     return {
         NODE: f"section 4.1's exchange is {size} a device; the printed number needs {needed:.3g} bytes per parameter "
-        f"in place of {each.gradients:g}: gradients with optimizer states ({share}) would come near it",
+        f"in place of {each.gradients:g}",
         FLOW: f"{show(printed, 'B', 3)} in {show(within_s, 's')} are {show(printed / within_s, 'bps', 3)}; the printed "
-        f"rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1, which need "
-        f"{show(ours / within_s, 'bps', 3)}",
-        DELAY: f"route factor {coasts.factor:g} (assumed, {coasts.factor_low:g} to {coasts.factor_high:g}: {low:.3g} "
-        f"to {high:.3g} ms) over {coasts.distance_m / km:,.0f} km; the printed delay needs "
+        f"rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1",
+        DELAY: f"{coasts.distance_m / km:,.0f} km of great circle; the printed delay needs a factor of "
         f"{coasts.factor_for(delay):.3g}",
     }
 
@@ -167,12 +191,6 @@ def answer(
         ends = (f"{float(case.share):.1%} ({case.rule})", *_ranges(rules, name), _ends(mine), f"{share:.1%}")
         columns[name] = [*ends, "; ".join(case.layout.warnings) or "nothing"]
     return pd.DataFrame(columns)
-
-
-def joined(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Reasons for one claim in several tables as one sentence, in their order."""
-    keys = dict.fromkeys(key for part in parts for key in part)
-    return {key: "; ".join(part[key] for part in parts if key in part) for key in keys}
 
 
 def _speed_for(case: Case, share: float) -> str:

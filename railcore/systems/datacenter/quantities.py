@@ -47,10 +47,11 @@ def of_machine(machine: Sizing) -> dict[str, float]:
 def of_model(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
-    device_memory: training state of a GPU. memory, total: of the model, master with its working copy, gradients and
-    optimizer. residual: activations that one layer keeps for one micro-batch. expert_model_params: of the layers with
-    one expert in each. peers_per_dc: racks that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state
-    of a layer over memory_bytes, a GPU's.
+    tensor_parallel: smallest degree of all, dividing a rack or not, at which memory_bytes, a GPU's, hold its share of a
+    layer and of the activations of one micro-batch; all else is of the plan. device_memory: that share at the plan's
+    degree. memory, total: of the model, master with its working copy, gradients and optimizer. residual: activations
+    that one layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc:
+    racks that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
     """
     kinds, state = model.parameters(), one.state_bytes
     return {
@@ -65,9 +66,9 @@ def of_model(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) 
         "optimizer": float(state["optimizer"]),
         "residual": float(one.activation_bytes),
         "layer_over_gpu": float(one.layer_state_bytes / memory_bytes),
-        "tensor_parallel": float(plan.tensor),
+        "tensor_parallel": float(np.ceil((one.layer_state_bytes + one.activation_bytes) / memory_bytes)),
         "pipeline_parallel": float(plan.layers),
-        "device_memory": float(plan.device_bytes),
+        "device_memory": float(plan.device_bytes + plan.active_bytes),
         "layers_per_rack": float(plan.layers_per_rack),
         "racks_per_layer_per_dc": float(plan.racks_per_layer_here),
         "peers_per_dc": float(plan.racks_per_layer_here),

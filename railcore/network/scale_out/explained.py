@@ -1,0 +1,84 @@
+"""Values, readings and reasons of flops2024's claims on scale-out networks (section 6.1), by claim.
+
+table: a `comparison` of the networks of `shapes` over the section's GPUs and others. gpus, count: one number and one
+way to count for all claims. names: of the fat tree, planes alone, rails alone, both, and the section's own choice.
+budget_usd: of one datacenter's network.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from railcore.facts import claims
+from railcore.facts.readings import readings as turning
+from railcore.network.scale_out.comparison import summary
+from railcore.network.scale_out.designs import COUNTS
+
+SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
+LINKS = "flops2024.multiplane.link_reduction"
+WORDS = {
+    "smooth": "(2 t - 1) N / k chips and N links a tier, as fractions",
+    "rounded": "chips rounded up in every tier of every rail and plane",
+    "whole": "wired with equal trunks",
+}
+
+
+def values(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float) -> dict[str, float]:
+    """Values of the claims on parts and cost."""
+    rows = _rows(table, gpus, count, names)
+    found = summary(*(row for _, row in rows.iterrows()))
+    found |= {"fattree.budget_per_dc": budget_usd, "fattree.cost_over_budget": rows["cost_usd"].iloc[0] / budget_usd}
+    return {f"{SECTION}.{key}": value for key, value in found.items()}
+
+
+def readings(
+    ours: Mapping[str, float], table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float
+) -> dict[str, str]:
+    """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
+
+    ours: values of all claims.
+    """
+    tree, multi = (row for _, row in _rows(table, gpus, count, names).iloc[:2].iterrows())
+    others = {f"{n:,}": values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus}
+    ways = {WORDS[way]: values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
+    logical = 1 - multi["switch_links"] / tree["switch_links"]
+    return turning(
+        ours,
+        {
+            f"{gpus:,} GPUs, as the section says": others,
+            WORDS[count]: ways,
+            "links that share a wire count once": {"each of them": {LINKS: logical}},
+            "links between switches, as the sentence before": {
+                "with those to the hosts": {WIRES: tree["links_usd"] + tree["host_links_usd"]}
+            },
+        },
+    )
+
+
+def reasons(
+    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
+) -> dict[str, str]:
+    """Why a claim comes out as it does. budget_usd: of a network. chip_usd: low, middle and high price of a chip."""
+    tree, multi, _, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
+    wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
+    wired = _rows(table, gpus, "whole", names).loc[both["network"]]
+    planes, cut = multi["planes"], claims.paper_value(f"{SECTION}.multirail4p.link_cost_reduction")
+    found = {
+        "fattree.cost_over_budget": f"the wires alone are {wires:.2f} of the budget; the switch price is assumed, and "
+        f"its low and high ends give {low:.2f} and {high:.2f}",
+        "multiplane.switch_reduction": f"{tree['chips']:,.0f} chips become {multi['chips']:,.0f}, "
+        f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
+        f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",
+        "multirail4p.chips": f"{both['network']} take {both['chips']:,.0f}, so that nothing in the count asks for "
+        f"{own['rails']:.0f} rails",
+        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {own['chips']:,.0f} chips; half would be "
+        f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both['network']} take wired with equal trunks",
+        "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {own['cables']:,.0f} cables, of which the "
+        f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",
+    }
+    return {f"{SECTION}.{key}": text for key, text in found.items()}
+
+
+def _rows(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str]) -> pd.DataFrame:
+    here = table[(table["gpus"] == gpus) & (table["count"] == count)]
+    return here.set_index("network", drop=False).reindex(names)

@@ -1,0 +1,141 @@
+"""Values, readings and reasons of flops2024's claims on size, memory and layout (sections 2 to 5), by claim."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import claims, files
+from railcore.facts.readings import readings as turning
+from railcore.facts.readings import verdicts
+from railcore.facts.units import GB, GW, day, year
+from railcore.systems.datacenter import quantities
+from railcore.systems.datacenter.layer import Layer
+from railcore.systems.datacenter.layout import layout
+from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.sizing import Sizing
+from railcore.training import scaling_laws
+from railcore.training.transformer import Transformer
+
+RACKS, GPUS, SIZE = (f"flops2024.{name}" for name in ("infra.racks", "infra.gpus", "scaling.params"))
+MEMORY, DEGREE, HIDDEN = (f"flops2024.{name}" for name in ("memory", "layout.tensor_parallel", "model.hidden"))
+
+
+def by_id(sections: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Values by claim, from values by section of the ids and last part; what is no claim is left out."""
+    every = {f"flops2024.{part}.{key}": value for part, found in sections.items() for key, value in found.items()}
+    return {key: value for key, value in every.items() if key in claims.claims()}
+
+
+def laid_out(models: Mapping[str, Transformer], layers: Mapping[str, Layer], where: Site) -> dict[str, float]:
+    """Values of the claims on memory and layout. models: the dense one and the mixture, in this order."""
+    dense, mixture = (
+        quantities.of_model(model, layers[name], layout(layers[name], where), where.memory_bytes)
+        for name, model in models.items()
+    )
+    return by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
+
+
+def readings(
+    ours: Mapping[str, float],
+    models: Mapping[str, Transformer],
+    layers: Mapping[str, Layer],
+    where: Site,
+    machine: Sizing,
+    shapes: pd.DataFrame,
+) -> dict[str, str]:
+    """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
+
+    ours: values of all claims. models: as in `laid_out`. shapes: of `scaling_laws.shapes`, a row for each size that the
+    text names, the chosen one first.
+    """
+    if files.parameterized():
+        return {}
+    dense, mixture = models
+    few = {"the printed 23.3K": claims.paper_value(RACKS)}
+    few["the racks of the printed 1.67 million GPUs"] = claims.paper_value(GPUS) // machine.rack_gpus
+    racks = {}
+    for name, count in few.items():
+        bought = replace(machine, budget_usd=count * machine.rack_usd / machine.compute_share)
+        infra = quantities.of_machine(bought) | {"racks": ours[RACKS], "gpus": ours[GPUS]}  # themselves the choice
+        racks[name] = by_id({"infra": infra}) | laid_out(models, layers, replace(where, racks=int(count)))
+    state = {name: float(layout(each, where).device_bytes) for name, each in layers.items() if name in models}
+    residual, one = f"{MEMORY}.residual", layers[dense]
+    left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
+    widths = {f"the rule at {name}": {HIDDEN: width} for name, width in list(shapes.hidden.items())[1:]}
+    widths |= {"96T in 134 layers": {HIDDEN: float(models[dense].hidden)}}
+    return turning(
+        ours,
+        {
+            f"{machine.racks:,.0f} racks, which the budget's share buys": racks,
+            f"all degrees up to {where.rack_gpus} tried and the smallest taken, as section 4 says": {
+                "the smallest that divides a rack": {DEGREE: float(layout(one, where).tensor)}
+            },
+            "state and the activations of one micro-batch, which section 4 has a device hold": {
+                "state alone": {
+                    "flops2024.layout.device_memory": state[dense],
+                    "flops2024.moe.device_memory": state[mixture],
+                }
+            },
+            "10 s b h bytes of one layer and micro-batch, as section 4 prints": {
+                "half a byte for each of the ten": {residual: ours[residual] * one.precision.element},
+                "what training state leaves of the printed total": {residual: left},
+            },
+            f"the rule's width at {shapes.index[0]}": widths,
+        },
+    )
+
+
+def reasons(
+    machine: Sizing,
+    chosen_law: str,
+    model: Transformer,
+    one: Layer,
+    memory_bytes: float,
+    shapes: pd.DataFrame,
+    width_multiple: int,
+) -> dict[str, str]:
+    """Why a claim comes out as it does. model, one: the dense model and its layer; shapes: as in `readings`."""
+    paper, flops = claims.paper_value, machine.dense_flops
+    laws = [scaling_laws.law(chosen_law, reading) for reading in ("table", "printed")]
+    after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
+    chosen, params = shapes.iloc[0], model.total_parameters
+    narrow = scaling_laws.whole_shape(paper("flops2024.model.params"), width_multiple, model.layers).hidden
+    left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
+    needed = one.layer_state_bytes + one.activation_bytes
+    least = np.ceil(needed / memory_bytes)
+    found = {
+        GPUS: f"{machine.racks:,.0f} racks of {machine.rack_gpus} GPUs; 23.3K racks have "
+        f"{machine.racks // 100 * 100 * machine.rack_gpus / 1e6:.4f} million, printed in three digits and not rounded",
+        SIZE: f"{float(laws[0].training_time(paper(SIZE), flops)) / day:,.1f} days at the dense rate give the printed "
+        f"value, four years of 365 days {after[0]:.2f}e12 by least squares of the table and {after[1]:.2f}e12 by the "
+        "printed exponent",
+        "flops2024.model.layers": f"the rule's {chosen.layers:.2f} rounds to {chosen.whole_layers:.0f}; 134 is nearest "
+        f"from {float(scaling_laws.parameters_at_depth(133.5)) / 1e12:.1f}e12 parameters up",
+        HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
+        f"{MEMORY}.residual": f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed "
+        "total",
+        DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; the printed "
+        "degree is the smallest whose groups fill a rack, and all else here is at the printed degree",
+        "flops2024.moe.device_memory": "the printed value is training state alone",
+    }
+    for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
+        key = f"flops2024.infra.total_power_{end}"
+        chain = paper(GPUS) / machine.rack_gpus * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
+        meets = verdicts({key: float(chain[-1])})[key] == "reproduced"
+        racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
+        found[key] = (
+            f"the printed {paper(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
+            f"x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW, "
+            f"{'as printed' if meets else 'which misses the printed value too'}"
+        )
+    for part, each in zip(("master", "gradients", "optimizer"), one.state_bytes.values(), strict=True):
+        meant = paper(f"{MEMORY}.{part}") / each * params
+        tokens = (meant - model.layers * (model.attention_weights + model.ffn_weights)) / 2 / model.hidden
+        found[f"{MEMORY}.{part}"] = (
+            f"{params / 1e12:.4f}e12 parameters; the printed bytes mean {meant / 1e12:.4f}e12, as a vocabulary of "
+            f"{tokens:,.0f} would give, and the printed total "
+            f"{paper(f'{MEMORY}.total') / one.precision.state / 1e12:.4f}e12"
+        )
+    return found
