@@ -17,6 +17,7 @@ from railcore.systems.siting import candidates, grid, rules, sensitivity, split
 from railcore.training import traffic
 from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.search import divisors, search
 from railcore.training.transformer import from_catalog
@@ -103,6 +104,11 @@ def exposed_of_a_million():
     site = datacenter.site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
     layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)
     return model, datacenter.precision("flops2024"), layers, hidden, site
+
+
+def test_timetable_of_64_stages(benchmark):
+    table = benchmark.pedantic(schedule, ("1f1b", 64, 512, 1.0, 2.0), rounds=5, warmup_rounds=1)
+    assert len(table.events) == 2 * 64 * 512 + 2 * 63 * 512
 
 
 def test_exposed_share_of_a_million_points(benchmark):

@@ -24,6 +24,7 @@ CASES = {
     key: Case(transformer.from_catalog(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
+TIMES = ("forward_s", "backward_s", "tensor_s", "pipeline_s", "steps_s")
 seconds = st.floats(0.001, 1.0)
 steps = st.tuples(seconds, seconds, seconds, seconds, seconds)
 delays = st.floats(0.0, 0.3)
@@ -104,6 +105,20 @@ def test_a_step_that_comes_under_traffic_of_the_passes_by_hand():
     times = made((0.1, 0.1, 0.05, 0.02, 0.1), forward=0.2, tensor=0.2)
     assert timeline.timeline(times, SITE, 1, due=5, shared=True).end_s == pytest.approx(0.8)
     assert timeline.timeline(times, SITE, 1, due=5).end_s == pytest.approx(0.77)
+
+
+@pytest.mark.parametrize("order", timeline.ORDERS)
+@pytest.mark.parametrize(("case", "chunks", "spread"), [("dense", 16, 1.0), ("moe", 16, 1.0), ("whole", 6, 0.0)])
+def test_the_order_of_events_does_not_hang_on_the_last_bit(case, chunks, spread, order):
+    times = made((36.0, 30.0, 6.0, 24.0, 36.0), 1.0) if case == "whole" else CASES[case].times
+    orders = set()
+    for factor in (1, 0.1, 1 / 3, 0.7, 1.1, np.pi):  # the same in another unit of time, rounded otherwise
+        scaled = {name: np.multiply(getattr(times, name), factor) for name in TIMES}
+        site = replace(SITE, wan_Bps=SITE.wan_Bps / factor)
+        shared = case != "whole"
+        events = timeline.timeline(replace(times, **scaled), site, chunks, spread, 3, order, shared).events
+        orders.add(tuple(events[["lane", "event", "chunk"]].itertuples(index=False, name=None)))
+    assert len(orders) == 1
 
 
 @given(steps, delays)

@@ -3,7 +3,6 @@
 `make slow` runs it, with the unit tests in the same state: RAILCORE_ULP is the seed of the changes.
 """
 
-import json
 import os
 import shutil
 from pathlib import Path

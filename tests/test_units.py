@@ -70,7 +70,7 @@ def test_number_is_the_float_at_six_digits(value):
     if math.isnan(value):
         assert text == "nan"
         return
-    assert float(text.replace(",", "")) == float(f"{value:.6g}")
+    assert float(text.replace(",", "")) == float(f"{float(f'{value:.12g}'):.6g}")
     if 1e-5 <= abs(value) < 9.99e14:
         assert re.fullmatch(r"-?\d{1,3}(,\d{3})*(\.\d*[1-9])?", text)
 
@@ -81,6 +81,21 @@ def test_numbers_as_a_person_writes_them():
     assert units.show(5e10, "bps") == "400 Gbps"
     assert units.show(3e8, "USD") == "300 M USD"
     assert units.show(0.375) == "0.375"
+
+
+@pytest.mark.parametrize("tie", [6487.5, 0.125, 2.5, 1.0005, 99.95, 999.5, 1e15])
+def test_the_last_bit_turns_no_tie(tie):
+    near = [math.nextafter(tie, 0), tie, math.nextafter(tie, math.inf)]
+    for digits in (1, 2, 3, 4, 6):
+        assert len({units.number(value, digits) for value in near}) == 1
+        assert len({units.show(value * units.giga, "W", digits) for value in near}) == 1
+    assert len({f"{units.significant(value):.0f} {units.significant(value):.2%}" for value in near}) == 1
+
+
+def test_significant_keeps_twelve_digits():
+    assert units.significant(6487.499999999977) == units.significant(6487.500000000003) == 6487.5
+    assert units.significant(1.00000000001) == 1.00000000001 and units.significant(-1.23456789012345) == -1.23456789012
+    assert units.significant(0) == 0 and units.significant(math.inf) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -446,3 +446,18 @@ def test_inverse_of_rising_and_falling_functions():
     assert inverse(lambda x: x**2, [4.0, 9.0], 1e-3, 1e3) == pytest.approx([2, 3])
     assert inverse(lambda x: 1 / x, 4.0, 1e-3, 1e3) == pytest.approx(0.25)
     assert inverse(lambda x: x, 1e9, 1e-3, 1e3) == pytest.approx(1e3)
+
+
+@given(st.floats(1e-30, 1), st.floats(1.01, 1e9))
+def test_an_inverse_asks_nothing_beyond_its_ends(low, times):
+    asked = []
+    for target in (0.0, low * times * 2):
+        found = inverse(lambda x: asked.append(x) or x, target, low, low * times)
+        assert low <= float(found) <= low * times
+    assert low <= np.min(asked) and np.max(asked) <= low * times
+
+
+@pytest.mark.parametrize("rounds", range(1, 12))
+def test_a_cold_start_doubles_its_window_every_round(rounds):
+    sent = int(TCP["initial_window"]) * (2**rounds - 1)
+    assert [float(wide_area.start_rounds(n * MSS, MSS)) for n in (sent, sent + 1)] == [rounds, rounds + 1]

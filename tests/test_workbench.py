@@ -42,6 +42,26 @@ def test_a_figure_is_saved_in_all_its_forms_and_twice_the_same(figure):
     assert not re.search(rb"\d{4}-\d\d-\d\d", first[2])
 
 
+def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
+    ids, used = [], []
+    for width in (0.7, np.nextafter(0.7, 1)):
+        figure = plt.figure(figsize=(8, 3), layout="none")
+        for left in (0.1, 0.1 + width / 2):
+            ax = figure.add_axes((left, 0.15, width / 2 - 0.05, 0.75))
+            ax.scatter(np.arange(9), np.arange(9) * width, c=np.arange(9), s=50 * width)
+            ax.plot([0.2, width], "o-")
+            ax.bar([0.3], [width], hatch="//")
+            ax.imshow([[0, width], [1, 1.2 * width]], extent=(0, 1, 0, 1), aspect="auto")
+        outputs.save("railonly2025.fig1", DATA, figure)
+        plt.close(figure)
+        drawn = (files.out() / "railonly2025/fig1.svg").read_text()
+        ids.append(re.findall(r' id="([^"]*)"', drawn))
+        used.append(re.findall(r'(?:href="#|url\(#)([^")]*)', drawn))
+    assert ids[0] == ids[1] and used[0] == used[1]
+    assert len(ids[0]) == len(set(ids[0])) and {*used[0]} <= {*ids[0]}
+    assert {"p", "m", "h", "C"} <= {name[0] for name in used[0]}
+
+
 def test_a_table_is_saved_as_numbers_and_as_people_read_it():
     shown = outputs.save("railonly2025.table1", DATA)
     assert written() == [f"railonly2025/table1.{end}" for end in ("csv", "md", "tex")]

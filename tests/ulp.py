@@ -1,4 +1,4 @@
-"""Import railcore so that its powers, exponentials, logarithms, angles and products are off by one unit in the last place.
+"""Import railcore with its powers, logarithms, angles and products off by one unit in the last place, as elsewhere.
 
 Libraries of another machine round these elsewhere: libm, NumPy's SIMD loops, BLAS. `install(seed)` rewrites the modules
 of railcore as they are imported; `Rewrite` does the same to a notebook's cells.

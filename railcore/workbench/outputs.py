@@ -132,21 +132,30 @@ def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
         else:
             with mpl.rc_context({"svg.hashsalt": "railcore"}):
                 FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
-            stream = io.BytesIO(_numbered(stream.getvalue().decode()).encode())
     finally:
         figure.dpi = dpi
         figure.set_canvas(canvas)
     figure.stale = False  # or IPython draws it once more before it shows it
+    content = stream.getvalue()
     width = round(figure.get_size_inches()[0] * DPI)
     if extension == "png" and width < MIN_WIDTH_PX:
         raise ValueError(f"{item_id!r} is {width} pixels wide: draw it at least {MIN_WIDTH_PX / DPI:g} inches wide")
-    if extension == "svg" and stream.tell() > MAX_SVG_B:
-        raise ValueError(f"{item_id!r} has an SVG of {stream.tell()} bytes: rasterise its dense marks")
-    return stream.getvalue()
+    if extension == "svg":
+        content = _numbered(content.decode()).encode()
+    if extension == "svg" and len(content) > MAX_SVG_B:
+        raise ValueError(f"{item_id!r} has an SVG of {len(content)} bytes: rasterise its dense marks")
+    return content
 
 
 def _numbered(svg: str) -> str:
-    """An SVG with its generated ids counted in order; matplotlib's are hashes of coordinates, down to the last bit."""
+    """An SVG with its generated ids counted in order; matplotlib's are hashes of coordinates, down to the last bit.
+
+    Those of images, hashes of their pixels to which nothing refers, are left out.
+    """
     known: dict[str, str] = {}
-    ids = re.compile(r'(?<=id="|ef="#|rl\(#)([A-Za-z]\w*?)[0-9a-f]{10}(?=["\)])')
-    return ids.sub(lambda found: known.setdefault(found[0], f"{found[1]}{len(known) + 1}"), svg)
+
+    def counted(found: re.Match) -> str:
+        return found[1] + known.setdefault(found[0][len(found[1]) :], f"{found[2]}{len(known) + 1}")
+
+    without = re.sub(r' id="image[0-9a-f]{10}"', "", svg)
+    return re.sub(r'(id="|#)([A-Za-z]\w*?)[0-9a-f]{10}(?=["\)])', counted, without)
