@@ -29,6 +29,7 @@ COLUMNS: dict[Path, tuple[str, ...]] = {
     INPUTS: catalog.INPUTS,
     MANIFEST: ("file", "notebook", "sha256"),
 }
+PUBLISHED = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
 README = files.ROOT / "README.md"
 MARKERS = ("<!-- ledger -->", "<!-- /ledger -->")  # the counts stand between them
 
@@ -82,23 +83,29 @@ def owners() -> dict[str, str]:
     for item in outputs.items().values():
         for extension in item["files"].split():
             listed[f"{item['document']}/{item['item']}.{extension}"] = item["notebook"]
-    return {path: owner for path, owner in listed.items() if _inside(path) and (files.FIGURES / path).is_file()}
+    folders = _folders()
+    return {
+        path: owner for path, owner in listed.items() if _inside(path, folders) and (files.FIGURES / path).is_file()
+    }
 
 
-def _inside(path: str) -> bool:
+def _folders() -> set[str]:
+    """Folders of figures/, without links to folders elsewhere."""
+    found = (entry for entry in files.FIGURES.glob("*") if entry.is_dir() and not entry.is_symlink())
+    return {entry.name for entry in found}
+
+
+def _inside(path: str, folders: set[str]) -> bool:
     """True for <folder>/<file> of figures/: whatever else a manifest lists is neither read nor removed."""
-    if not re.fullmatch(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*", path):
-        return False
-    try:
-        return (files.FIGURES / path).resolve().is_relative_to(files.FIGURES.resolve())
-    except OSError:
-        return False
+    return PUBLISHED.fullmatch(path) is not None and path.partition("/")[0] in folders
 
 
 def faults() -> list[str]:
     """What somebody has spoilt in the shared tables and in README, a sentence each."""
-    spoilt = [table.name for table in COLUMNS if _read(table) is None] if owners() else []
-    strange = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED and not _inside(row["file"])]
+    folders = _folders()
+    spoilt = [table.name for table in COLUMNS if _read(table) is None] if folders else []
+    listed = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED]
+    strange = [path for path in listed if not _inside(path, folders)]
     found = [f"figures/{name} is missing or spoilt: it is made anew" for name in spoilt]
     found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in strange]
     if README.exists() and not _with_counts([]):
@@ -139,8 +146,8 @@ def cleaned(notebook: Mapping, executed: Mapping) -> str:
     return nbformat.writes(whole) + "\n"
 
 
-def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict[str, str]:
-    """Put what a run left in `folder` in its place; gives the hash of each published file by path.
+def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
+    """Put what a run left in `folder` in its place; gives hashes of the published by path, and how many are new.
 
     Figures and tables come first, then what the notebook no longer writes goes, then ledger, inputs, notebook and
     manifest: a kill in between leaves whole files, and no stamp, so that the next run does it again.
@@ -160,7 +167,7 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict
         executed = target.read_bytes()
     _write(new | stale | _shared(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
-    return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name]
+    return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
 
 def _new_items(made: Mapping[str, Path]) -> Contents:
@@ -184,19 +191,20 @@ def _settled(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, 
     return row | {"value": known["value"]} if compare.same_value(known["value"], row["value"]) else row
 
 
-def forget(suite: list[str]) -> None:
-    """Remove the files, ledger rows and inputs of notebooks that are no longer in the suite."""
+def settle(suite: list[str]) -> None:
+    """Write the shared tables anew from the rows in them and the files that are there.
+
+    Files, ledger rows and inputs of notebooks that are no longer in the suite go.
+    """
     owned = owners()
     gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
     rows = [row for row in published_rows() if row["notebook"] in suite]
     _write(gone | _shared(rows, [row for row in _read(INPUTS) or [] if row["notebook"] in suite]), owned)
 
 
-def finish() -> Counter:
-    """Write the shared tables anew from the rows in them and the files in figures/; gives the claims by verdict."""
-    rows = published_rows()
-    _write(_shared(rows, _read(INPUTS) or []), owners())
-    return Counter(row["verdict"] for row in claims.ledger(rows))
+def verdicts() -> Counter:
+    """Claims by verdict."""
+    return Counter(row["verdict"] for row in claims.ledger(published_rows()))
 
 
 def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:

@@ -124,13 +124,11 @@ def _run(wanted: list[str], values: dict) -> int:
     started = time.monotonic()
     free = bool(values) or files.parameterized()
     failed: dict[str, Exception] = {}
-    ran = written = 0
+    ran = new = 0
     if not free:
-        for fault in publish.faults():
-            say(f"warning: {fault}")
         _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
-        for group in _groups(wanted):
+        for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
             due = [name for name in group if free or not _up_to_date(name, rows[name])]
             running = {pool.submit(_execute, name, values, free): name for name in due}
@@ -139,7 +137,7 @@ def _run(wanted: list[str], values: dict) -> int:
                 for future in sorted(done, key=running.__getitem__):
                     name, ran = running.pop(future), ran + 1
                     try:
-                        written += _finish(name, future, free)
+                        new += _finish(name, future, free)
                     except Exception as error:
                         failed[name] = error
                         _say_failed(name, error, free)
@@ -147,9 +145,9 @@ def _run(wanted: list[str], values: dict) -> int:
         where = ", ".join(_relative(_folder(name, free)) for name in wanted)
         say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
-        counts = publish.finish()
+        counts = publish.verdicts()
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
-        what = f"{ran} notebooks run, {written} files written" if ran else "nothing to do: every notebook is up to date"
+        what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
         say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
@@ -164,7 +162,9 @@ def _tidy() -> None:
     for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
         if leftover.is_file():
             leftover.unlink()
-    publish.forget(names())
+    for fault in publish.faults():
+        say(f"warning: {fault}")
+    publish.settle(names())
 
 
 def _groups(wanted: list[str]) -> list[list[str]]:
@@ -207,17 +207,17 @@ def _execute(name: str, values: dict, free: bool) -> tuple:
     return notebook, folder, report | {"before": before}, time.monotonic() - started
 
 
-def _publish(name: str, folder: Path, notebook: dict, report: dict) -> dict[str, str]:
-    """Publish and stamp; a signal meanwhile waits, so that figures/ is of one run."""
+def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dict[str, str], int]:
+    """Publish and stamp, as `publish.publish`; a signal meanwhile waits, so that figures/ is of one run."""
     global _publishing
     _publishing = True
     try:
-        published = publish.publish(name, folder, notebook, report)
+        published, new = publish.publish(name, folder, notebook, report)
         try:
             stamps.write(name, notebook, report, published)
         except OSError as error:
             raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
-        return published
+        return published, new
     finally:
         _publishing = False
         if _pending:
@@ -225,19 +225,20 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> dict[str,
 
 
 def _finish(name: str, future: Future, free: bool) -> int:
-    """Publish a notebook that passed; gives the number of its files."""
+    """Publish a notebook that passed; gives the number of its figures and tables that are new or changed."""
     notebook, folder, report, seconds = future.result()
+    new = 0
     if free:
         published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
     elif load(name) != notebook:
         raise ValueError("it was edited while it ran: nothing is published, run it again")
     else:
-        published = _publish(name, folder, notebook, report)
+        published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     say(f"{name}: done in {seconds:.1f} s, {count} files")
     if report["cpu_s"] > CPU_LIMIT_S:
         say(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {CPU_LIMIT_S:g} a notebook may take")
-    return count
+    return new
 
 
 def _say_failed(name: str, error: Exception, free: bool) -> None:
