@@ -1,5 +1,6 @@
 """What the driver does where files, folders, tables, stamps or notebooks are not as it left them."""
 
+import base64
 import hashlib
 import json
 import os
@@ -55,16 +56,41 @@ def edit(path, *change):
     path.write_text(text.replace(*change))
 
 
+PICTURE = """
+import io
+from IPython.display import Image
+from PIL import Image as pixels
+stream = io.BytesIO()
+pixels.new("L", (20, 20), {level}).save(stream, "png")
+picture = Image(stream.getvalue())
+"""
+
+
+def png(level):
+    made = {}
+    exec(PICTURE.format(level=level), made)
+    return base64.b64encode(made["stream"].getvalue()).decode()
+
+
 def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
+    notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
+    shown = PICTURE.format(level=100) + "picture"
+    project.write_notebook(suite, project.SECOND, 'speed: str = "400 Gbps"', project.OTHER, shown)
+    assert project.run(suite)[0] == 0
     before, table = project.snapshot(suite), suite / "figures" / "extra" / "02_table.csv"
     edit(table, "5e+10", "50000000001")
+    edit(notebook, png(100), png(101))
     edit(suite / LEDGER, ",2,0,reproduced,", f",2.000000000001,{2.000000000001 / 2 - 1:.6g},reproduced,")
     stored = project.snapshot(suite)
     for name in (project.SECOND, project.FIRST):
         assert "0 files changed" in run_again(suite, name)
     assert project.snapshot(suite) | {MANIFEST: b""} == stored | {MANIFEST: b""}
     assert hashlib.sha256(stored["figures/extra/02_table.csv"]).hexdigest() in (suite / MANIFEST).read_text()
-    table.with_suffix(".md").write_text("what a person would see")  # then all of the item is new
+    edit(notebook, png(101), png(102))
+    run_again(suite, project.SECOND)
+    assert notebook.read_bytes() == before[f"notebooks/{project.SECOND}.ipynb"]
+    edit(notebook, png(100), png(101))
+    table.with_suffix(".md").write_text("what a person would see")  # then all of the item is new, and the notebook
     assert "3 files changed" in run_again(suite, project.SECOND)
     edit(suite / LEDGER, "a test", "another reason")
     run_again(suite, project.FIRST)
@@ -152,6 +178,8 @@ def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, na
     (suite / name).unlink()
     if (data := SPOILT[spoil](before[name])) is not None:
         (suite / name).write_bytes(data)
+    if spoil != "header only":  # what is no table is seen in a fresh clone, too
+        shutil.rmtree(suite / "build" / "stamps")
     status, printed = project.run(suite, other)
     assert status == 2 and f"{name} has lost rows of" in printed and "without NB" in printed
     assert project.run(suite)[0] == 0
