@@ -121,4 +121,7 @@ def _lab(_options) -> int:
 _COMMANDS = {"figures": _figures, "claim": _claim, "assumptions": _assumptions, "lab": _lab}
 
 if __name__ == "__main__":
+    # Names of folders go to kernels in JSON, which is UTF-8.
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"PYTHONUTF8": "1"})
     sys.exit(main())

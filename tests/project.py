@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from railcore.facts import files
 
+TIMEOUT = 1800  # of whatever ends by itself: no test hangs on how busy the machine is
 FIRST, SECOND = "01_network_cost", "02_topologies"
 DRAW = """
 import pandas as pd, time
@@ -23,8 +27,9 @@ print("made", tiers)
 """
 OTHER = """
 import pandas as pd
-from railcore.facts import units
+from railcore.facts import catalog, units
 from railcore.workbench import outputs
+ports = catalog.item("switches", "12.8T")["ports"]
 outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
 """
 INDEX = """
@@ -71,24 +76,38 @@ def environment(project: Path) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(project)}
 
 
-def start(project: Path, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "railcore", "figures", *arguments]
-    pipe = subprocess.PIPE
+def start(project: Path, *arguments: str, patch: str = "", **variables: str) -> subprocess.Popen:
+    """The driver in a process of its own; patch: code that runs before it, variables: of its environment."""
+    code = f"{patch}\nimport sys\nfrom railcore.__main__ import main\nsys.exit(main(['figures', *sys.argv[1:]]))"
+    command = ["-c", code] if patch else ["-m", "railcore", "figures"]
     return subprocess.Popen(
-        command,
+        [sys.executable, *command, *arguments],
         cwd=project,
-        env=environment(project),
-        stdout=pipe,
+        env=environment(project) | variables,
+        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         start_new_session=True,
     )
 
 
-def run(project: Path, *arguments: str) -> tuple[int, str]:
-    process = start(project, *arguments)
-    printed, _ = process.communicate(timeout=300)
+def run(project: Path, *arguments: str, **options: str) -> tuple[int, str]:
+    process = start(project, *arguments, **options)
+    printed, _ = process.communicate(timeout=TIMEOUT)
     return process.returncode, printed
+
+
+def ran(printed: str) -> set[str]:
+    """Notebooks that a run has started, by what it printed."""
+    return set(re.findall(r"^(\S+): started", printed, re.MULTILINE))
+
+
+def wait_for(condition: Callable[[], object]) -> bool:
+    """Wait until a condition holds; False where it does not even on a very busy machine."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
 
 
 def snapshot(project: Path) -> dict[str, bytes]:

@@ -1,3 +1,6 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from railcore.facts import files
@@ -27,6 +30,63 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch, ste
         with pytest.raises(type(error)):
             files.write_whole(path, "new")
     assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == {"table.csv": "old"}
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Files a, b and c, each in a folder of its own with its name as text, and what is to be written over them."""
+    paths = [tmp_path / name / "file.txt" for name in "abc"]
+    for path in paths:
+        files.write_whole(path, path.parent.name)
+    return {path: f"new {path.parent.name}" for path in paths}
+
+
+def texts(three):
+    return ["".join(entry.read_text() for entry in path.parent.iterdir()) for path in three]
+
+
+def test_several_files_are_written_and_removed_in_one(three):
+    first, *_ = three
+    files.write_all(three | {first: None})
+    assert texts(three) == ["", "new b", "new c"]
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_full_disk_or_a_closed_folder_leaves_every_file_as_it_was(three, monkeypatch, fault):
+    make, last = files.tempfile.mkstemp, list(three)[-1]
+
+    def fail(prefix, suffix, dir):
+        if dir == last.parent:
+            raise OSError(fault, "no")
+        return make(prefix=prefix, suffix=suffix, dir=dir)
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", fail)
+    with pytest.raises(OSError, match="no") as caught:
+        files.write_all(three)
+    assert texts(three) == ["a", "b", "c"] and not isinstance(caught.value, files.HalfWritten)
+
+
+def test_nothing_is_removed_from_a_folder_that_cannot_be_changed(three, monkeypatch):
+    first, _, last = three
+    monkeypatch.setattr(files.os, "access", lambda folder, _: folder != last.parent)
+    with pytest.raises(PermissionError):
+        files.write_all({first: "new", last: None})
+    assert texts(three) == ["a", "b", "c"]
+
+
+def test_a_rename_that_fails_after_others_names_what_is_new(three, monkeypatch):
+    replace, (_, second, _) = files.os.replace, three
+
+    def fail(source, target):
+        if target == second:
+            raise OSError(errno.EIO, "broken")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", fail)
+    monkeypatch.setattr(files, "ROOT", Path(second.parents[1]))
+    with pytest.raises(files.HalfWritten, match=r"broken; new: a/file\.txt; as before: b/file\.txt, c/file\.txt"):
+        files.write_all(three)
+    assert texts(three) == ["new a", "b", "c"]
 
 
 def test_data_file_is_noted_as_read():

@@ -47,38 +47,35 @@ def suite(tmp_path_factory):
 @pytest.mark.parametrize("number", range(STOPS))
 def test_a_stopped_run_leaves_each_file_whole_and_old_or_new(suite, number):
     folder, states, length = suite
+    before = project.snapshot(folder)
     set_tiers(folder, 3 - number % 2)
     process = project.start(folder)
     time.sleep(random.Random(number).uniform(0.1, 1.0) * length)
     process.send_signal(SIGNALS[number % 3])
-    process.communicate(timeout=30)
+    process.communicate(timeout=project.TIMEOUT)
     left = project.snapshot(folder)
-    deadline = time.monotonic() + 5
-    while kernels(folder) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not kernels(folder)
+    assert project.wait_for(lambda: not kernels(folder))
     mixed = ("figures/MANIFEST.csv", f"notebooks/{project.FIRST}.ipynb")  # the test itself has rewritten the notebook
     for path in set(states[0]) - set(mixed):
         assert left.get(path) in [state[path] for state in states], path
     if number % 3 < 2:  # publishing is never cut in two
         made = [path for path in states[0] if "/01_part" in path]
-        assert any(all(left[path] == state[path] for path in made) for state in states)
+        assert any(all(left[path] == state[path] for path in made) for state in (before, *states))
     assert not [path for path in left if path not in states[0] and not path.endswith(".tmp")]
 
 
 def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite):
     folder, _, _ = suite
     set_tiers(folder, 3)
-    code = (
-        "import ctypes, os, signal, subprocess, sys, time; ctypes.CDLL(None).prctl(36, 1); "
-        "p = subprocess.Popen([sys.executable, '-m', 'railcore', 'figures']); time.sleep(float(sys.argv[1])); "
-        "p.send_signal(signal.SIGKILL); p.wait(); time.sleep(5)"
-    )
-    environment = project.environment(folder)
-    subprocess.run(
-        [sys.executable, "-c", code, "0.7"], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
-    )
-    assert not kernels(folder)
+    adopt = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(36, 1)"  # PR_SET_CHILD_SUBREAPER
+    code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'railcore', 'figures']); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    surroundings = project.environment(folder)
+    process = subprocess.Popen(command, cwd=folder, env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert project.wait_for(lambda: kernels(folder))  # before its own watch begins
+    psutil.Process(process.pid).children()[0].kill()
+    assert project.wait_for(lambda: not kernels(folder))
+    process.communicate(timeout=project.TIMEOUT)
 
 
 def test_after_stops_the_next_run_completes_and_tidies(suite):

@@ -1,7 +1,9 @@
 """Where data, figures and build are, and writing a file whole."""
 
+import errno
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,8 +56,47 @@ def answer_for(notebook: str, what: str) -> None:
     _notebook = running
 
 
+class HalfWritten(OSError):
+    """Some files of several were replaced, then one could not be; the message names both kinds."""
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: a hidden temporary file beside it, then a rename."""
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
+    """Write several files whole and remove those with None for content, in their order, all or none as far as can be.
+
+    Every new file is written beside its target before the first is renamed, so that a full disk or a folder that
+    cannot be written to fails while all are as they were.
+    Raises OSError when nothing was changed, and HalfWritten when a rename or removal failed after others.
+    """
+    prepared: dict[Path, str | None] = {}
+    changed: list[Path] = []
+    try:
+        for path, content in contents.items():
+            prepared[path] = None if content is None else _beside(path, content)
+            if content is None and path.exists() and not os.access(path.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        for path, temporary in prepared.items():
+            if temporary is None:
+                path.unlink(missing_ok=True)
+            else:
+                os.replace(temporary, path)
+            changed.append(path)
+    except OSError as error:
+        if not changed:
+            raise
+        rest = [path for path in contents if path not in changed]
+        raise HalfWritten(f"{error}; new: {_listed(changed)}; as before: {_listed(rest)}") from error
+    finally:
+        for left in filter(None, prepared.values()):
+            Path(left).unlink(missing_ok=True)
+
+
+def _beside(path: Path, content: str | bytes) -> str:
+    """Name of a hidden temporary file that holds the content, in the folder of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -63,7 +104,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    return temporary
+
+
+def _listed(paths: Iterable[Path]) -> str:
+    return ", ".join(os.path.relpath(path, ROOT) for path in paths)

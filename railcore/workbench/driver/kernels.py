@@ -1,5 +1,6 @@
 """Kernels that die with the driver: their environment, start, end, and one notebook's execution."""
 
+import logging
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ print(json.dumps({
     "data": ours["railcore.facts.files"].data_read() if "railcore.facts.files" in ours else [],
     "inputs": ours["railcore.facts.catalog"].used() if "railcore.facts.catalog" in ours else [],
     "cpu_s": time.process_time(),
+    "left": get_ipython().exit_now,
 }))"""
 
 SHORT = Path("/tmp")  # a socket's path may have about 100 characters
@@ -65,6 +67,7 @@ def kernel_environment() -> dict[str, str]:
         **dict.fromkeys(threads, "1"),
         **{key: str(files.BUILD / folder) for key, folder in caches.items()},
         "PYTHONHASHSEED": "0",
+        "PYTHONUTF8": "1",
         # This checkout's code, whatever another checkout has installed into the interpreter.
         "PYTHONPATH": os.pathsep.join(filter(None, [str(files.ROOT), os.environ.get("PYTHONPATH")])),
     }
@@ -73,10 +76,11 @@ def kernel_environment() -> dict[str, str]:
 def open_sockets() -> None:
     """Make the folder of the kernels' sockets, and remove those of drivers that were killed."""
     global _sockets
-    for folder in SHORT.glob("railcore-*-*"):
-        owner = folder.name.split("-")[1]
-        if owner.isdigit() and not _alive(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in SHORT.glob("railcore-*-*"):  # anybody may make folders there, of any name
+        owner = re.match("railcore-([1-9][0-9]{0,6})-", folder.name)
+        with suppress(OSError):
+            if owner and folder.lstat().st_uid == os.getuid() and not _alive(int(owner[1])):
+                shutil.rmtree(folder, ignore_errors=True)
     _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-", dir=SHORT))
 
 
@@ -125,6 +129,9 @@ def _manager(name: str, extra: Mapping[str, str]):
     return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")
 
 
+ENDED = "its kernel ended before the notebook did, by exit(), quit() or os._exit(), or for want of memory"
+
+
 class CellError(Exception):
     """A cell of a notebook failed; the message names the cell and the error."""
 
@@ -136,13 +143,13 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     files and catalog rows used, and CPU seconds.
     Raises CellError when a cell fails or the kernel dies.
     """
-    import json
-
     # papermill imports jsonschema's formats, and these a grammar that takes over a second; nothing here uses it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import nbformat
     import papermill
+    from nbclient.exceptions import DeadKernelError
 
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # says without a name what CellError says with it
     copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(REPORT)]})
     manager = _manager(name, environment)
     _live.add(manager)
@@ -163,13 +170,28 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
         )
     except papermill.PapermillExecutionError as error:
         raise CellError(f"cell {error.cell_index} ({_line(error)}): {error.ename}: {error.evalue}") from None
+    except DeadKernelError:
+        raise CellError(ENDED) from None
     except Exception as error:
         raise CellError(f"kernel: {type(error).__name__}: {error}") from None
     finally:
         _kill(manager)
-    report = json.loads("".join(done.cells.pop().outputs[0]["text"]))
+    report = _report(done.cells.pop().outputs, done.cells)
     nbformat.write(done, folder / f"{name}.ipynb")
     return report | {"notebook": done}
+
+
+def _report(printed: list, cells: list) -> dict:
+    """What the kernel reported; raises CellError where a cell ended the notebook, which papermill takes for success."""
+    import json
+
+    if not printed:
+        ending = (n for n, cell in enumerate(cells) for output in cell.get("outputs", ()) if "ename" in output)
+        raise CellError(f"cell {next(ending, '?')}: SystemExit: it left the notebook before its last cell")
+    report = json.loads("".join(printed[0]["text"]))
+    if report.pop("left"):
+        raise CellError(ENDED)
+    return report
 
 
 def _line(error: "PapermillExecutionError") -> str:

@@ -7,6 +7,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.units import dimension_of
 
 PLAIN = (bool, int, float, str)
+UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of ast, for any text
 NAMES = {bool: "True or False", int: "a whole number", float: "a number", list: "a list"}
 
 
@@ -19,12 +20,19 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     if len(cells) > 1:
         raise ValueError("two cells are tagged 'parameters': leave one")
     found: dict[str, object] = {}
-    for statement in ast.parse(cells[0]["source"]).body if cells else []:
+    try:
+        statements = ast.parse(cells[0]["source"], "parameters cell").body if cells else []
+    except UNREADABLE as error:
+        raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
+    for statement in statements:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
             raise ValueError(
                 f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`"
             )
-        found[statement.target.id] = ast.literal_eval(statement.value)
+        try:
+            found[statement.target.id] = ast.literal_eval(statement.value)
+        except UNREADABLE as error:
+            raise ValueError(f"parameters cell, line {statement.lineno}: the value is no literal ({error})") from None
     return found
 
 
@@ -53,7 +61,7 @@ def _value(key: str, text: str, default: object) -> object:
         return text
     try:
         value = ast.literal_eval(text.capitalize() if kind is bool else text)
-    except (ValueError, SyntaxError):
+    except UNREADABLE:
         value = text
     if kind is float and type(value) is int:
         value = float(value)

@@ -1,50 +1,127 @@
-"""Publishing: a notebook's files, its rows of the ledger and its executed copy, each by rename; and the manifest."""
+"""Publishing: a notebook's files, its rows of the ledger and its executed copy, all or none; and the manifest.
 
+What differs from the stored version by no more than the last bits of another machine (`compare`) stays as it is stored.
+"""
+
+import csv
 import hashlib
+import io
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from railcore.facts import catalog, claims, files
 from railcore.facts.tables import as_csv, markdown, read_csv
 from railcore.facts.units import number
+from railcore.workbench import outputs
+from railcore.workbench.driver import compare, stamps
 from railcore.workbench.driver.stamps import sha256
 
 LEDGER = files.FIGURES / "reproduction.csv"
-README = files.ROOT / "README.md"
 INPUTS = files.FIGURES / "inputs.csv"
 MANIFEST = files.FIGURES / "MANIFEST.csv"
 SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every notebook gave
+COLUMNS: dict[Path, tuple[str, ...]] = {
+    LEDGER: ("id", "value", "verdict", "reason", "basis", "notebook"),
+    INPUTS: catalog.INPUTS,
+    MANIFEST: ("file", "notebook", "sha256"),
+}
+PUBLISHED = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
+README = files.ROOT / "README.md"
+MARKERS = ("<!-- ledger -->", "<!-- /ledger -->")  # the counts stand between them
+
+Contents = dict[Path, bytes | None]  # what files are to hold; None: the file goes
+
+
+def _read(table: Path) -> list[dict[str, str]] | None:
+    """Whole rows of a shared table; None where the table is missing or spoilt."""
+    try:
+        rows = csv.DictReader(io.StringIO(table.read_text(encoding="utf-8-sig"), newline=""))
+        if not set(COLUMNS[table]) <= set(rows.fieldnames or ()):
+            return None
+        return [row for row in rows if all(row[column] is not None for column in COLUMNS[table])]
+    except (OSError, ValueError, csv.Error):
+        return None
 
 
 def published_rows() -> list[dict[str, str]]:
-    """Rows of figures/reproduction.csv that a notebook has computed; none where there is no ledger."""
-    return [row for row in read_csv(LEDGER) if row.get("verdict") not in (None, "missing") and _sound(row)]
+    """Rows of figures/reproduction.csv that a notebook has computed, without those that somebody has spoilt."""
+    return [row for row in _read(LEDGER) or [] if row["verdict"] != "missing" and _sound(row)]
 
 
 def _sound(row: Mapping[str, str]) -> bool:
-    """False for a row that somebody has spoilt: its notebook then runs again."""
     try:
-        whole = None not in (row["reason"], row["basis"])
-        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0)) and whole
-    except (KeyError, TypeError, ValueError):
+        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0))
+    except ValueError:
         return False
 
 
-def rows_hash(name: str) -> str:
-    """Hash of a notebook's rows in the ledger."""
-    rows = [
-        (row["id"], row["value"], row["reason"], row["basis"]) for row in published_rows() if row["notebook"] == name
-    ]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
+    ledger, inputs = published_rows(), _read(INPUTS) or []
+    columns = ("id", "value", "reason", "basis")
+    return {
+        name: {"ledger": _hash(name, ledger, columns), "inputs": _hash(name, inputs, catalog.INPUTS)} for name in suite
+    }
 
 
-def manifest() -> dict[str, tuple[str, str]]:
-    """Notebook and hash of every published file, by path relative to figures/."""
-    return {row["file"]: (row["notebook"], row["sha256"]) for row in read_csv(MANIFEST) if row["file"] not in SHARED}
+def _hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
+    mine = [[row.get(column, "") for column in columns] for row in rows if row["notebook"] == name]
+    return hashlib.sha256(json.dumps(mine).encode()).hexdigest()
+
+
+def owners() -> dict[str, str]:
+    """Notebook of every published file that is there, by path relative to figures/.
+
+    As data/ lists the figures and tables, so that a lost manifest is made anew whole, and as figures/MANIFEST.csv does
+    for what data/ no longer lists.
+    """
+    listed = {row["file"]: row["notebook"] for row in _read(MANIFEST) or []}
+    for item in outputs.items().values():
+        for extension in item["files"].split():
+            listed[f"{item['document']}/{item['item']}.{extension}"] = item["notebook"]
+    folders = _folders()
+    return {
+        path: owner for path, owner in listed.items() if _inside(path, folders) and (files.FIGURES / path).is_file()
+    }
+
+
+def _folders() -> set[str]:
+    """Folders of figures/, without links to folders elsewhere."""
+    found = (entry for entry in files.FIGURES.glob("*") if entry.is_dir() and not entry.is_symlink())
+    return {entry.name for entry in found}
+
+
+def _inside(path: str, folders: set[str]) -> bool:
+    """True for <folder>/<file> of figures/: whatever else a manifest lists is neither read nor removed."""
+    return PUBLISHED.fullmatch(path) is not None and path.partition("/")[0] in folders
+
+
+def faults() -> list[str]:
+    """What somebody has spoilt in the shared tables and in README, a sentence each."""
+    folders = _folders()
+    spoilt = [table.name for table in COLUMNS if _read(table) is None] if folders else []
+    listed = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED]
+    strange = [path for path in listed if not _inside(path, folders)]
+    found = [f"figures/{name} is missing or spoilt: it is made anew" for name in spoilt]
+    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in strange]
+    if README.exists() and not _with_counts([]):
+        found.append(f"README.md lacks the marker {MARKERS[0]} or, after it, {MARKERS[1]}: its counts are not updated")
+    return found
+
+
+def refuse_lost(suite: Iterable[str]) -> None:
+    """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
+    nothing, published = _hash("", [], ()), set(owners().values())
+    for name, rows in rows_hashes(suite).items():
+        known = stamps.read(name).get("published", {})
+        for key, table in (("ledger", LEDGER), ("inputs", INPUTS)):
+            spoilt = name in published and _read(table) is None
+            if spoilt or rows[key] == nothing != known.get(key, nothing):
+                raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
 def cleaned(notebook: Mapping, executed: Mapping) -> str:
@@ -69,73 +146,102 @@ def cleaned(notebook: Mapping, executed: Mapping) -> str:
     return nbformat.writes(whole) + "\n"
 
 
-def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> dict[str, str]:
-    """Put what a run left in `folder` in its place; gives the hash of each published file by path.
+def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
+    """Put what a run left in `folder` in its place; gives hashes of the published by path, and how many are new.
 
-    New files first, then the ledger, then what the notebook no longer writes goes, then manifest and notebook: a
-    stop in between leaves whole files, and no stamp, so that the next run does it again.
+    Figures and tables come first, then what the notebook no longer writes goes, then ledger, inputs, notebook and
+    manifest: a kill in between leaves whole files, and no stamp, so that the next run does it again.
+    Raises OSError when nothing was changed, and files.HalfWritten, naming what was, when a rename failed after others.
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    rows = read_csv(folder / "claims" / f"{name}.csv")
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
-    listed = manifest()
-    ours = {path: (name, sha256(source)) for path, source in figures.items()}
-    # Listed before they are there: a file that a killed run has added is then known to be this notebook's.
-    write_manifest(listed | ours)
-    for path, source in figures.items():
-        files.write_whole(files.FIGURES / path, source.read_bytes())
-    write_ledger([row for row in published_rows() if row["notebook"] != name] + rows)
-    others = [row for row in read_csv(INPUTS) if row["notebook"] != name]
-    _write_inputs(others + [{"notebook": name, **row} for row in report["inputs"]])
-    stale = [path for path, (owner, _) in listed.items() if owner == name and path not in ours]
-    for path in stale:
-        (files.FIGURES / path).unlink(missing_ok=True)
-    write_manifest({path: entry for path, entry in listed.items() if path not in stale} | ours)
-    target = files.NOTEBOOKS / f"{name}.ipynb"
-    files.write_whole(target, cleaned(notebook, report["notebook"]))
+    owned, new = owners(), _new_items(figures)
+    stale: Contents = {files.FIGURES / path: None for path, by in owned.items() if by == name and path not in figures}
+    known = {row["id"]: row for row in published_rows()}
+    rows = [row for row in known.values() if row["notebook"] != name]
+    rows += [_settled(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
+    inputs = [row for row in _read(INPUTS) or [] if row["notebook"] != name]
+    inputs += [{"notebook": name, **row} for row in report["inputs"]]
+    target, executed = files.NOTEBOOKS / f"{name}.ipynb", cleaned(notebook, report["notebook"]).encode()
+    if not new and not compare.difference(target.name, target.read_bytes(), executed):
+        executed = target.read_bytes()
+    _write(new | stale | _shared(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
-    return published | {f"notebooks/{name}.ipynb": sha256(target), "ledger": rows_hash(name)}
+    return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
 
-def forget(suite: list[str]) -> None:
-    """Remove the files, ledger rows and inputs of notebooks that are no longer in the suite."""
-    gone = {path for path, (owner, _) in manifest().items() if owner not in suite}
-    for path in gone:
-        (files.FIGURES / path).unlink(missing_ok=True)
-    write_ledger([row for row in published_rows() if row["notebook"] in suite])
-    _write_inputs([row for row in read_csv(INPUTS) if row["notebook"] in suite])
-    write_manifest({path: entry for path, entry in manifest().items() if path not in gone})
+def _new_items(made: Mapping[str, Path]) -> Contents:
+    """Files of every item of which one is not stored or differs: a digit may change a table, and hardly its picture."""
+    items: dict[str, list[str]] = {}
+    for path in made:
+        items.setdefault(path.rpartition(".")[0], []).append(path)
+    changed = (paths for paths in items.values() if any(_differs(path, made[path]) for path in paths))
+    return {files.FIGURES / path: made[path].read_bytes() for paths in changed for path in paths}
 
 
-def _write_inputs(rows: list[dict[str, str]]) -> None:
-    _write_changed(INPUTS, as_csv(catalog.INPUTS, sorted(rows, key=lambda row: row["notebook"])))
+def _differs(path: str, made: Path) -> bool:
+    stored = files.FIGURES / path
+    return not stored.is_file() or bool(compare.difference(path, stored.read_bytes(), made.read_bytes()))
 
 
-def write_ledger(rows: list[dict[str, str]]) -> Counter:
-    """Write figures/reproduction.csv and .md and the counts in README.md, where they change; counts by verdict."""
+def _settled(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
+    """A recorded row of the ledger, with the stored value where that differs by no more than the last digits."""
+    if known is None or any(row.get(key, "") != known.get(key, "") for key in ("reason", "basis")):
+        return row
+    return row | {"value": known["value"]} if compare.same_value(known["value"], row["value"]) else row
+
+
+def settle(suite: list[str]) -> None:
+    """Write the shared tables anew from the rows in them and the files that are there.
+
+    Files, ledger rows and inputs of notebooks that are no longer in the suite go.
+    """
+    owned = owners()
+    gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
+    rows = [row for row in published_rows() if row["notebook"] in suite]
+    _write(gone | _shared(rows, [row for row in _read(INPUTS) or [] if row["notebook"] in suite]), owned)
+
+
+def verdicts() -> Counter:
+    """Claims by verdict."""
+    return Counter(row["verdict"] for row in claims.ledger(published_rows()))
+
+
+def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
+    """The ledger for machines and for people, the counts in README, and the inputs."""
     ledger = claims.ledger(rows)
-    _write_changed(LEDGER, as_csv(claims.LEDGER, ledger))
-    _write_changed(LEDGER.with_suffix(".md"), _readable(ledger))
-    if README.exists():
-        text = README.read_text(encoding="utf-8")
-        state = f"<!-- ledger -->\n{markdown(claims.counts(ledger))}<!-- /ledger -->"
-        _write_changed(README, re.sub(r"<!-- ledger -->.*<!-- /ledger -->", lambda _: state, text, flags=re.DOTALL))
-    return Counter(row["verdict"] for row in ledger)
+    return {
+        LEDGER: as_csv(claims.LEDGER, ledger).encode(),
+        LEDGER.with_suffix(".md"): _readable(ledger).encode(),
+        INPUTS: as_csv(catalog.INPUTS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
+        **_with_counts(ledger),
+    }
 
 
-def write_manifest(listed: Mapping[str, tuple[str, str]]) -> None:
-    """Write figures/MANIFEST.csv: file, notebook, sha256; the ledger and the inputs belong to every notebook."""
-    shared = {path: ("all", sha256(files.FIGURES / path)) for path in SHARED if (files.FIGURES / path).exists()}
-    rows = [
-        {"file": path, "notebook": owner, "sha256": known}
-        for path, (owner, known) in sorted({**listed, **shared}.items())
-    ]
-    _write_changed(MANIFEST, as_csv(("file", "notebook", "sha256"), rows))
+def _with_counts(ledger: list[dict[str, str]]) -> Contents:
+    """README with the counts of the ledger; nothing where it is not there or lacks a marker."""
+    try:
+        before, start, rest = README.read_text(encoding="utf-8").partition(MARKERS[0])
+    except (OSError, ValueError):
+        return {}
+    _, end, after = rest.partition(MARKERS[1])
+    return {README: f"{before}{start}\n{markdown(claims.counts(ledger))}{end}{after}".encode()} if end else {}
 
 
-def _write_changed(path: Path, text: str) -> None:
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        files.write_whole(path, text)
+def _write(contents: Contents, owned: Mapping[str, str]) -> None:
+    """Write what differs from what is stored, and the manifest: file, notebook, sha256; shared tables belong to all."""
+    listed = []
+    for path, owner in sorted({**owned, **dict.fromkeys(SHARED, "all")}.items()):
+        place = files.FIGURES / path
+        data = contents[place] if place in contents else _stored(place)
+        if data is not None:
+            listed.append({"file": path, "notebook": owner, "sha256": hashlib.sha256(data).hexdigest()})
+    whole = contents | {MANIFEST: as_csv(COLUMNS[MANIFEST], listed).encode()}
+    files.write_all({place: data for place, data in whole.items() if data != _stored(place)})
+
+
+def _stored(place: Path) -> bytes | None:
+    return place.read_bytes() if place.is_file() else None
 
 
 def _readable(ledger: list[dict[str, str]]) -> str:

@@ -26,7 +26,13 @@ def say(text: str) -> None:
 
 def load(name: str) -> dict:
     """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing)."""
-    notebook = json.loads((files.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
+    path = files.NOTEBOOKS / f"{name}.ipynb"
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, as from git") from None
+    if wrong := _unlike_a_notebook(notebook):
+        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
@@ -34,6 +40,27 @@ def load(name: str) -> dict:
         if cell["cell_type"] == "code":
             cell.update(outputs=[], execution_count=None)
     return notebook
+
+
+def _unlike_a_notebook(found) -> str:
+    """What of the things that the driver reads a notebook of format 4 lacks, "" for nothing."""
+    if not isinstance(found, dict) or found.get("nbformat") != 4:
+        return "it is no object whose 'nbformat' is 4"
+    if not isinstance(found.get("cells"), list) or not isinstance(found.get("metadata"), dict):
+        return "it lacks its list 'cells' or its object 'metadata'"
+    for number, cell in enumerate(found["cells"]):
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            return f"cell {number} is neither code nor text"
+        source, metadata = cell.get("source"), cell.get("metadata")
+        if not isinstance(source, str) and not _texts(source):
+            return f"'source' of cell {number} is no text"
+        if not isinstance(metadata, dict) or not _texts(metadata.get("tags", [])):
+            return f"'metadata' of cell {number} is no object, or its 'tags' are no list of texts"
+    return ""
+
+
+def _texts(found) -> bool:
+    return isinstance(found, list) and all(isinstance(entry, str) for entry in found)
 
 
 def names() -> list[str]:
@@ -68,6 +95,8 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
                 signal.signal(ending, _stop)
+        if only and not (values or files.parameterized()):
+            publish.refuse_lost(set(suite) - {only})
         kernels.open_sockets()
         try:
             return _run([only] if only else suite, values)
@@ -94,30 +123,36 @@ def _stop(number: int, _frame) -> None:
 def _run(wanted: list[str], values: dict) -> int:
     started = time.monotonic()
     free = bool(values) or files.parameterized()
-    failed, ran, written = [], 0, 0
+    failed: dict[str, Exception] = {}
+    ran = new = 0
     if not free:
         _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
-        for group in _groups(wanted):
-            due = [name for name in group if free or not _up_to_date(name)]
+        for group in filter(None, _groups(wanted)):
+            rows = publish.rows_hashes(group)
+            due = [name for name in group if free or not _up_to_date(name, rows[name])]
             running = {pool.submit(_execute, name, values, free): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
-                    name, count = running[future], _finish(running.pop(future), future, free)
-                    ran, written = ran + 1, written + (count or 0)
-                    failed += [name] if count is None else []
+                    name, ran = running.pop(future), ran + 1
+                    try:
+                        new += _finish(name, future, free)
+                    except Exception as error:
+                        failed[name] = error
+                        _say_failed(name, error, free)
     if free:
         where = ", ".join(_relative(_folder(name, free)) for name in wanted)
         say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
-        counts = publish.write_ledger(publish.published_rows())
-        publish.write_manifest(publish.manifest())
+        counts = publish.verdicts()
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
-        what = f"{ran} notebooks run, {written} files written" if ran else "nothing to do: every notebook is up to date"
+        what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
         say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if failed:
-        say(f"FAILED: {', '.join(failed)}; what they had published before is unchanged")
+        half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
+        left = f"half published, as said above: {', '.join(half)}" if half else "what they had published is unchanged"
+        say(f"FAILED: {', '.join(failed)}; {left}")
     return 1 if failed else 0
 
 
@@ -125,8 +160,11 @@ def _tidy() -> None:
     """Remove what a killed driver left half written and what belongs to notebooks that are gone."""
     folders = (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps")
     for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
-        leftover.unlink()
-    publish.forget(names())
+        if leftover.is_file():
+            leftover.unlink()
+    for fault in publish.faults():
+        say(f"warning: {fault}")
+    publish.settle(names())
 
 
 def _groups(wanted: list[str]) -> list[list[str]]:
@@ -139,10 +177,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _up_to_date(name: str) -> bool:
+def _up_to_date(name: str, rows: dict[str, str]) -> bool:
     try:
-        return stamps.up_to_date(name, load(name), publish.rows_hash(name))
-    except (ValueError, KeyError):  # no notebook: its run will say so
+        return stamps.up_to_date(name, load(name), rows)
+    except (OSError, ValueError):  # no notebook: its run will say so
         return False
 
 
@@ -169,38 +207,44 @@ def _execute(name: str, values: dict, free: bool) -> tuple:
     return notebook, folder, report | {"before": before}, time.monotonic() - started
 
 
-def _publish(name: str, folder: Path, notebook: dict, report: dict) -> dict[str, str]:
-    """Publish and stamp; a signal meanwhile waits, so that figures/ is of one run."""
+def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dict[str, str], int]:
+    """Publish and stamp, as `publish.publish`; a signal meanwhile waits, so that figures/ is of one run."""
     global _publishing
     _publishing = True
     try:
-        published = publish.publish(name, folder, notebook, report)
-        stamps.write(name, notebook, report, published)
-        return published
+        published, new = publish.publish(name, folder, notebook, report)
+        try:
+            stamps.write(name, notebook, report, published)
+        except OSError as error:
+            raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
+        return published, new
     finally:
         _publishing = False
         if _pending:
             _stop(_pending, None)
 
 
-def _finish(name: str, future: Future, free: bool) -> int | None:
-    """Publish a notebook that passed; gives the number of its files, or None where it failed."""
-    try:
-        notebook, folder, report, seconds = future.result()
-        if free:
-            published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
-        elif load(name) != notebook:
-            raise ValueError("it was edited while it ran: nothing is published, run it again")
-        else:
-            published = _publish(name, folder, notebook, report)
-    except Exception as error:
-        where = _folder(name, free) / f"{name}.ipynb"
-        seen = f" (see {_relative(where)})" if where.exists() else ""
-        kind = "" if isinstance(error, kernels.CellError | ValueError) else f"{type(error).__name__}: "
-        print(f"{name}: FAILED, {kind}{error}{seen}", file=sys.stderr, flush=True)
-        return None
+def _finish(name: str, future: Future, free: bool) -> int:
+    """Publish a notebook that passed; gives the number of its figures and tables that are new or changed."""
+    notebook, folder, report, seconds = future.result()
+    new = 0
+    if free:
+        published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
+    elif load(name) != notebook:
+        raise ValueError("it was edited while it ran: nothing is published, run it again")
+    else:
+        published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     say(f"{name}: done in {seconds:.1f} s, {count} files")
     if report["cpu_s"] > CPU_LIMIT_S:
         say(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {CPU_LIMIT_S:g} a notebook may take")
-    return count
+    return new
+
+
+def _say_failed(name: str, error: Exception, free: bool) -> None:
+    where = _folder(name, free) / f"{name}.ipynb"
+    text = str(error) if isinstance(error, kernels.CellError | ValueError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, files.HalfWritten):
+        text = f"half published, {error}; put this right and run `make figures` again"
+    seen = f" (see {_relative(where)})" if where.exists() else ""
+    print(f"{name}: FAILED, {text}{seen}", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from railcore.facts import files
 
@@ -72,17 +73,24 @@ def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str,
     files.write_whole(stamp_path(name), json.dumps(stamp, indent=1))
 
 
-def up_to_date(name: str, notebook: Mapping, ledger_rows: str) -> bool:
+def read(name: str) -> dict[str, Any]:
+    """A notebook's stamp, {} where there is none of the shape that `write` gives."""
+    try:
+        stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
+        texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return stamp if all(isinstance(text, str) for text in texts) else {}
+
+
+def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
     """True when nothing that the last run used has changed and everything that it published is still there.
 
-    ledger_rows: hash of the notebook's rows in the ledger as it stands.
+    rows: hash of the notebook's rows in each shared table as they stand.
     """
-    try:
-        stamp = json.loads(stamp_path(name).read_text())
-        same = stamp["used"] == used_hash(name, notebook, stamp["modules"], stamp["data"])
-        published = dict(stamp["published"])
-    except (OSError, ValueError, KeyError):
+    stamp = read(name)
+    if not stamp:
         return False
-    if published.pop("ledger", None) != ledger_rows:
-        return False
-    return same and all(sha256(files.ROOT / path) == known for path, known in published.items())
+    there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}
+    same = stamp["published"] == {**there, **rows}
+    return same and stamp["used"] == used_hash(name, notebook, stamp["modules"], stamp["data"])

@@ -1,0 +1,324 @@
+"""What the driver does where files, folders, tables, stamps or notebooks are not as it left them."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import project
+import pytest
+
+from railcore.facts import files
+from railcore.workbench.driver import kernels, stamps
+from railcore.workbench.driver.run import load
+
+CHANGED = ("figures", "notebooks", "build/stamps")
+LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A project that is up to date, and a copy of all that a run may change."""
+    folder, kept = project.make(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("kept")
+    status, printed = project.run(folder)
+    assert status == 0, printed
+    for name in CHANGED:
+        shutil.copytree(folder / name, kept / name)
+    return folder, kept
+
+
+@pytest.fixture
+def suite(made):
+    """The project, up to date again whatever the test before has done."""
+    folder, kept = made
+    for name in CHANGED:
+        shutil.rmtree(folder / name)
+        shutil.copytree(kept / name, folder / name)
+    return folder
+
+
+def run_again(folder, name):
+    """Run a notebook that is up to date once more."""
+    (folder / "build" / "stamps" / f"{name}.json").unlink()
+    status, printed = project.run(folder, name)
+    assert status == 0 and name in project.ran(printed), printed
+    return printed
+
+
+def edit(path, *change):
+    text = path.read_text()
+    assert change[0] in text
+    path.write_text(text.replace(*change))
+
+
+PICTURE = """
+import io
+from IPython.display import Image
+from PIL import Image as pixels
+stream = io.BytesIO()
+pixels.new("L", (20, 20), {level}).save(stream, "png")
+picture = Image(stream.getvalue())
+"""
+
+
+def png(level):
+    made = {}
+    exec(PICTURE.format(level=level), made)
+    return base64.b64encode(made["stream"].getvalue()).decode()
+
+
+def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
+    notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
+    shown = PICTURE.format(level=100) + "picture"
+    project.write_notebook(suite, project.SECOND, 'speed: str = "400 Gbps"', project.OTHER, shown)
+    assert project.run(suite)[0] == 0
+    before, table = project.snapshot(suite), suite / "figures" / "extra" / "02_table.csv"
+    edit(table, "5e+10", "50000000001")
+    edit(notebook, png(100), png(101))
+    edit(suite / LEDGER, ",2,0,reproduced,", f",2.000000000001,{2.000000000001 / 2 - 1:.6g},reproduced,")
+    stored = project.snapshot(suite)
+    for name in (project.SECOND, project.FIRST):
+        assert "0 files changed" in run_again(suite, name)
+    assert project.snapshot(suite) | {MANIFEST: b""} == stored | {MANIFEST: b""}
+    assert hashlib.sha256(stored["figures/extra/02_table.csv"]).hexdigest() in (suite / MANIFEST).read_text()
+    edit(notebook, png(101), png(102))
+    run_again(suite, project.SECOND)
+    assert notebook.read_bytes() == before[f"notebooks/{project.SECOND}.ipynb"]
+    edit(notebook, png(100), png(101))
+    table.with_suffix(".md").write_text("what a person would see")  # then all of the item is new, and the notebook
+    assert "3 files changed" in run_again(suite, project.SECOND)
+    edit(suite / LEDGER, "a test", "another reason")
+    run_again(suite, project.FIRST)
+    assert project.run(suite)[0] == 0
+    assert project.snapshot(suite) == before
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "os.strerror(errno.ENOSPC) if str(dir).endswith('notebooks')",
+        "os.strerror(errno.EACCES) if 'part5' in prefix",
+    ],
+)
+def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault):
+    patch = (
+        "import errno, os, tempfile\n"
+        "make = tempfile.mkstemp\n"
+        "def fail(suffix=None, prefix=None, dir=None, text=False):\n"
+        f"    fault = {fault} else ''\n"
+        "    if fault: raise OSError(fault)\n"
+        "    return make(suffix, prefix, dir, text)\n"
+        "tempfile.mkstemp = fail\n"
+    )
+    project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
+    changed = project.snapshot(suite)
+    status, printed = project.run(suite, project.FIRST, patch=patch)
+    assert status == 1 and f"FAILED: {project.FIRST}; what they had published is unchanged" in printed
+    assert project.snapshot(suite) == changed
+
+
+def test_publishing_that_stops_half_way_says_what_is_new_and_the_next_run_completes(suite):
+    before, part = project.snapshot(suite), suite / "figures" / "extra" / "01_part3.csv"
+    project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
+    part.unlink()
+    part.mkdir()
+    status, printed = project.run(suite, project.FIRST)
+    assert status == 1 and "unchanged" not in printed and "run `make figures` again" in printed
+    new, rest = re.search(r"half published, .*; new: (.*); as before: ([^;]*);", printed).groups()
+    now = project.snapshot(suite)
+    changed = {path for path in now if now[path] != before[path] and path.startswith("figures/")}
+    assert set(new.split(", ")) == changed - {MANIFEST}  # which has lost the part beforehand
+    assert part.relative_to(suite).as_posix() in rest.split(", ") and LEDGER in rest.split(", ")
+    part.rmdir()
+    assert project.FIRST in project.ran(project.run(suite, project.FIRST)[1])
+
+
+def test_a_stamp_that_cannot_be_written_is_said(suite):
+    stamp = suite / "build" / "stamps" / f"{project.SECOND}.json"
+    stamp.unlink()
+    stamp.mkdir()
+    status, printed = project.run(suite, project.SECOND)
+    assert status == 1 and "not its stamp in build/" in printed and "unchanged" not in printed
+
+
+SPOILT = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "header only": lambda data: data[: data.index(b"\n") + 1],
+    "half": lambda data: data[: len(data) // 2],
+    "byte order mark": lambda data: b"\xef\xbb\xbf" + data,
+    "NUL": lambda data: data.replace(b"0", b"\x00"),
+    "other columns": lambda data: b"a,b\n1,2\n",
+    "not UTF-8": lambda data: data + b"\xff",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT.keys())
+def test_spoilt_tables_are_made_anew_whole(suite, spoil):
+    before = project.snapshot(suite)
+    assert before[INPUTS].count(b"\n") > 1
+    for name in (MANIFEST, INPUTS, LEDGER):
+        (suite / name).unlink()
+        if (data := spoil(before[name])) is not None:
+            (suite / name).write_bytes(data)
+    status, printed = project.run(suite)
+    assert status == 0, printed
+    assert project.snapshot(suite) == before
+
+
+@pytest.mark.parametrize("spoil", ["missing", "header only", "other columns"])
+@pytest.mark.parametrize("name", [INPUTS, LEDGER])
+def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, name, spoil):
+    before, other = project.snapshot(suite), project.FIRST if name == INPUTS else project.SECOND
+    (suite / name).unlink()
+    if (data := SPOILT[spoil](before[name])) is not None:
+        (suite / name).write_bytes(data)
+    if spoil != "header only":  # what is no table is seen in a fresh clone, too
+        shutil.rmtree(suite / "build" / "stamps")
+    status, printed = project.run(suite, other)
+    assert status == 2 and f"{name} has lost rows of" in printed and "without NB" in printed
+    assert project.run(suite)[0] == 0
+    assert project.snapshot(suite) == before
+
+
+def test_nothing_outside_figures_is_removed(suite):
+    kept = suite / "data" / "keep.txt"
+    kept.write_text("mine")
+    (suite / "figures" / "link").symlink_to(suite / "data")
+    hidden = suite / "figures" / "extra" / ".hidden"
+    hidden.write_text("mine")
+    listed = ["../data/keep.txt", str(kept), "extra/../../data/keep.txt", "link/keep.txt", "extra/.hidden", "extra", ""]
+    with (suite / MANIFEST).open("a") as stream:
+        stream.writelines(f"{path},{owner},0\n" for path in listed for owner in (project.FIRST, "99_gone"))
+    run = project.run(suite)
+    (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
+    assert run[0] == 0 and project.run(suite)[0] == 0
+    assert kept.read_text() == hidden.read_text() == "mine"
+    assert all(
+        f"MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" in run[1] for path in listed
+    )
+    kept.unlink()
+
+
+def test_folders_of_others_where_sockets_are_do_not_stop_the_driver(tmp_path, monkeypatch):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    ours, alive = f"railcore-{gone.pid}-x", f"railcore-{os.getpid()}-x"
+    strange = [f"railcore-{name}-x" for name in ("²", "0", "-1", "9" * 30, "", "a", "007")]
+    for name in (ours, alive, *strange):
+        (tmp_path / name).mkdir()
+    (tmp_path / f"railcore-{gone.pid}-link").symlink_to(tmp_path / alive)
+    (tmp_path / f"railcore-{gone.pid}-file").write_text("")
+    foreign = tmp_path / f"railcore-{gone.pid}-foreign"
+    foreign.mkdir()
+    stat = Path.lstat
+    owner = os.stat_result([*stat(foreign)[:4], os.getuid() + 1, *stat(foreign)[5:]])
+    monkeypatch.setattr(Path, "lstat", lambda path: owner if path == foreign else stat(path))
+    monkeypatch.setattr(kernels, "SHORT", tmp_path)
+    monkeypatch.setattr(kernels, "_sockets", None)
+    kernels.open_sockets()
+    assert kernels._sockets.is_dir() and not (tmp_path / ours).exists()
+    assert all((tmp_path / name).exists() for name in (alive, *strange, foreign.name))
+
+
+def as_notebook(**changes):
+    whole = {"cells": [project.cell("1", 0)], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(whole | changes).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        as_notebook(nbformat=3),
+        as_notebook(metadata=[]),
+        as_notebook(cells={"a": 1}),
+        as_notebook(cells=["a"]),
+        as_notebook(cells=[{"cell_type": "code"}]),
+        as_notebook(cells=[{"cell_type": "code", "source": "1"}]),
+        as_notebook(cells=[{"cell_type": "odd", "source": "1", "metadata": {}}]),
+        as_notebook(cells=[{"cell_type": "code", "source": [1], "metadata": {}}]),
+        as_notebook(cells=[{"cell_type": "code", "source": "1", "metadata": {"tags": 5}}]),
+    ],
+)
+def test_what_is_no_notebook_is_said(monkeypatch, tmp_path, text):
+    monkeypatch.setattr("railcore.facts.files.NOTEBOOKS", tmp_path)
+    (tmp_path / "01_a.ipynb").write_bytes(text)
+    with pytest.raises(ValueError, match=r"notebooks/01_a\.ipynb is no (notebook|JSON in UTF-8)"):
+        load("01_a")
+
+
+def test_what_is_no_notebook_stops_no_other(suite):
+    notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
+    (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
+    notebook.write_text("[]")
+    status, printed = project.run(suite)
+    assert status == 1 and "Traceback" not in printed
+    assert f"{project.SECOND}: FAILED, notebooks/{notebook.name} is no notebook" in printed
+    assert f"{project.FIRST}: done" in printed
+    status, printed = project.run(suite, project.SECOND, "-p", "speed", "1 bps")
+    assert status == 2 and "is no notebook" in printed
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    ["[]", "null", "{}", '"a"', "\x00", '{"used": null, "modules": [], "data": [], "published": {}}']
+    + ['{"used": "", "modules": [1], "data": [], "published": {}}', '{"used": "", "modules": [""], "data": []}']
+    + ['{"used": "", "modules": [], "data": [], "published": []}', "[" * 100_000, "folder"],
+)
+def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
+    monkeypatch.setattr("railcore.facts.files.BUILD", tmp_path)
+    path = stamps.stamp_path("01_a")
+    path.mkdir(parents=True) if stamp == "folder" else files.write_whole(path, stamp)
+    assert stamps.read("01_a") == {} and not stamps.up_to_date("01_a", {"cells": []}, {})
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("import sys\nsys.exit(0)", "cell 1: SystemExit: it left the notebook before its last cell"),
+        ("raise SystemExit(3)", "cell 1 (raise SystemExit(3)): SystemExit: 3"),
+        ("import os\nos._exit(0)", "its kernel ended before the notebook did"),
+        ("exit()", "its kernel ended before the notebook did"),
+        ("quit()", "its kernel ended before the notebook did"),
+    ],
+)
+def test_a_notebook_that_ends_itself_has_failed(suite, end, message):
+    last = [project.OTHER] if "sys" in end.lower() else []
+    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', end, *last)
+    status, printed = project.run(suite, project.SECOND)
+    assert status == 1 and f"{project.SECOND}: FAILED, {message}" in printed
+
+
+@pytest.mark.parametrize("text", ["<!-- ledger -->\nold", "<!-- /ledger --> <!-- ledger -->", "none", "\udcff"])
+def test_readme_without_its_markers_is_said_and_left_alone(suite, text):
+    readme = suite / "README.md"
+    readme.write_text(text, errors="surrogateescape")
+    before = readme.read_bytes()
+    status, printed = project.run(suite)
+    assert (
+        status == 0 and "warning: README.md lacks the marker <!-- ledger --> or, after it, <!-- /ledger -->" in printed
+    )
+    assert readme.read_bytes() == before
+    readme.write_text("a <!-- ledger -->old<!-- /ledger --> b <!-- /ledger -->")
+    assert "README" not in project.run(suite)[1]
+    start, end = r"a <!-- ledger -->\n\| document .*\| all [^/]*", "<!-- /ledger --> b <!-- /ledger -->"
+    assert re.fullmatch(start + end, readme.read_text(), re.DOTALL)
+    readme.unlink()
+
+
+def test_a_plain_c_locale_and_a_path_beyond_ascii(tmp_path):
+    folder = tmp_path / "prüf"
+    folder.mkdir()
+    project.make(folder)
+    status, printed = project.run(folder, project.SECOND, PYTHONUTF8="0", LC_ALL="C")
+    assert status == 0 and f"{project.SECOND}: done" in printed, printed
