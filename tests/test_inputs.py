@@ -5,13 +5,15 @@ by a model of railcore. A claim's printed value comes from the ledger: `agrees` 
 it.
 """
 
+import ast
+import json
 import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from railcore.facts import catalog, claims, units
+from railcore.facts import catalog, claims, files, units
 from railcore.facts.units import GB, Gbps, day, ms
 from railcore.systems.siting.grid import cities, grid
 
@@ -551,3 +553,80 @@ def test_the_code_of_ethernet():
 def test_a_fraction_is_what_was_measured_over_the_peak(gpu, parameter, got, of_peak):
     """Both as printed in the source that the row names."""
     assert of("efficiencies", gpu, parameter) == pytest.approx(got / of_peak, abs=1.1e-3)
+
+
+# Parameters of the notebooks
+
+
+def parameters(notebook):
+    """Names and values of a notebook's parameters cell."""
+    cells = json.loads((files.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    source = next("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    return {line.target.id: ast.literal_eval(line.value) for line in ast.parse(source).body}
+
+
+def test_the_job_of_railonly2025_fig_3_is_384_servers():
+    """Narayanan et al., Table 1: TP 8, PP 64, batch 3,072 on 3,072 GPUs; railonly2025: 384 DGX A100 of eight."""
+    run = parameters("03_traffic_dense")
+    job = run["tensor"] * run["pipeline"] * run["data"]
+    assert (
+        job
+        == 384 * run["hb_domain_size"]
+        == 384 * of("platforms", "DGX A100", "gpus")
+        == of("models", "GPT-1T", "batch")
+    )
+    assert (run["tensor"], run["pipeline"]) == (8, 64) and run["model"] == "GPT-1T"
+    assert claims.paper_value("railonly2025.fig3.rail_stride") == run["hb_domain_size"]
+
+
+def test_the_cluster_of_railonly2023_is_128_gh200():
+    """Section 2.2, Fig. 3: 128 GH200 of 256; Fig. 7: clusters of 16,384, 32,768 and 65,536 GPUs."""
+    wide, sizes = parameters("03_traffic_dense"), parameters("07_hb_domain_size")
+    domain = of("platforms", "GH200", "gpus")
+    assert wide["gpus_2023"] == sizes["gpus"] == 128 * domain == sizes["clusters"][1]
+    assert (
+        wide["hb_domain_2023"] == sizes["hb_domain_size"] == domain == parameters("01_network_cost")["hb_domain_size"]
+    )
+    assert sizes["clusters"] == [64 * domain, 128 * domain, 256 * domain]
+    assert units.parse(sizes["nic"], "bps") == of("platforms", "GH200", "nic_bandwidth")
+    # of K = 8 ... 1024 as in Fig. 7, and PaLM's 512 to 2,048 sequences of Fig. 8
+    assert [later / early for early, later in pairwise(sizes["hb_domain_sizes"])] == [2] * 7
+    ends = catalog.item("models", "PaLM-540B").row("batch_railonly2023")
+    assert (sizes["batch_sequences"][0], sizes["batch_sequences"][-1]) == (ends.low, ends.high)
+
+
+def test_the_batches_of_railonly2025_fig_8():
+    """ "The global batch size is 4096 and 1024 for GPT-1T and GPT-146B", in the notebooks that compute them."""
+    first, again = parameters("07_hb_domain_size"), parameters("08_strategy_search")
+    assert [first["sequences_1t"], first["sequences_146b"]] == again["fig8_batches"] == [4096, 1024]
+    assert first["clusters"] == again["fig8_gpus"] == [16_384, 32_768, 65_536] and again["fig8_hb"] == 256
+
+
+def test_llamas_job_of_notebook_06():
+    run = parameters("06_iteration_time_validation")
+    replicas, left = divmod(run["gpus"], run["tensor"] * run["pipeline"])
+    assert (replicas, left) == (128, 0) and run["gpus"] == of("models", "Llama-3 405B", "training_gpus")
+    assert run["batch"] == 16 * replicas  # Llama Team, Table 4: 16 sequences a replica, 16M tokens
+    places = run["pipeline"] * run["interleave"]
+    assert places - of("models", "Llama-3 405B", "layers") == 2  # one layer less on the first and the last stage
+
+
+def test_the_datacenters_of_flops2024_are_one_machine_in_all_notebooks():
+    sizing, exposed, wires = map(
+        parameters, ("09_datacenter_sizing", "10_exposed_communication", "11_scale_out_networks")
+    )
+    for run in (sizing, exposed, wires):
+        assert units.parse(run["budget"], "USD") == of("prices", "flops2024", "datacenter_price") == 100e9
+        assert run["datacenters"] == of("sites", "flops2024", "datacenters") and run["platform"] == "GB200 NVL72"
+    assert units.parse(exposed["hb"], "bps") == of("platforms", "GB200 NVL72", "hb_bandwidth_flops2024")
+    for run in (exposed, wires):
+        assert units.parse(run["nic"], "bps") == of("platforms", "GB200 NVL72", "nic_bandwidth_flops2024")
+    assert units.parse(exposed["wan"], "bps") == of("sites", "flops2024", "wan_bandwidth")
+    assert units.parse(exposed["delay"], "s") == of("sites", "flops2024", "one_way_delay")
+    assert exposed["rate"] == sizing["rate"] == parameters("12_power_siting")["rate"]
+    # Section 6.1: four planes of 200 Gbps are the NIC, and make 256 front ports of four chips of 64
+    assert units.parse(wires["nic"], "bps") == wires["planes"] * 200 * Gbps
+    assert wires["planes"] * 64 == claims.paper_value("flops2024.multiplane.ports")
+    half = claims.paper_value("flops2024.infra.gpus") / 2  # of 1.67M, which Section 6.1 rounds to 800K
+    assert {value for name, value in wires.items() if name.endswith("gpus")} <= {half, 800_000}
+    assert wires["rails"] >= of("platforms", "GB200 NVL72", "gpus") == claims.paper_value("flops2024.multirail.rails")
