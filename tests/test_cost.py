@@ -126,6 +126,34 @@ def test_parts_that_can_fail_by_hand():
     assert cost.summary(row)["fault_parts_ratio"] == pytest.approx((3 / 64 + 2) / (5 / 64 + 3))
 
 
+def test_the_ends_of_the_savings_are_those_of_all_rows():
+    rows = table("railonly2025")
+    text = cost.summary(rows)
+    for what, unit in (("cost", "usd"), ("power", "w")):
+        saved = [row[f"{what}_{unit}_rail_optimized"] - row[f"{what}_{unit}_rail_only"] for _, row in rows.iterrows()]
+        assert (text[f"{what}_saving_min"], text[f"{what}_saving_max"]) == (min(saved), max(saved))
+    assert text["intro_cost_saving_max"] == max(1 - rows.cost_usd_rail_only / rows.cost_usd_rail_optimized)
+
+
+@pytest.mark.parametrize(("gpus", "hb_domain_size", "radix"), [(65536, 256, 64), (32768, 256, 256)])
+def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radix):
+    """At 32,768 GPUs and radix 256 two rails share a switch: in the tables, in one cluster and over the years alike."""
+    book = cost.price_book("railonly2023")
+    row = cost.compare(gpus, hb_domain_size, radix, book, book).iloc[0]
+    rows = cost.cluster(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
+    assert list(rows.index) == ["rail-optimized", "rails + layer 4:1", "rail-only"]
+    assert rows.cost_saved["rail-optimized"] == 0 < rows.cost_saved["rails + layer 4:1"] < row.cost_saving
+    assert rows.cost_saved["rail-only"] == pytest.approx(row.cost_saving)
+    parts = {
+        "port_price": book.port,
+        "transceiver_price": book.transceiver,
+        "port_power": 1.0,
+        "transceiver_power": 1.0,
+    }
+    owned = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "years": 5, "pue": 1.2, **parts}
+    assert cost.ownership_saving(**owned, electricity_price=0.0) == pytest.approx(row.cost_saving)
+
+
 def test_least_saving_radix():
     rows = pd.DataFrame({"gpus": [1, 1, 2, 2], "radix": [64, 128, 64, 128], "cost_saving": [0.3, 0.2, 0.4, 0.4]})
     assert cost.least_saving_radix(rows) == 128
@@ -213,6 +241,8 @@ def test_a_kilowatt_for_a_year_and_energy_is_linear():
     for power in (-1.0, math.nan):
         with pytest.raises(ValueError, match=f"power_w is {power}: give a number from"):
             cost.energy(power, 1)
+    with pytest.raises(ValueError, match=r"power_w is \[5\.0, -1\.0\]: give a number from"):
+        cost.energy([5.0, -1.0], 1)  # one bad element is enough
 
 
 @pytest.mark.parametrize(
@@ -266,6 +296,8 @@ def test_spare_switches(fabric, spares):
     assert list(dark.links_by_tier) == list(parts.links_by_tier)
     extra = [leaf_hosts] if fabric.tiers == 1 else [leaf_hosts, leaf_hosts]
     assert list(lit.links_by_tier - parts.links_by_tier) == [more * hosts for hosts in extra]
+    one = cost.with_spares(fabric, 1, True)
+    assert list(cost.with_spares(fabric).links_by_tier) == list(one.links_by_tier)  # one for each rail, by default
 
 
 @pytest.mark.parametrize("spares", [-1, 0.5])
