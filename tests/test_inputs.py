@@ -201,6 +201,7 @@ def embeddings(name):
     ("name", "digits"),
     [
         ("GPT-3", 174.6e9),  # Brown et al., Table D.1
+        ("OPT3-175B", 174.6e9),  # Zhang et al., Table 1: GPT-3's shape
         ("PaLM-540B", 540.35e9),  # Chowdhery et al., Table 1
         ("GPT-146B", 145.6e9),  # Narayanan et al., Table 1
         ("GPT-1T", 1008.0e9),  # Narayanan et al., Table 1
