@@ -120,6 +120,11 @@ def test_larger_domains_and_faster_nics_are_never_slower():
     assert (times.diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)
     slow, fast = (times.xs(nic, level="nic_Bps") for nic in (H100.nic_Bps, 2 * H100.nic_Bps))
     assert (fast <= slow + 1e-12).all(axis=None) and fast[64].equals(slow[64])
+    # the ideal has all 64 GPUs in one domain; of the sizes only 16 is twice the one before
+    for row in table.itertuples():
+        mine = times.loc[(row.batch, row.nic_Bps)]
+        assert row.ideal_s == mine[64]
+        assert (row.gain == 1 - mine[16] / mine[8]) if row.hb_domain_size == 16 else np.isnan(row.gain)
 
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():

@@ -125,6 +125,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     fits = by_degree[by_degree["bytes"] <= place.memory_bytes]["tensor"].min()
     assert fits == plan.tensor
     assert np.allclose(by_degree["bytes"] * by_degree["tensor"], by_degree["bytes"][0])
+    assert by_degree["bytes"][0] == pytest.approx(one.layer_state_bytes + one.activation_bytes)
 
 
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
@@ -149,6 +150,8 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
     assert list(table["tensor_degree"]) == [wide.index[wide["fits"].str.contains(name)].min() for name in layers]
     assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
     assert (table["replicas_used"] <= table["replicas"]).all()
+    used = table["layers_per_rack"] * table["racks_per_layer_here"] * place.datacenters  # whole racks, in both of them
+    assert table["replicas_used"].tolist() == used.tolist()
 
 
 def test_what_does_not_fit_says_why_and_stops_no_table():

@@ -228,6 +228,27 @@ def test_experts_talk_to_all_of_their_group_alike():
     assert np.count_nonzero(rings.matrices["data"].bytes[0]) == 2  # of shared parameters, and of the experts' replicas
 
 
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_a_token_goes_to_each_of_its_experts_and_its_ranks_share_the_way(tensor):
+    """All-to-all of b s h / t elements, once for each of the k experts of a token; each rank sends its own slice."""
+    strategy = Strategy(tensor=tensor, data=2, expert=2, sequence_parallel=tensor > 1)
+    for k in (1, 2, 4):
+        table = traffic.step(dataclasses.replace(MIXED, top_k=k), strategy, 16)
+        messages = table.loc[table["kind"] == "expert", "message_bytes"]
+        assert len(messages) and (messages == k * 48 * 64 * 2 / tensor).all()
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_tensor_ranks_keep_equal_a_table_of_tokens_together(tensor):
+    """Their slices of the embedding's gradients sum to the whole embedding, at the first stage and at the last."""
+    table = traffic.step(TIED, Strategy(tensor=tensor, pipeline=2, data=2), 16)
+    ends = table[(table["kind"] == "data") & (table["stages"] != "every")].set_index("stages")["message_bytes"]
+    words, places = 1000 * 64, 48 * 64
+    assert ends["first"] * tensor == (words + places) * 2 and ends["last"] * tensor == words * 2
+    tied = table[(table["kind"] == "pipeline") & (table["operation"] == "all_reduce")]
+    assert tied["message_bytes"].item() * tensor == words * 2
+
+
 def test_an_interleaved_pipeline_wraps():
     plain = traffic.matrix(SMALL, Strategy(pipeline=4), 8, wire=Wire(embeddings=False)).matrices["pipeline"]
     turned = traffic.matrix(SMALL, Strategy(pipeline=4, interleave=2), 8, wire=Wire(embeddings=False))

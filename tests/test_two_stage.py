@@ -123,6 +123,8 @@ def test_models_of_the_catalog():
     palm = two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11, flops=["6 P", "8 P", "6 P + scores"])
     assert palm.token_flops[1] / palm.token_flops[0] == pytest.approx(4 / 3)
     assert palm.token_flops[2] - palm.token_flops[0] == pytest.approx(12 * 118 * 48 * 256 * 2048)
+    square = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block="12 d^2", flops="72 d^2 l", weight_bytes=1)
+    assert square.token_flops == 6 * square.layers * square.block_bytes  # 6 FLOP for each of 12 d^2 l weights
     assert palm.collective_rounds == 4 and MODEL.collective_rounds == 8
     assert two_stage.collective_rounds(3) == 12
 

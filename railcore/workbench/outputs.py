@@ -84,7 +84,7 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     columns = {}
     for name, column in table.items():
         stem, _, suffix = str(name).rpartition("_")
-        unit = SUFFIXES.get(suffix, "") if stem else ""
+        unit = SUFFIXES.get(suffix, "") if stem and not stem.startswith("share") else ""
         label = units.words(stem if unit else str(name))
         columns[label if label not in columns else units.words(str(name))] = [
             cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
