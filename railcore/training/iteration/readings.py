@@ -91,16 +91,17 @@ def null_test(
     """
     every = list(values)
     paper, tolerance = _printed(every, document)
-    numbers = np.unique(values.round(9).to_numpy(), axis=0)
+    numbers = np.unique(values.round(9).to_numpy(), axis=0).T.copy()
     mine = np.isin(every, list(used))
 
     def best(targets: NDArray[np.float64]) -> tuple[int, int]:
-        off = np.abs(numbers / targets - 1)
-        met = off <= tolerance + 1e-12
-        of_used = met[:, mine].sum(axis=1)
+        low, high = (targets * (1 + side * (tolerance + 1e-12)) for side in (-1, 1))
+        met = (numbers >= low[:, None]) & (numbers <= high[:, None])
+        of_used = met[mine].sum(axis=0)
         most = np.flatnonzero(of_used == of_used.max())
-        nearest = most[np.argmin(off[most][:, mine].mean(axis=1).round(12))]
-        return int(met.sum(axis=1).max()), int(met[nearest][~mine].sum())
+        off = np.abs(numbers[:, most][mine] / targets[mine, None] - 1).mean(axis=0)
+        nearest = most[off.round(12).argmin()]
+        return int(met.sum(axis=0).max()), int(met[~mine, nearest].sum())
 
     known, rng, rows = best(paper), np.random.default_rng(seed), []
     for spread in spreads:
