@@ -46,8 +46,10 @@ assumptions: $(SETUP) ## List what the catalog assumes, with bounds and source
 grid: $(SETUP) ## Rebuild data/grid from the packages it comes from, and compare
 	@$(RUN) data/grid/rebuild.py
 
-slow: $(SETUP) ## Rebuild data/derived (nothing yet), and stop the driver many times at random moments
+slow: $(SETUP) ## Rebuild data/derived (nothing yet), stop the driver many times, change the last bits of every result
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
+	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -n auto --dist loadfile tests \
+	  -k "not (driver or publishing or stops or browser)" || exit 1; done
 
 test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
 	$(RUN) -m pytest -rs tests/browser
