@@ -87,6 +87,9 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
     values = parameters.read(given or [], load(only), only) if only and given else {}
     catalog.families()  # refuses a folder in RAILCORE_CATALOG that is none
     files.BUILD.mkdir(exist_ok=True)
+    for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
+        os.environ.pop(name, None)
+    os.environ["MPLCONFIGDIR"] = str(files.BUILD / "matplotlib")
     with (files.BUILD / "driver.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -243,8 +246,9 @@ def _finish(name: str, future: Future, free: bool) -> int:
 
 def _say_failed(name: str, error: Exception, free: bool) -> None:
     where = _folder(name, free) / f"{name}.ipynb"
-    text = str(error) if isinstance(error, kernels.CellError | ValueError) else f"{type(error).__name__}: {error}"
-    if isinstance(error, files.HalfWritten):
-        text = f"half published, {error}; put this right and run `make figures` again"
+    kind = "half published" if isinstance(error, files.HalfWritten) else type(error).__name__
+    text = str(error) if isinstance(error, kernels.CellError | ValueError) else f"{kind}: {error}"
+    if isinstance(error, OSError):
+        text += "; put this right and run `make figures` again"
     seen = f" (see {_relative(where)})" if where.exists() else ""
     print(f"{name}: FAILED, {text}{seen}", file=sys.stderr, flush=True)
