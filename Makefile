@@ -3,6 +3,7 @@
 SHELL = /bin/sh
 .SUFFIXES:
 unexport PYTHONDONTWRITEBYTECODE
+export PYTHONUTF8 = 1
 
 ifeq ($(origin PYTHON),command line)
 RUN = "$(PYTHON)"
@@ -23,7 +24,8 @@ figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
-	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env -n auto --dist loadfile notebooks \
+	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env --nbval-kernel-startup-timeout 600 \
+	  -n auto --dist loadfile notebooks \
 	  || { failed=1; echo "A notebook gives other outputs than it is stored with (+ stored, - now)."; }; \
 	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -n auto --dist loadfile tests || failed=1; \
 	if [ $$failed = 1 ]; then echo "If the change is meant: make figures, then commit what it rewrites."; exit 1; fi

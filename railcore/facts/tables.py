@@ -33,7 +33,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file, none where there is no file."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as stream:
+    with path.open(newline="", encoding="utf-8-sig") as stream:  # some editors put a mark before the first column
         return list(csv.DictReader(stream))
 
 
