@@ -311,7 +311,7 @@ def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         row = by_id.get(entry.id)
         value = float(row["value"]) if row and row["value"] else None
         judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance) if row else "missing"
-        off = "" if value is None else f"{deviation(value, entry.paper_value):.6g}"
+        off = "" if value is None else f"{significant(deviation(value, entry.paper_value)):.6g}"
         mine = {"value": row["value"] if row else "", "deviation": off, "verdict": judged}
         paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
         result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})

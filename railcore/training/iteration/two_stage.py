@@ -109,7 +109,7 @@ class TwoStage:
         )
         x = _pick("group_rule", self.group_rule, dict(zip(GROUP_RULES, rules, strict=True)))
         low = np.floor(x)
-        rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), 2.0 ** np.round(np.log2(x)))
+        rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, np.rint(np.log2(x)).astype(int)))
         x = _pick("group_rounding", self.group_rounding, dict(zip(ROUNDINGS, rounded, strict=True)))
         return np.clip(x, 1.0, _positive("most", most))
 
