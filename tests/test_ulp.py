@@ -9,10 +9,12 @@ from pathlib import Path
 
 import nbclient
 import nbformat
+import numpy as np
 import pytest
 
 from railcore.facts import files
 from railcore.facts.tables import read_csv
+from railcore.training import scaling_laws
 from railcore.workbench.driver import kernel_environment
 from railcore.workbench.driver.compare import difference, same_value
 
@@ -41,6 +43,13 @@ def run(request):
     client = nbclient.NotebookClient(copy, timeout=None, startup_timeout=600, kernel_name="python3", resources=place)
     done = client.execute(env=kernel_environment() | {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name})
     return stored.cells, done.cells[1:], folder
+
+
+def test_the_last_bits_are_changed():
+    law, computes = scaling_laws.law("Kaplan"), np.geomspace(1e18, 1e30, 100)
+    plain = law.parameters_scale * (computes / law.compute_scale) ** law.exponent
+    for ours in (law.parameters(computes), np.array([law.parameters(compute) for compute in computes])):
+        assert np.sum(ours != plain) > 80 and ours == pytest.approx(plain, rel=1e-15)
 
 
 def texts(cell):

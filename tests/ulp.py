@@ -8,7 +8,6 @@ import ast
 import builtins
 import functools
 import hashlib
-import math
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader
 
@@ -31,6 +30,7 @@ def few_bits(values):
     return ((size < 2.0**50) & (values == np.rint(values))) | ((size < 2.0**32) & (values * 2**20 % 1 == 0))
 
 
+@np.errstate(all="ignore")
 def nudged(values, name, seed):
     """Floats one unit up or down, by a hash of seed, function, scalar or array, and value; 0 and what is exact stay."""
     if np.iscomplexobj(values):
@@ -52,22 +52,17 @@ def nudged(values, name, seed):
 
 def off(value, name, seed):
     """The result of a function with its floats off by one unit; integers and what is no number as they are."""
-    if isinstance(value, float) and not isinstance(value, np.float64):
-        return float(nudged(np.float64(value), name, seed)) if math.isfinite(value) else value
-    if isinstance(value, np.generic) and value.dtype.kind in "fc":
-        return nudged(value, name, seed)[()]
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
-        with np.errstate(all="ignore"):
-            value[...] = nudged(value, name, seed) if value.flags.writeable else value
-        return value
+    if isinstance(value, float | complex):
+        return type(value)(nudged(np.asarray(value), name, seed))
+    if isinstance(value, np.ndarray):
+        return nudged(value, name, seed) if value.dtype.kind in "fc" else value
     if hasattr(value, "indptr"):  # a sparse product
         value.data = off(value.data, name, seed)
         return value
     if hasattr(value, "to_numpy"):
-        values = off(np.array(value.to_numpy()), name, seed)
         labels = {"columns": value.columns} if value.ndim == 2 else {"name": value.name}
-        return type(value)(values, index=value.index, **labels)
-    return type(value)(off(each, name, seed) for each in value) if isinstance(value, tuple) else value
+        return type(value)(off(value.to_numpy(), name, seed), index=value.index, **labels)
+    return tuple(off(each, name, seed) for each in value) if isinstance(value, tuple) else value
 
 
 class Rewrite(ast.NodeTransformer):
