@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,3 +137,14 @@ def test_best_strategies_of_dense_models_load_both_networks_alike():
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
     pairs = table.groupby("strategy").iteration_s.nunique()
     assert (pairs == 1).all() and (table.slowdown == 0).all()
+
+
+def test_by_rate_takes_the_cluster_that_suffers_most():
+    """A cluster of one HB domain has no slowdown, a larger one has; fewer FLOP/s make its links matter less."""
+    models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
+    table = hb_domains.by_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
+    for row in table.to_dict("records"):
+        machine_then = replace(H100, sustained_fraction=row["sustained_fraction"])
+        large = hb_domains.best_times(models, machine_then, [32], [8], **sizes)
+        assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
+    assert table["Llama-3 8B"].is_monotonic_increasing
