@@ -136,7 +136,7 @@ def test_rails_and_planes_of_a_million_networks(benchmark):
 def siting_options(radius_m=100e3):
     """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
     demand = float(np.min(datacenter.size(document="flops2024").total_w))
-    return split.options(candidates.candidates(grid.grid(), radius_m), "idle fuelled"), demand
+    return split.site_options(candidates.candidates(grid.grid(), radius_m), "idle fuelled"), demand
 
 
 def test_siting_swept_over_radius_rule_region_and_oil(benchmark):

@@ -10,7 +10,7 @@ from railcore.training import collectives
 from railcore.training.collectives import (
     OPERATIONS,
     algorithm_bandwidth,
-    algorithms,
+    algorithm_names,
     all_reduce_time,
     all_to_all_time,
     best_algorithm,
@@ -30,9 +30,9 @@ from railcore.training.collectives import (
     schedule,
     steps_and_bytes,
 )
-from railcore.training.collectives.running import Schedule, Send
+from railcore.training.collectives.execution import Schedule, Send
 
-FORMS = [(operation, name) for operation in OPERATIONS for name in algorithms(operation)]
+FORMS = [(operation, name) for operation in OPERATIONS for name in algorithm_names(operation)]
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 16)
 IN_SWITCH = ("in_network", "nvls")
 GRIDS = [(1, 1), (4, 1), (1, 4), (2, 2), (3, 2), (2, 3), (4, 4), (3, 5)]
@@ -166,12 +166,12 @@ def test_bus_bandwidth_of_an_optimal_form_is_the_ports(size, n, bandwidth):
 @given(SIZES, st.integers(1, 300), BANDWIDTHS, st.floats(0, 1e-3))
 def test_the_best_is_the_fastest_and_has_a_name(size, n, bandwidth, latency):
     for operation in OPERATIONS:
-        names = [name for name in algorithms(operation) if not powers_only(operation, name) or n & (n - 1) == 0]
+        names = [name for name in algorithm_names(operation) if not powers_only(operation, name) or n & (n - 1) == 0]
         times = {name: collective_time(operation, size, n, bandwidth, latency, name) for name in names}
         plain = min(time for name, time in times.items() if name not in IN_SWITCH)
         best = collective_time(operation, size, n, bandwidth, latency, "best")
         assert best == plain == times[str(best_algorithm(operation, size, n, bandwidth, latency))]
-        every = collective_time(operation, size, n, bandwidth, latency, algorithms(operation))
+        every = collective_time(operation, size, n, bandwidth, latency, algorithm_names(operation))
         assert every == min(times.values())
 
 

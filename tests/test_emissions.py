@@ -10,9 +10,9 @@ from railcore.facts import catalog, units
 from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import candidates
 from railcore.systems.siting.emissions import average_intensity, marginal_intensity, running
+from railcore.systems.siting.geometry import shares
 from railcore.systems.siting.grid import Grid, electricity_prices, grid
 from railcore.systems.siting.nodes import nodes
-from railcore.systems.siting.places import shares
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from railcore.facts.units import Gbps
 from railcore.training import collectives
-from railcore.training.expert_routing import (
+from railcore.training.experts.token_routing import (
     ROUTINGS,
     SKEWS,
     busiest_links,

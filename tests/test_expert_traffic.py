@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.training import transformer
-from railcore.training.expert_routing import expert_all_to_all_time, expert_demand
-from railcore.training.expert_traffic import (
+from railcore.training.experts.job import (
     LOADS,
     ExpertJob,
     iteration_overheads,
@@ -18,6 +17,7 @@ from railcore.training.expert_traffic import (
     platform_slowdowns,
     routing_times,
 )
+from railcore.training.experts.token_routing import expert_all_to_all_time, expert_demand
 
 MODEL = transformer.from_catalog("MoE-1.3B")
 JOB = ExpertJob(MODEL, 128, 8, 4)

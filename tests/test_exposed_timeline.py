@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import catalog, claims, readings
+from railcore.documents import readings
+from railcore.documents.flops2024 import curves, exposed_claims
+from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import batches, curves, experts, explained, timeline
-from railcore.systems.datacenter.case import Case, least_wan_Bps
+from railcore.systems.datacenter import batches, experts, timeline
 from railcore.systems.datacenter.exposed import STEPS, Times, wide_area
+from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.sensitivity import INPUTS, sensitivity
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
@@ -238,12 +240,15 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
 
 def test_reasons_name_what_would_meet():
     points, coasts = curves.printed_points(), wan.route("flops2024 east", "flops2024 west")
-    ours = explained.values(CASES, points, 1.0, coasts, 0.1)
+    ours = exposed_claims.values(CASES, points, 1.0, coasts, 0.1)
     table, _ = curves.under_rules(CASES, points, curves.OTHERS)
-    open_ = explained.at_speeds(CASES, points, ours, table)
+    open_ = exposed_claims.at_speeds(CASES, points, ours, table)
     assert "'one recomputed pass of the scores' gives 0.198" in open_["flops2024.fig3.exposed_moe"]
     assert "flops2024.fig3.exposed_dense" not in open_
-    every = [explained.of_a_layer(CASES, SITE.gpu_rate / 2), explained.of_the_wide_area(CASES["dense"], coasts, 0.1)]
+    every = [
+        exposed_claims.of_a_layer(CASES, SITE.gpu_rate / 2),
+        exposed_claims.of_the_wide_area(CASES["dense"], coasts, 0.1),
+    ]
     unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(readings.joined(open_, *every))
 
@@ -316,12 +321,12 @@ def test_without_a_mixture_its_claims_are_left_out():
     alone, coasts = {"dense": CASES["dense"]}, wan.route("flops2024 east", "flops2024 west")
     points = curves.printed_points(alone)
     assert points and all(model == "dense" for model, *_ in points.values())
-    with_both = explained.values(CASES, curves.printed_points(), 1.0, coasts, 0.1)
-    ours = explained.values(alone, points, 1.0, coasts, 0.1)
+    with_both = exposed_claims.values(CASES, curves.printed_points(), 1.0, coasts, 0.1)
+    ours = exposed_claims.values(alone, points, 1.0, coasts, 0.1)
     rest = {key for key in with_both if "moe" in key} | {"flops2024.fig3c.lossless_20g_exposed"}
     assert set(ours) == set(with_both) - rest
-    assert explained.of_a_layer(alone, SITE.gpu_rate / 2) == {}
-    assert set(explained.readings(ours, alone, points, 1.0, coasts, 0.1, 32_768)) < set(ours)
+    assert exposed_claims.of_a_layer(alone, SITE.gpu_rate / 2) == {}
+    assert set(exposed_claims.readings(ours, alone, points, 1.0, coasts, 0.1, 32_768)) < set(ours)
 
 
 @pytest.mark.parametrize("lost_rtts", [0.0, 0.5, 1.0])
@@ -330,7 +335,7 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
     than without, and it exposes what is lost: the same bytes, `lost_rtts` round trips later.
     """
     coasts = wan.route("flops2024 east", "flops2024 west")
-    ours = explained.values(CASES, curves.printed_points(), lost_rtts, coasts, 0.1)
+    ours = exposed_claims.values(CASES, curves.printed_points(), lost_rtts, coasts, 0.1)
     capacity = ours["flops2024.fig3c.tail_loss_moe_capacity"] / 8
     case = CASES["moe"].changed(site={"tail_loss_rtts": lost_rtts})
     at, below = (
@@ -349,7 +354,7 @@ def test_the_answer_spans_rules_and_readings():
     points, panels = curves.printed_points(), timeline.drawn(CASES, chunks=4)[1]
     table, _ = curves.under_rules(CASES, points, curves.OTHERS)
     timed = timeline.readings(CASES, 8)
-    short = explained.answer(CASES, table, timed, [view.share for view in panels.values()])
+    short = exposed_claims.answer(CASES, table, timed, [view.share for view in panels.values()])
     short = short.set_index("exposed share of the time")
     every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.RULES}
     low, high = min(every, key=every.get), max(every, key=every.get)
@@ -357,7 +362,9 @@ def test_the_answer_spans_rules_and_readings():
     assert short.moe["over all rules"] == text
     assert short.dense["over all rules"] == f"{CASES['dense'].share:.1%}, whichever"
     assert short.moe["by the rule chosen"] == f"{CASES['moe'].share:.1%} (each network)"
-    assert explained.over_assumptions(CASES, table)["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}")
+    assert exposed_claims.over_assumptions(CASES, table)["flops2024.fig3.exposed_moe"].startswith(
+        f"over the rules {text}"
+    )
     least = timed[timed.model == "moe"].exposed_share.min()
     assert short.moe["over timelines"].startswith(f"{least:.1%} (")
     assert "does not divide" in short.moe["odd about the layout"]

@@ -1,17 +1,18 @@
 import pytest
 
 from railcore.facts import catalog
-from railcore.training.iteration import RUNTIMES, measured
+from railcore.training import validation
+from railcore.training.iteration import RUNTIMES
 from railcore.training.iteration.critical_path import TIMES
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
-RUNS = measured.runs()
-MODELLED = measured.predictions(RUNS)
+RUNS = validation.runs()
+MODELLED = validation.predictions(RUNS)
 
 
 def test_rows_are_whole_and_divide():
     for use, count in (("fit", 18), ("check", 180)):
-        table = measured.runs(use)
+        table = validation.runs(use)
         assert (
             len(table) >= count and (table["measured_iteration_s"] > 0).all() and table["source"].str.len().gt(10).all()
         )
@@ -23,21 +24,21 @@ def test_rows_are_whole_and_divide():
 
 
 def test_catalog_has_the_fitted_value_and_the_range_of_both_halves():
-    row = catalog.item("efficiencies", "all").row(measured.FITTED)
+    row = catalog.item("efficiencies", "all").row(validation.FITTED)
     assert row.kind == "derived"
-    assert measured.fitted(RUNS) == pytest.approx(row.value, abs=2e-5)
-    halves = measured.halves(RUNS)
+    assert validation.fitted(RUNS) == pytest.approx(row.value, abs=2e-5)
+    halves = validation.halves(RUNS)
     assert sorted(halves["fitted"].unique()) == pytest.approx([row.low, row.high], abs=2e-5)
     limits = halves["source"].str.startswith("Korthikanti").map({True: 1.5 * 0.035, False: 1.5 * 0.06})
     assert (halves["mean_absolute_error"] < limits).all()
 
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
-    errors = measured.summary(MODELLED).set_index("source")["mean_absolute_error"]
+    errors = validation.summary(MODELLED).set_index("source")["mean_absolute_error"]
     assert errors.filter(like="Korthikanti").item() < 0.035 and errors.filter(like="Narayanan").item() < 0.06
     assert MODELLED["error"].abs().max() < 0.12
     assert (MODELLED["error"] > 0).any() and (MODELLED["error"] < 0).any()
-    check = measured.predictions(measured.runs("check"))
+    check = validation.predictions(validation.runs("check"))
     nemo = check[(check["software"] == "NeMo") & (check["experts"] == 0)]
     by_precision = nemo.groupby("precision")["error"].agg(lambda error: error.abs().mean())
     assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
@@ -45,7 +46,7 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
 
 def test_breakdown_adds_up_and_every_term_takes_time():
     assert MODELLED[list(TIMES)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
-    worth = measured.worth(RUNS).set_index("term")
+    worth = validation.worth(RUNS).set_index("term")
     assert worth.loc["nothing", "time_share"] == 0
     hiding = worth.pop("time_share").drop(["nothing", "hiding of tensor traffic"])
     assert (hiding > 0).all()
@@ -54,13 +55,13 @@ def test_breakdown_adds_up_and_every_term_takes_time():
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
-    twice = measured.measured_twice(MODELLED)
+    twice = validation.measured_twice(MODELLED)
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
 
 def test_errors():
     with pytest.raises(ValueError, match=r"use is 'all'.*check, fit"):
-        measured.runs("all")
+        validation.runs("all")
     with pytest.raises(ValueError, match="table has no runs"):
-        measured.fitted(RUNS.head(0))
+        validation.fitted(RUNS.head(0))

@@ -12,9 +12,9 @@ from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import scale_out
 from railcore.network.cost import PriceBook, network_total
-from railcore.network.scale_out import designs, locality, reach, survival
+from railcore.network.scale_out import cabling, designs, locality, survival
 from railcore.network.topology import RailFabric, fat_tree, graph, ideal_clos_parts, rail_only
-from railcore.workbench.plots import scale_out as plots
+from railcore.workbench.charts import scale_out as plots
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
@@ -276,18 +276,18 @@ def test_faults_limits():
 
 
 def test_lengths_of_a_small_hall():
-    hall = reach.Floor(1.0, 2.0, 4, 1.0, 0.5, 0.3, 0.0)
+    hall = cabling.Floor(1.0, 2.0, 4, 1.0, 0.5, 0.3, 0.0)
     at = hall.rack_positions(8)
     assert at.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [0, 2], [1, 2], [2, 2], [3, 2]]
-    host, top = reach.link_lengths(hall, 8, 1, [4])
+    host, top = cabling.link_lengths(hall, 8, 1, [4])
     assert host.tolist() == [0.3, 0.3, 2, 2, 2, 2, 3, 3]  # to racks 1 and 5, next to the centres of their blocks
     assert top.tolist() == [2.5] * 8  # racks 1 and 5 to (1.5, 1)
-    host, top = reach.link_lengths(hall, 8, 1, [8])
+    host, top = cabling.link_lengths(hall, 8, 1, [8])
     assert host.max() == 1 + 3 + 1  # a block of both rows: the farthest rack is 3 along and 2 across, less is not there
 
 
 def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
-    hall = reach.catalog_floor()
+    hall = cabling.catalog_floor()
     at = hall.rack_positions(3000)
     steps = np.abs(np.diff(at, axis=0)).sum(axis=1)
     row = hall.racks_per_row * hall.rack_pitch_m
@@ -299,9 +299,9 @@ def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
 @given(st.integers(1, 3), st.integers(2, 300), st.sampled_from([(), (4,), (3, 24)]))
 @settings(max_examples=40, deadline=None)
 def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
-    hall = reach.catalog_floor()
+    hall = cabling.catalog_floor()
     at, n = hall.rack_positions(racks), racks * endpoints
-    found = reach.link_lengths(hall, racks, endpoints, blocks)
+    found = cabling.link_lengths(hall, racks, endpoints, blocks)
     assert [lengths.size for lengths in found] == [n] * (len(blocks) + 1)
     lower = [g // endpoints for g in range(n)]
     for lengths, block in zip(found, blocks, strict=False):
@@ -317,8 +317,8 @@ def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
 
 
 def test_switches_stand_about_where_links_are_shortest():
-    hall = reach.catalog_floor()
-    at, host = hall.rack_positions(640), reach.link_lengths(hall, 640, 1, [128])[0]
+    hall = cabling.catalog_floor()
+    at, host = hall.rack_positions(640), cabling.link_lengths(hall, 640, 1, [128])[0]
     apart = np.abs(at[:, None] - at[None]).sum(axis=2)
     each = np.where(apart == 0, hall.in_rack_m, (apart + 2 * hall.drop_m) * (1 + hall.slack))
     least = sum(each[start : start + 128, start : start + 128].sum(axis=0).min() for start in range(0, 640, 128))
@@ -328,7 +328,7 @@ def test_switches_stand_about_where_links_are_shortest():
 def test_cost_over_budget_at_the_ends_of_a_price():
     parts = ["switch chips", "switch-to-switch links", "host links"]
     split = pd.DataFrame({"links": "optics", "network": "a", "part": parts, "cost_usd": [40.0, 30.0, 20.0]})
-    found = reach.over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
+    found = cabling.over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
     share = "cost_divided_by_budget"
     shares = [f"{share}_at_low_chip_price", share, f"{share}_at_high_chip_price"]
     assert list(found.loc["between switches", shares]) == [0.5, 0.7, 1.1]
@@ -337,7 +337,7 @@ def test_cost_over_budget_at_the_ends_of_a_price():
         assert row.cost_divided_by_budget + 4 * (row.highest_chip_price_within_budget_usd - 10) / 100 == pytest.approx(
             1
         )
-    assert (reach.over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
+    assert (cabling.over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
 
 
 def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
@@ -353,27 +353,27 @@ def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
 
 
 def test_the_medium_is_the_cheapest_that_reaches():
-    media = reach.media(NIC, 1000.0)
+    media = cabling.media(NIC, 1000.0)
     some = np.array([0.5, 2.0, 2.1, 5.0, 6.9, 7.1, 50.0, 50.1, 499])
-    for length, row in zip(some, reach.choose(some, media), strict=True):
+    for length, row in zip(some, cabling.choose(some, media), strict=True):
         fitting = media[media.reach_m >= length]
         assert media.price_usd[row] == fitting.price_usd.min() and media.reach_m[row] >= length
     assert not media.copper[media.reach_m > 10].any()
-    lengths = reach.lengths_by_network(reach.catalog_floor(), 100, {"a": (4, (8, 64))})
-    found = reach.reach_table(lengths, 400, media)
+    lengths = cabling.lengths_by_network(cabling.catalog_floor(), 100, {"a": (4, (8, 64))})
+    found = cabling.reach_table(lengths, 400, media)
     assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
     assert (found["800G DAC"] <= found["800G ACC"]).all() and (found["800G DR8"] == 1).all()
 
 
 @pytest.mark.parametrize("price", [None, 100.0])
 def test_a_faster_nic_takes_media_side_by_side(price):
-    one, two = reach.media(NIC, price), reach.media(2 * NIC, price and 2 * price)
+    one, two = cabling.media(NIC, price), cabling.media(2 * NIC, price and 2 * price)
     assert list(two.medium) == [f"2 x {name}" for name in one.medium] and np.array_equal(two.reach_m, one.reach_m)
     assert np.allclose(two.price_usd, 2 * one.price_usd) and np.allclose(two.power_w, 2 * one.power_w)
 
 
 def test_bounds_hold_the_centre_of_what_only_lengthens():
-    rows = reach.bounds("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
+    rows = cabling.bounds("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
     for name in ("slack", "drop [m]", "row pitch [m]"):
         assert rows.at_high[name] <= rows.centre[name] <= rows.at_low[name]
     assert rows.at_low["reach of 800G AEC [m]"] <= rows.centre.iloc[0]
@@ -411,17 +411,17 @@ def test_modes_of_chips():
             lambda: locality.thinned(8, 2, 1, [1], 2, 2, PRICES, POWERS, "51.2T", NIC, outside=1.5),
             "outside is 1.5: give a share",
         ),
-        (lambda: reach.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
-        (lambda: reach.catalog_floor("barn"), "barn"),
-        (lambda: reach.catalog_floor().rack_positions(0), "racks is 0"),
-        (lambda: reach.media(123.0), "nic_Bps is 123.0"),
-        (lambda: reach.choose(np.array([9999.0]), reach.media(NIC)), "no medium"),
-        (lambda: reach.link_lengths(reach.catalog_floor(), 8, 1, [0]), "blocks"),
+        (lambda: cabling.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
+        (lambda: cabling.catalog_floor("barn"), "barn"),
+        (lambda: cabling.catalog_floor().rack_positions(0), "racks is 0"),
+        (lambda: cabling.media(123.0), "nic_Bps is 123.0"),
+        (lambda: cabling.choose(np.array([9999.0]), cabling.media(NIC)), "no medium"),
+        (lambda: cabling.link_lengths(cabling.catalog_floor(), 8, 1, [0]), "blocks"),
         (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
         (lambda: scale_out.thinned_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC), "planes is 1.*2, 4, 8"),
-        (lambda: reach.bounds("GPU hall", 9, 1, (), "wire", NIC), "copper is 'wire': give one of DAC, ACC, AEC"),
-        (lambda: reach.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
-        (lambda: reach.choose(np.array([3.0]), reach.media(NIC).iloc[:1]), "no medium of the table reaches"),
+        (lambda: cabling.bounds("GPU hall", 9, 1, (), "wire", NIC), "copper is 'wire': give one of DAC, ACC, AEC"),
+        (lambda: cabling.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
+        (lambda: cabling.choose(np.array([3.0]), cabling.media(NIC).iloc[:1]), "no medium of the table reaches"),
     ],
 )
 def test_bad_input(ask, words):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import units
 from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
-from railcore.training.search import EDGES, divisors, pareto_front, search, space, spaces
+from railcore.training.search import EDGES, divisors, enumeration, pareto_front, search, space
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
@@ -193,8 +193,8 @@ def test_rows_kept_are_rows_of_the_space_with_their_own_estimates(case):
 def test_blocks_of_a_search_change_nothing(case, block, top, monkeypatch):
     model, gpus, batches, limits = CASES[case]
     one = search(model, small(case), gpus, batches, top=top, **limits)
-    monkeypatch.setattr(spaces, "BLOCK", block)
-    spaces._in_one.cache_clear()
+    monkeypatch.setattr(enumeration, "BLOCK", block)
+    enumeration._in_one.cache_clear()
     monkeypatch.setattr(critical_path, "BLOCK", block // 2)
     many = search(model, small(case), gpus, batches, top=top, **limits)
     assert many.pareto["sequence_s"].tolist() == one.pareto["sequence_s"].tolist()

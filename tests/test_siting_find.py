@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.flops2024 import balancing_authorities, east_west, siting_claims
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems import datacenter as dc
-from railcore.systems.siting import authorities, east_west, explained
 from railcore.systems.siting.candidates import candidates, every
 from railcore.systems.siting.find import OBJECTIVES, PAIR, find, sitings
 from railcore.systems.siting.grid import Grid, grid
 from railcore.systems.siting.rules import RULES
-from railcore.systems.siting.split import options
+from railcore.systems.siting.split import site_options
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
 PLANTS = [
@@ -52,7 +52,7 @@ def small() -> Grid:
 
 SMALL = small()
 NEAR = candidates(SMALL, 30 * km, 2.0)
-OFFER = options(NEAR, "idle fuelled")
+OFFER = site_options(NEAR, "idle fuelled")
 
 
 def test_one_place_for_all_is_the_largest():
@@ -164,7 +164,7 @@ def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
 
 
 def test_caps_of_the_authorities_go_in_as_they_come():
-    caps = authorities.caps(OFFER.authority)
+    caps = balancing_authorities.caps(OFFER.authority)
     found, _ = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
     assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {PAIR, "nearest 1", "nearest 2"} <= set(found)
     found, table = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
@@ -179,7 +179,7 @@ RULE = "idle fuelled"
 
 
 def account(single=0, city=2, **others) -> pd.DataFrame:
-    """`explained.account` with the same numbers for every rule, but others by rule."""
+    """`siting_claims.account` with the same numbers for every rule, but others by rule."""
     columns = {"single_places": single, "washington_places": city, "western_candidates": 3}
     return pd.DataFrame({"rule": list(RULES)} | columns).assign(**others)
 
@@ -197,21 +197,21 @@ def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
 
 
 def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
-    found = explained.values(LOW, HIGH, RULE, account())
+    found = siting_claims.values(LOW, HIGH, RULE, account())
     assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
     assert all(found[name] is None for name in claims.ids("flops2024.table1"))
-    reasons = explained.reasons(RULE, account(), sensitivity_rows())
+    reasons = siting_claims.reasons(RULE, account(), sensitivity_rows())
     assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
 
 
 def test_values_by_hand():
     """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
-    assert list(explained.printed().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
-    assert list(explained.printed()) == ["PJM", "SRP", "NEVP", "BPAT"]
+    assert list(siting_claims.printed().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(siting_claims.printed()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
-        found = explained.values(low, high, RULE, account(single))
-        return tuple(found[name] for name in (explained.HALF, explained.SPLIT, explained.ALONE))
+        found = siting_claims.values(low, high, RULE, account(single))
+        return tuple(found[name] for name in (siting_claims.HALF, siting_claims.SPLIT, siting_claims.ALONE))
 
     assert ours(4.16 * GW, 4.71 * GW) == (2, 2, 1)
     assert ours(4.16 * GW, 4.71 * GW, single=1) == (2, 1, 1)  # one place has it all
@@ -221,36 +221,36 @@ def test_values_by_hand():
     assert ours(4.2 * GW, 9.92 * GW) == (2, 2, 0)
     each = account(single_places=range(5), washington_places=range(9, 4, -1))
     for i, name in enumerate(RULES):
-        found = explained.values(LOW, HIGH, name, each)
-        assert found[explained.SINGLE] == i and found[explained.CITY] == 9 - i
+        found = siting_claims.values(LOW, HIGH, name, each)
+        assert found[siting_claims.SINGLE] == i and found[siting_claims.CITY] == 9 - i
 
 
 def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
-    reasons = explained.reasons(RULE, account(), sensitivity_rows())
-    single, near = reasons[explained.SINGLE], reasons[explained.CITY]
+    reasons = siting_claims.reasons(RULE, account(), sensitivity_rows())
+    single, near = reasons[siting_claims.SINGLE], reasons[siting_claims.CITY]
     assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
-    real = explained.real_account().set_index("rule")
+    real = siting_claims.real_account().set_index("rule")
     for text, column in ((single, "single_places"), (near, "washington_places")):
         assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
-    exact = explained.reasons(RULE, account(), sensitivity_rows((True, True)))
-    assert "0 at 5 km, 31 at 100 km" in exact[explained.SINGLE]
-    implied = authorities.demand_side(explained.printed()).set_index("authority")["implied_over_capacity"]
+    exact = siting_claims.reasons(RULE, account(), sensitivity_rows((True, True)))
+    assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE]
+    implied = balancing_authorities.demand_side(siting_claims.printed()).set_index("authority")["implied_over_capacity"]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
-    assert "idle fuelled 3, " in reasons[explained.HALF] and "idle fuelled 0, " in reasons[explained.HALF]
+    assert "idle fuelled 3, " in reasons[siting_claims.HALF] and "idle fuelled 0, " in reasons[siting_claims.HALF]
 
 
 def test_counts_of_places_near_a_city():
-    anywhere = explained.counts(NEAR, 2 * GW)
-    near = explained.counts(NEAR, 2 * GW, 100 * km)
+    anywhere = siting_claims.counts(NEAR, 2 * GW)
+    near = siting_claims.counts(NEAR, 2 * GW, 100 * km)
     assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
     assert near == dict.fromkeys(RULES, 2)
     place = catalog.item("wide_area", east_west.EAST)
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
-    assert explained.counts(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
-    assert explained.counts(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
-    assert explained.counts(NEAR, 20 * GW) == dict.fromkeys(RULES, 0)
+    assert siting_claims.counts(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
+    assert siting_claims.counts(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
+    assert siting_claims.counts(NEAR, 20 * GW) == dict.fromkeys(RULES, 0)
 
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():

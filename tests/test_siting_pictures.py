@@ -17,8 +17,8 @@ from matplotlib.transforms import Bbox
 from railcore.facts import catalog
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as grids
+from railcore.workbench.charts.siting import basemap, maps, panels, symbols
 from railcore.workbench.outputs import DPI, MAX_SVG_B
-from railcore.workbench.plots.siting import charts, ground, maps, marks
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
 SQUARE = {"Square": [np.array([(-100, 30), (-80, 30), (-80, 45), (-100, 45), (-100, 30)], float)]}
@@ -88,15 +88,15 @@ def svg_bytes(figure):
 
 def test_albers_is_snyders_example():
     """His numerical example of the sphere: radius 1, parallels 29.5 and 45.5, origin 23 N 96 W, point 35 N 75 W."""
-    assert np.allclose(ground.albers(35, -75, radius_m=1.0), (0.2952720, 0.2416774), atol=5e-8)
+    assert np.allclose(basemap.albers(35, -75, radius_m=1.0), (0.2952720, 0.2416774), atol=5e-8)
 
 
 @given(latitudes, longitudes)
 def test_albers_keeps_areas_and_the_origin(latitude, longitude):
-    x, y = ground.albers(latitude + np.array([0, 1e-4, 0]), longitude + np.array([0, 0, 1e-4]))
+    x, y = basemap.albers(latitude + np.array([0, 1e-4, 0]), longitude + np.array([0, 0, 1e-4]))
     area = abs((x[1] - x[0]) * (y[2] - y[0]) - (x[2] - x[0]) * (y[1] - y[0]))
     assert area == pytest.approx((EARTH * np.radians(1e-4)) ** 2 * np.cos(np.radians(latitude)), rel=1e-4)
-    assert np.allclose(ground.albers(*ground.ORIGIN), 0)
+    assert np.allclose(basemap.albers(*basemap.ORIGIN), 0)
 
 
 @given(latitudes, longitudes, st.sampled_from([0, 90, 200, 300]))
@@ -105,13 +105,13 @@ def test_a_circle_looks_like_a_circle(latitude, longitude, azimuth):
     d, z, phi = 100e3 / EARTH, np.radians(azimuth), np.radians(latitude)
     there = np.arcsin(np.sin(phi) * np.cos(d) + np.cos(phi) * np.sin(d) * np.cos(z))
     east = np.arctan2(np.sin(z) * np.sin(d) * np.cos(phi), np.cos(d) - np.sin(phi) * np.sin(there))
-    x, y = ground.albers([latitude, np.degrees(there)], [longitude, longitude + np.degrees(east)])
+    x, y = basemap.albers([latitude, np.degrees(there)], [longitude, longitude + np.degrees(east)])
     assert np.hypot(x[1] - x[0], y[1] - y[0]) == pytest.approx(100e3, rel=0.016)
 
 
 @given(latitudes, longitudes, latitudes, longitudes)
 def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
-    way = ground.great_circle((latitude, longitude), (to, east))
+    way = basemap.great_circle((latitude, longitude), (to, east))
     steps = great_circle_distance(way[0][:-1], way[1][:-1], way[0][1:], way[1][1:])
     whole = great_circle_distance(latitude, longitude, to, east)
     assert steps.sum() == pytest.approx(whole, rel=1e-6, abs=1)
@@ -120,32 +120,32 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
 
 def test_the_ground_has_one_scale_and_shows_every_state():
     figure = plt.figure(figsize=(8, 4))
-    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
-    box, (x, y) = ax.get_window_extent(), ground.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
+    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    box, (x, y) = ax.get_window_extent(), basemap.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
     across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
     assert across / box.width == pytest.approx(up / box.height)
-    assert marks.inside(ax, x, y).all()
+    assert symbols.inside(ax, x, y).all()
     bar = ax.get_lines()[0].get_xdata()
     assert bar[1] - bar[0] == pytest.approx(500e3) and ax.texts[0].get_text() == "500 km"
 
 
 def test_rings_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
-    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
-    ground.rings(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
+    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    basemap.rings(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
     metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
     assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
 
 
 def test_labels_make_way_and_say_when_they_cannot():
     figure = plt.figure(figsize=(8, 4))
-    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
     middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
-    assert all(ground.label(ax, "a name", [middle], taken) for _ in range(4))
+    assert all(basemap.label(ax, "a name", [middle], taken) for _ in range(4))
     assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
     taken.append(ax.get_window_extent())
-    assert not ground.label(ax, "one more", [middle], taken, must=False)
-    assert len(ax.texts) == 4 and not ground.label(ax, "one more", [middle], taken) and len(ax.texts) == 5
+    assert not basemap.label(ax, "one more", [middle], taken, must=False)
+    assert len(ax.texts) == 4 and not basemap.label(ax, "one more", [middle], taken) and len(ax.texts) == 5
 
 
 def test_a_grid_map_draws_each_plant_line_node_place_and_link():
@@ -155,21 +155,21 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     (ax,) = figure.axes
     plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
     assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
-    assert len(plants) == len(marks.FUELS) + 1
-    kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != ground.INK]
+    assert len(plants) == len(symbols.FUELS) + 1
+    kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != basemap.INK]
     assert [np.isnan(line.get_xdata()).sum() for line in kinds] == [1, 1, 1, 1]  # 230 kV is left out
     fails, _, passes = [line for line in ax.get_lines() if line.get_marker() == "o"][:3]
     assert len(fails.get_xdata()) == 2 and len(passes.get_xdata()) == 1
     kilometres = f"{ways(chosen)['distance_m'].iloc[0] / 1e3:,.0f} km"
     assert any(kilometres in text.get_text() for text in ax.texts)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [*marks.FUELS] == legend[1:8] and {"passes", "fails", "chosen place"} < set(legend)
+    assert [*symbols.FUELS] == legend[1:8] and {"passes", "fails", "chosen place"} < set(legend)
     apart(figure)
 
 
 def test_of_cities_close_together_the_largest_is_named():
     figure = plt.figure(figsize=(8, 4))
-    ax = ground.ground(ground.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
     table = pd.DataFrame(
         {
             "city": ["Far", "Suburb", "City", "Off"],
@@ -178,12 +178,12 @@ def test_of_cities_close_together_the_largest_is_named():
             "population": [1, 2, 3, 9],
         }
     )
-    maps._cities(ax, table, [], ground.ORIGIN)
+    maps._cities(ax, table, [], basemap.ORIGIN)
     assert {text.get_text() for text in ax.texts} == {"500 km", "City", "Far"}
 
 
 def test_areas_of_marks_are_in_proportion_to_power():
-    assert marks.area(2e9) == pytest.approx(2 * marks.area(1e9)) and marks.area(1e6) > 0
+    assert symbols.area(2e9) == pytest.approx(2 * symbols.area(1e9)) and symbols.area(1e6) > 0
 
 
 def test_a_cell_has_the_smallest_radius_and_every_centre_one_cell():
@@ -264,7 +264,7 @@ def test_a_table_of_counts_colours_what_is_there():
         for j, radius in enumerate((50e3, 100e3))
     ]
     data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
-    figure = charts.sensitivity(data.drop(index=data.index[-1]), title="t")
+    figure = panels.sensitivity(data.drop(index=data.index[-1]), title="t")
     assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
     names = ["installed", "installed, no oil", "idle", "idle, no oil"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
@@ -276,9 +276,9 @@ def test_a_table_of_counts_colours_what_is_there():
 
 def test_texts_in_one_path_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
-    ax = ground.panel(figure, 1, 1, 6, 2)
+    ax = basemap.panel(figure, 1, 1, 6, 2)
     ax.set(xlim=(0, 3), ylim=(2, 0))
-    charts.written(ax, np.array([0.5, 2.5]), np.array([0.5, 1.5]), ["88", "8"], "black", size=10)
+    panels.written(ax, np.array([0.5, 2.5]), np.array([0.5, 1.5]), ["88", "8"], "black", size=10)
     box = ax.patches[0].get_path().get_extents()
     digit = 0.74 * 10 / 72  # height of a digit of 10 points [inches]; an inch is a unit here
     assert abs(box.height) == pytest.approx(1 + digit, rel=0.01)
@@ -287,7 +287,7 @@ def test_texts_in_one_path_stand_where_they_belong():
 
 def test_table_1_has_the_documents_columns_first():
     given = pd.DataFrame({"authority": ["A"], "region": ["West"], "printed_w": [2.1e9], "bound_w": [3e9], "rank": [4]})
-    shown = charts.in_megawatts(given)
+    shown = panels.in_megawatts(given)
     assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
     assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
 
@@ -304,7 +304,7 @@ AUTHORITIES = pd.DataFrame(
 
 
 def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
-    (ax,) = charts.authorities(AUTHORITIES).axes
+    (ax,) = panels.authorities(AUTHORITIES).axes
     words = [text.get_text() for text in ax.texts]
     assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
@@ -318,10 +318,10 @@ def test_hours_beyond_the_axis_are_marked():
     raw = clean.copy()
     raw[[50, 90]] = 70e9, 30e9
     data = pd.DataFrame({"hour_utc": pd.date_range("2023-01-01", periods=hours, freq="h"), "demand_w": raw})
-    figure = charts.hourly(data.assign(demand_screened_w=clean))
+    figure = panels.hourly(data.assign(demand_screened_w=clean))
     (ax,) = figure.axes
     spikes = [line for line in ax.get_lines() if line.get_marker() == "^"]
     assert len(spikes[0].get_xdata()) == 2 and "70 GW reported" in [text.get_text() for text in ax.texts]
     assert ax.get_lines()[0].get_ydata().max() == pytest.approx(ax.get_ylim()[1])
     both = data.assign(demand_screened_w=clean, net_generation_w=raw, net_generation_screened_w=clean)
-    assert [ax.get_ylabel() for ax in charts.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]
+    assert [ax.get_ylabel() for ax in panels.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]

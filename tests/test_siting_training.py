@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from railcore.documents.flops2024 import curves, east_west
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import curves
-from railcore.systems.siting import east_west, joined, places
+from railcore.systems.siting import geometry, multisite
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import Grid, grid
 from railcore.systems.siting.supply import Supply
@@ -21,13 +21,13 @@ from railcore.training.transformer import from_catalog
 
 DOCUMENT = {"document": "flops2024", "rate": "fp4_sparse_rate", "bytes_of": "flops2024", "options": {"recomputed": 3.0}}
 NAMES = ("flops2024 dense", "flops2024 MoE")
-CASES = joined.cases(NAMES, 23333, **DOCUMENT)
+CASES = multisite.cases(NAMES, 23333, **DOCUMENT)
 DENSE, MIXTURE = (CASES[name] for name in NAMES)
 WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
 
 
 def longest(latitude, longitude) -> float:
-    return float(places.between_m(np.array(latitude, float), np.array(longitude, float)).max())
+    return float(geometry.between_m(np.array(latitude, float), np.array(longitude, float)).max())
 
 
 # Delay
@@ -36,11 +36,11 @@ def longest(latitude, longitude) -> float:
 def test_delay_is_distance_times_route_factor_times_fibre():
     far = longest(*zip(WASHINGTON, CELILO, strict=True))
     assert far == pytest.approx(3654 * km, rel=1e-3)
-    delay = places.delays_s(far)
+    delay = geometry.delays_s(far)
     assert delay["middle"] == pytest.approx(3654e3 * 1.7 * 4.8974e-9, rel=1e-3)
     assert delay["low"] < claims.paper_value("flops2024.fig3c.one_way_delay") < delay["high"]
-    assert places.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
-    assert places.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
+    assert geometry.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
+    assert geometry.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
 
 
 def test_the_longest_of_several_is_that_of_a_pair():
@@ -52,7 +52,7 @@ def test_the_longest_of_several_is_that_of_a_pair():
 
 def test_a_route_shorter_than_the_great_circle_is_refused():
     with pytest.raises(ValueError, match="route_factor"):
-        places.delays_s(1e6, 0.9)
+        geometry.delays_s(1e6, 0.9)
 
 
 # Shares of the demand
@@ -63,7 +63,7 @@ def test_shares_are_as_even_as_powers_allow(power, part):
     total = sum(power)
     if total < 1e-3:
         return
-    share = places.shares(power, demand := part * total)
+    share = geometry.shares(power, demand := part * total)
     fed = share * demand
     assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
     free = fed < np.array(power) * (1 - 1e-6)
@@ -72,10 +72,10 @@ def test_shares_are_as_even_as_powers_allow(power, part):
 
 
 def test_shares_by_hand():
-    assert places.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
-    assert places.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
-    assert places.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    assert np.isnan(places.feeds([1.0, 2.0], 4.0)).all()
+    assert geometry.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
+    assert geometry.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
+    assert geometry.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
+    assert np.isnan(geometry.feeds([1.0, 2.0], 4.0)).all()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_shares_by_hand():
 )
 def test_powers_that_do_not_suffice_are_refused(power, demand, what):
     with pytest.raises(ValueError, match=what):
-        places.shares(power, demand)
+        geometry.shares(power, demand)
 
 
 # Training over several datacenters
@@ -97,7 +97,7 @@ def test_powers_that_do_not_suffice_are_refused(power, demand, what):
 
 def test_the_document_s_case_is_that_of_the_datacenter_model():
     site = catalog.item("sites", "flops2024")
-    table = joined.joined(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
+    table = multisite.joined(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
     for name in NAMES:
         layer = dc.layer(from_catalog(name), dc.precision("flops2024"))
         machine = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
@@ -110,7 +110,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
 
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
-    ours = joined.joined(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
+    ours = multisite.joined(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
     known = curves.over_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
     for mine, theirs in {
         "exposed_share": "exposed_share",
@@ -124,7 +124,7 @@ def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
 
 
 def test_one_datacenter_has_no_wide_area():
-    table = joined.joined(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
+    table = multisite.joined(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
     assert (table[["wide_area_s", "unhidden_s", "least_wan_Bps", "fibre_pairs", "one_way_delay_s"]] == 0).all(axis=None)
     assert np.isinf(table.hidden_m).all() and table.slowdown.to_numpy() == pytest.approx(1)
 
@@ -133,7 +133,7 @@ def test_one_datacenter_has_no_wide_area():
 @given(st.integers(2, 6), st.floats(0, 0.2), st.floats(0, 0.2), st.floats(0.5, 500), st.sampled_from([0.0, 1.0]))
 def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, more, gbps, lost):
     cases = {name: case.changed(site={"tail_loss_rtts": lost}) for name, case in CASES.items()}
-    table = joined.joined(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
+    table = multisite.joined(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
     for _, of_one in table.groupby("model"):
         for column in ("exposed_share", "wide_area_s", "time_s", "iteration_s", "slowdown"):
             here, farther, wider = of_one[column]
@@ -142,7 +142,7 @@ def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, mo
 
 
 def test_more_places_exchange_for_longer_and_need_more():
-    for _, of_one in joined.joined(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
+    for _, of_one in multisite.joined(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
         for column in ("wide_area_s", "least_wan_Bps", "least_site_Bps"):
             assert (np.diff(of_one[column]) > 0).all(), column
         assert (np.diff(of_one.hidden_m.fillna(0)) <= 0)[1:].all()
@@ -152,19 +152,19 @@ def test_more_places_exchange_for_longer_and_need_more():
 def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
     for name, case in CASES.items():
         lossy = {name: case.changed(site={"tail_loss_rtts": lost})}
-        flat = joined.joined(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
-        at = joined.joined(lossy, [2, 3, 4, 6], places.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
+        flat = multisite.joined(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
+        at = multisite.joined(lossy, [2, 3, 4, 6], geometry.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
         assert at.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
         assert (at.unhidden_s < 1e-9).all()
-        enough = joined.joined(lossy, 3, 10 * ms, float(joined.joined(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
+        enough = multisite.joined(lossy, 3, 10 * ms, float(multisite.joined(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
         assert enough.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
-    short = joined.joined(CASES, 2, 0.0, 0.1 * Gbps)
+    short = multisite.joined(CASES, 2, 0.0, 0.1 * Gbps)
     assert short.hidden_m.isna().all() and (short.unhidden_s > 0).all()
 
 
 def test_unequal_places_wait_for_the_smallest():
     name, case = NAMES[1], MIXTURE
-    uneven = joined.joined({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
+    uneven = multisite.joined({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
     small, large = (np.floor(part * 23333 / case.model.layers) for part in (0.3, 0.7))
     laid, site, chunk = (
         case.layout,
@@ -177,22 +177,22 @@ def test_unequal_places_wait_for_the_smallest():
     exposed = 2 * case.times.waits_s + scale_out - case.times.backward_s
     assert uneven.time_s == pytest.approx(1.5 * case.times.backward_s + exposed)
     assert uneven.tokens == pytest.approx(32_000 * laid.layers_per_rack * (small + large))
-    even = joined.joined({name: case}, 2, 10 * ms).iloc[0]
+    even = multisite.joined({name: case}, 2, 10 * ms).iloc[0]
     assert uneven.wide_area_s > even.wide_area_s and uneven.least_wan_Bps > even.least_wan_Bps
     assert uneven.least_site_Bps == pytest.approx(even.least_site_Bps)  # as many gradients, in the same pass
-    same = joined.joined({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
+    same = multisite.joined({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
     assert same.equals(even)
 
 
 def test_a_place_without_a_replica_is_not_a_number():
-    table = joined.joined(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
+    table = multisite.joined(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
     assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
     with pytest.raises(ValueError, match="shared has"):
-        joined.joined(CASES, 2, 10 * ms, shared=[[1.0]])
+        multisite.joined(CASES, 2, 10 * ms, shared=[[1.0]])
 
 
 def test_more_micro_batches_hide_the_exchange_in_more_work():
-    table = [joined.joined({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
+    table = [multisite.joined({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
     assert table[0].exposed_share > table[1].exposed_share > table[2].exposed_share
     assert table[1].tokens == pytest.approx(10 * table[0].tokens)
     assert table[0].slowdown > table[2].slowdown
@@ -200,14 +200,14 @@ def test_more_micro_batches_hide_the_exchange_in_more_work():
 
 def test_models_of_ones_own_and_unknown_ones():
     own = replace(from_catalog("GPT-3"), name="ours")
-    table = joined.joined(joined.cases([own, "GPT-3"], 2000), 2, 5 * ms)
+    table = multisite.joined(multisite.cases([own, "GPT-3"], 2000), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
-        joined.cases(["GPT-33"], 2000)
+        multisite.cases(["GPT-33"], 2000)
     with pytest.raises(ValueError, match="wan_Bps"):
-        joined.joined(CASES, 2, 5 * ms, 0.0)
+        multisite.joined(CASES, 2, 5 * ms, 0.0)
     with pytest.raises(ValueError, match="one_way_delay_s"):
-        joined.joined(CASES, 2, -5 * ms)
+        multisite.joined(CASES, 2, -5 * ms)
 
 
 # Sitings
@@ -248,7 +248,7 @@ SITINGS = {"one": [0], "east-west": [0, 1], "west": [1, 2], "three": [0, 1, 2], 
 
 @pytest.fixture(scope="module")
 def table():
-    return joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+    return multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
 
 
 def test_sitings_are_marked(table):
@@ -274,9 +274,9 @@ def test_sitings_are_marked(table):
 
 
 def test_a_tolerance_gives_power_the_choice():
-    tied = joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW, tolerance=10.0)
+    tied = multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW, tolerance=10.0)
     assert set(tied.siting[tied.best]) == {"four"}
-    strict = joined.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+    strict = multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
     assert "four" not in set(strict.siting[strict.best])
     assert tied.pareto.equals(strict.pareto)
 
@@ -284,9 +284,11 @@ def test_a_tolerance_gives_power_the_choice():
 def test_a_siting_is_its_places_joined(table):
     row = table[(table.siting == "four") & (table.model == NAMES[1])].iloc[0]
     assert row.longest_m == longest(PLACES.latitude, PLACES.longitude)
-    delay = places.delays_s(row.longest_m)
+    delay = geometry.delays_s(row.longest_m)
     assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
-    alone = joined.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[places.shares(POWER, 4.19 * GW)]).iloc[0]
+    alone = multisite.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[geometry.shares(POWER, 4.19 * GW)]).iloc[
+        0
+    ]
     assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
 
 
@@ -296,14 +298,14 @@ def test_a_siting_is_its_places_joined(table):
 )
 def test_sitings_of_nothing_are_refused(sitings, what):
     for call in (
-        lambda: joined.compared(CASES, PLACES, POWER, sitings, 4 * GW),
+        lambda: multisite.compared(CASES, PLACES, POWER, sitings, 4 * GW),
         lambda: east_west.traits(PLACES, sitings, POWER, 4 * GW),
         lambda: east_west.placed(PLACES, sitings, POWER, 4 * GW),
     ):
         with pytest.raises(ValueError, match=what):
             call()
     with pytest.raises(ValueError, match="power_w has shape"):
-        joined.compared(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
+        multisite.compared(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
 
 
 # Reasons for east and west
@@ -369,7 +371,7 @@ def test_parts_of_an_unknown_column():
 
 def test_latency_falls_with_places():
     people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
-    way = places.delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
+    way = geometry.delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
     one = east_west.latency(*WASHINGTON, [5 * ms, 2 * way], people)
     assert one == pytest.approx(
         {

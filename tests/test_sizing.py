@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.documents.flops2024 import quantities
 from railcore.facts import catalog
 from railcore.systems import datacenter
-from railcore.systems.datacenter import Sizing, quantities, size
+from railcore.systems.datacenter import Sizing, size
 from railcore.systems.datacenter.sizing import best_format, format_of
 from railcore.training import transformer
 

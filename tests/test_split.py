@@ -10,9 +10,9 @@ from scipy.sparse import csr_array
 
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.split import Options, split, splits, undominated
+from railcore.systems.siting.split.constraints import Terms
 from railcore.systems.siting.split.packing import strongest
 from railcore.systems.siting.split.search import Needs
-from railcore.systems.siting.split.terms import Terms
 
 km = 1e3
 

@@ -16,10 +16,12 @@ from railcore.facts import files
 from railcore.workbench import outputs
 from railcore.workbench.driver import parameters
 
-FLOORS = ("facts", "network", "training", "systems", "workbench")
+FLOORS = ("facts", "network", "training", "systems", "documents")  # `workbench` stands aside
+DOCUMENTS = sorted({row["document"] for row in outputs.items().values()} - {"extra"})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
-ALONE = {  # what these may import of railcore, beside themselves
+ALONE = {  # what these may import of railcore
+    "railcore.workbench": {"railcore.facts", "railcore.workbench"},
     "railcore.workbench.plotting": {"railcore.facts"},
     "railcore.workbench.drawing": {"railcore.facts", "railcore.workbench.drawing"},
     "railcore.workbench.driver": {"railcore.facts", "railcore.workbench.outputs", "railcore.workbench.driver"},
@@ -49,9 +51,10 @@ def test_a_module_imports_its_own_floor_and_those_before_it():
         name = name_of(path)
         if name in ("railcore", "railcore.__main__"):
             continue
-        floor = FLOORS.index(name.split(".")[1])
-        for imported in imports(path):
-            assert FLOORS.index(imported.split(".")[1]) <= floor, f"{name} imports {imported}"
+        if (folder := name.split(".")[1]) in FLOORS:
+            floors = FLOORS[: FLOORS.index(folder) + 1]
+            for imported in imports(path):
+                assert imported.split(".")[1] in floors, f"{name} imports {imported}"
         for module, allowed in ALONE.items():
             if name.startswith(module):
                 for imported in imports(path):
@@ -64,6 +67,35 @@ def test_imports_have_no_circle():
         [(a, b) for a, b in graph.edges if a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")]
     )
     assert nx.is_directed_acyclic_graph(graph), nx.find_cycle(graph)
+
+
+def texts_and_names(path):
+    """Names of a module, and its strings that are no docstrings."""
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+        for field in ("id", "attr", "name", "arg"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), name
+
+
+@pytest.mark.parametrize("floor", ["network", "training", "systems"])
+def test_a_general_model_names_no_document(floor):
+    found = [
+        f"{path.relative_to(files.ROOT)}:{line} {text!r}"
+        for path in MODULES
+        if path.is_relative_to(files.ROOT / "railcore" / floor)
+        for line, text in texts_and_names(path)
+        if any(document in text for document in DOCUMENTS)
+    ]
+    found += [
+        f"{name_of(path)} imports the ledger"
+        for path in MODULES
+        if path.is_relative_to(files.ROOT / "railcore" / floor) and "railcore.facts.claims" in set(imports(path))
+    ]
+    assert not found, "\n".join(found)
 
 
 def code_lines(source):

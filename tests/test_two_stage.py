@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2023 import readings, two_stage_count, two_stage_tables
+from railcore.documents.readings import turned
 from railcore.facts import claims
-from railcore.facts.readings import turned
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
-from railcore.training.iteration import readings, two_stage, two_stage_count, two_stage_tables
+from railcore.training.iteration import two_stage
 from railcore.training.iteration.two_stage import TERMS, equation_1, minimiser
-from railcore.workbench.plots import iteration as plots
+from railcore.workbench.charts import iteration as plots
 
 MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
 SMALL = st.integers(1, 4)

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.facts import claims, files, readings, units
+from railcore.documents import readings
+from railcore.documents.flops2024 import curves, exposed_claims, quantities, sizing_claims
+from railcore.documents.flops2024 import scale_out_claims as networks
+from railcore.documents.flops2024 import siting_claims as siting
+from railcore.facts import claims, files, units
 from railcore.facts.units import km
 from railcore.network import scale_out, wide_area
-from railcore.network.scale_out import explained as networks
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import curves, explained, explained_sizing, quantities
-from railcore.systems.datacenter.case import Case
+from railcore.systems.datacenter.scenario import Case
 from railcore.systems.siting import candidates, eia, nodes
-from railcore.systems.siting import explained as siting
 from railcore.systems.siting.grid import grid
 from railcore.systems.siting.rules import RULES
 from railcore.training import scaling_laws, transformer
@@ -66,7 +67,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         found[key] = quantities.of_model(model, one, cases[key].layout, site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return explained_sizing.by_id(sections) | explained.values(cases, POINTS, 1.0, COASTS, 0.1)
+    return sizing_claims.by_id(sections) | exposed_claims.values(cases, POINTS, 1.0, COASTS, 0.1)
 
 
 def decided(alternatives):
@@ -223,8 +224,8 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     }
     fast = dc.site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
     cases = {key: case.changed(site={"gpu_rate": fast}, options={"recomputed": 3.0}) for key, case in cases.items()}
-    ours = explained.values(cases, POINTS, 1.0, COASTS, 0.1)
-    found = explained.readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
+    ours = exposed_claims.values(cases, POINTS, 1.0, COASTS, 0.1)
+    found = exposed_claims.readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
     assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
     assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
     assert "32,768: 8.00273 GB" in found["flops2024.dense.tp_bytes"]
@@ -241,10 +242,10 @@ def test_readings_of_size_and_layout():
     layers = {name: dc.layer(model, KEPT) for name, model in models.items()}
     where = dc.site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    ours = explained_sizing.laid_out(models, layers, where) | explained_sizing.by_id(
+    ours = sizing_claims.laid_out(models, layers, where) | sizing_claims.by_id(
         {"infra": quantities.of_machine(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
     )
-    found = explained_sizing.readings(ours, models, layers, where, SIZED, shapes)
+    found = sizing_claims.readings(ours, models, layers, where, SIZED, shapes)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
     assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
     assert found[memory].endswith("(state alone: 181.517 GB)") and "flops2024.layout.device_memory" not in found
@@ -254,7 +255,7 @@ def test_readings_of_size_and_layout():
     power = {"flops2024.infra.total_power_low"}
     assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
     assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
-    texts = explained_sizing.reasons(
+    texts = sizing_claims.reasons(
         SIZED, "Hoffmann 2", models[MODELS["dense"]], layers[MODELS["dense"]], where.memory_bytes, shapes, 256
     )
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))

@@ -11,7 +11,7 @@ from railcore.__main__ import main
 from railcore.facts import files
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
 from railcore.workbench import drawing, explore, outputs, plotting
-from railcore.workbench.plots import exposed, iteration, routing, scale_out, traffic, validation
+from railcore.workbench.charts import exposed, iteration, routing, scale_out, traffic, validation
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})

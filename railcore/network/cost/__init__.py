@@ -1,6 +1,7 @@
 """Parts times prices and powers: purchase, power, energy over years, and what redundancy adds."""
 
-from railcore.network.cost.books import (
+from railcore.network.cost.ownership import energy, ownership, ownership_saving, sensitivity, total_cost
+from railcore.network.cost.prices import (
     PriceBook,
     book_rate,
     book_rows,
@@ -11,7 +12,6 @@ from railcore.network.cost.books import (
     power_book,
     price_book,
 )
-from railcore.network.cost.ownership import energy, ownership, ownership_saving, sensitivity, total_cost
 from railcore.network.cost.redundancy import doubled, redundancy, with_spares
 from railcore.network.cost.savings import (
     NETWORKS,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from railcore.network.cost.books import PriceBook, network_total
+from railcore.network.cost.prices import PriceBook, network_total
 from railcore.network.topology.clos import Parts, positive_integer, rail_parts
 from railcore.network.topology.rails import RailFabric, rails_that_share
 

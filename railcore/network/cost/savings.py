@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
-from railcore.network.cost.books import PriceBook, network_total
+from railcore.network.cost.prices import PriceBook, network_total
 from railcore.network.topology.clos import Parts, rail_parts
 from railcore.network.topology.rails import rails_that_share
 

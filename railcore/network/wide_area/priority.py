@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.network.wide_area.numeric import Floats, positive
+from railcore.facts.checks import Floats, positive
 
 
 def priority_waits(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.network.wide_area.numeric import Floats, positive
+from railcore.facts.checks import Floats, positive
 
 
 def great_circle_distance(

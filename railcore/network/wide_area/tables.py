@@ -7,9 +7,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.checks import positive
 from railcore.network.wide_area import bit_errors, tcp, transfers
 from railcore.network.wide_area.admission import allocation
-from railcore.network.wide_area.numeric import positive
 from railcore.network.wide_area.priority import priority_waits, shared_wait
 
 CODE = "KP4"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.network.wide_area.numeric import Floats, inverse, positive, probability
+from railcore.facts.checks import Floats, inverse, positive, probability
 
 _LEAST_LOSS, _MOST_LOSS = 1e-30, float(np.nextafter(1, 0))
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.network.wide_area.numeric import Floats, positive, probability
+from railcore.facts.checks import Floats, positive, probability
 
 
 def any_loss(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:

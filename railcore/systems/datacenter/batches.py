@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import Times
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.layout import Layout
+from railcore.systems.datacenter.scenario import Case
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 
 if TYPE_CHECKING:

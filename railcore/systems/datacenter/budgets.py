@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.documents.flops2024.quantities import trillions
 from railcore.facts import catalog
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layer import Layer, Precision, layer, precision
 from railcore.systems.datacenter.layout import layout
-from railcore.systems.datacenter.quantities import trillions
 from railcore.systems.datacenter.site import Site, site
 from railcore.systems.datacenter.sizing import best_format, size
 from railcore.training.scaling_laws import law, whole_shape

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import Times, times, wide_area
 from railcore.systems.datacenter.layer import RECOMPUTED, Layer, Precision, layer
 from railcore.systems.datacenter.layout import Layout, layout
+from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import forms
+from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def placement(
     alone = replace(whole, gradient_bytes=experts_bytes / places)
     sums = [times(each, over, site, reduce, recomputed) for each, over in ((shared, laid), (alone, fewer))]
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
-    dispatched = forms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
+    dispatched = algorithms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
     gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
     spread = _together(sums, whole, laid, site, gathered)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from railcore.systems.datacenter.layer import RECOMPUTED, Layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import forms
+from railcore.training.collectives import algorithms
 
 REDUCE = ("all_reduce", "reduce_scatter")
 WIDE_AREA = ("one_shot", "direct")
@@ -123,10 +123,10 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
     in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
     ring = {
-        0: (forms.steps_and_bytes(reduce, "ring", in_rack, g)[1], site.hb_Bps),
-        1: (forms.steps_and_bytes(reduce, "ring", in_site, y)[1], site.nic_Bps),
-        3: (forms.steps_and_bytes("all_gather", "ring", in_site, y)[1], site.nic_Bps),
-        4: (forms.steps_and_bytes("all_gather", "ring", in_rack, g)[1], site.hb_Bps),
+        0: (algorithms.steps_and_bytes(reduce, "ring", in_rack, g)[1], site.hb_Bps),
+        1: (algorithms.steps_and_bytes(reduce, "ring", in_site, y)[1], site.nic_Bps),
+        3: (algorithms.steps_and_bytes("all_gather", "ring", in_site, y)[1], site.nic_Bps),
+        4: (algorithms.steps_and_bytes("all_gather", "ring", in_rack, g)[1], site.hb_Bps),
     }
     wan_bytes, wan_s = wide_area(in_site / y, site)
     sent = [wan_bytes if step == 2 else ring[step][0] for step in range(5)]
@@ -135,7 +135,9 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     return Times(
         forward_s=forward,
         backward_s=2 * forward,
-        tensor_s=layer.exchanges * forms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1] / site.hb_Bps,
+        tensor_s=layer.exchanges
+        * algorithms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
+        / site.hb_Bps,
         pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
         steps_s=tuple(steps),
         steps_bytes=tuple(sent),
@@ -149,7 +151,7 @@ def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
     share each and sending that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU; loss at the tail adds
     tail_loss_rtts round trips. One datacenter needs none of it: 0.
     """
-    one, two = (forms.steps_and_bytes("all_reduce", form, chunk_bytes, site.datacenters) for form in WIDE_AREA)
+    one, two = (algorithms.steps_and_bytes("all_reduce", form, chunk_bytes, site.datacenters) for form in WIDE_AREA)
     (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
     lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
     return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost

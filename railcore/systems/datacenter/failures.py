@@ -21,7 +21,7 @@ from railcore.network import reliability
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.layout import Layout
 from railcore.systems.datacenter.site import Site
-from railcore.training.iteration.fabrics import HOST_GPUS
+from railcore.training.degraded.slowdowns import HOST_GPUS
 
 ENDS = ("low", "value", "high")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railcore.facts.units import show
-from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.scenario import Case
 
 if TYPE_CHECKING:
     import pandas as pd

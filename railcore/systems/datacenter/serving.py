@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import forms
+from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
 SMALL = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
@@ -98,7 +98,7 @@ def serving(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = forms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, SMALL)
+    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, SMALL)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     return Serving(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts import units
-from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import STEPS, Times
+from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from railcore.facts import units
 from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import Candidates
+from railcore.systems.siting.geometry import feeds, indices
 from railcore.systems.siting.grid import Grid, electricity_prices
-from railcore.systems.siting.places import feeds, indices
 from railcore.systems.siting.supply import counted
 
 if TYPE_CHECKING:

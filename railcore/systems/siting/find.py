@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railcore.documents.flops2024.east_west import pair
 from railcore.facts import units
 from railcore.systems.siting.candidates import Candidates, candidates
-from railcore.systems.siting.east_west import pair
+from railcore.systems.siting.geometry import ways
 from railcore.systems.siting.grid import Grid, nearest_city
-from railcore.systems.siting.places import ways
-from railcore.systems.siting.split import Options, Split, options, split, splits
+from railcore.systems.siting.split import Options, Split, site_options, split, splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def find(
     much the best have.
     """
     every = candidates(grid, radius_m, step_deg, oil, coal_basis)
-    offer = options(every, rule, **(asked or {}))
+    offer = site_options(every, rule, **(asked or {}))
     chosen = split(offer, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     table = chosen.table(offer).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))

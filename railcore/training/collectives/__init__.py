@@ -1,9 +1,9 @@
 """Collectives: steps, bytes and time of each form, and each form again as a schedule that runs and is counted."""
 
-from railcore.training.collectives.forms import (
+from railcore.training.collectives.algorithms import (
     OPERATIONS,
     algorithm_bandwidth,
-    algorithms,
+    algorithm_names,
     all_gather_time,
     all_reduce_time,
     all_to_all_time,
@@ -15,6 +15,7 @@ from railcore.training.collectives.forms import (
     reduce_scatter_time,
     steps_and_bytes,
 )
+from railcore.training.collectives.execution import Count, Schedule, Send, count, pipelined, result, run
 from railcore.training.collectives.hierarchical import (
     GridBytes,
     direct_all_to_all_time,
@@ -24,7 +25,6 @@ from railcore.training.collectives.hierarchical import (
     hierarchical_schedule,
     hierarchical_time,
 )
-from railcore.training.collectives.running import Count, Schedule, Send, count, pipelined, result, run
 from railcore.training.collectives.schedules import schedule
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "Schedule",
     "Send",
     "algorithm_bandwidth",
-    "algorithms",
+    "algorithm_names",
     "all_gather_time",
     "all_reduce_time",
     "all_to_all_time",

@@ -1,7 +1,7 @@
 """Collectives of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), that never leave their rail.
 
 GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or along
-the rails, every one a flat collective of `railcore.training.collectives.forms`:
+the rails, every one a flat collective of `railcore.training.collectives.algorithms`:
 
     all_gather      rails: all_gather of D / x among y; HB: all_gather of D among x
     reduce_scatter  HB: reduce_scatter of D; rails: reduce_scatter of D / x
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.training.collectives import forms
-from railcore.training.collectives.running import Node, Schedule, Send, Step, count
+from railcore.training.collectives import algorithms
+from railcore.training.collectives.execution import Node, Schedule, Send, Step, count
 from railcore.training.collectives.schedules import schedule
 
 HB, NIC = "hb", "nic"
@@ -55,14 +55,14 @@ def hierarchical_phase_times(
 
     Arguments and errors as in `hierarchical_time`.
     """
-    x, y = forms.whole("hb_ranks", hb_ranks), forms.whole("domains", domains)
-    size = forms.checked("message_bytes", message_bytes, 0)
+    x, y = algorithms.whole("hb_ranks", hb_ranks), algorithms.whole("domains", domains)
+    size = algorithms.checked("message_bytes", message_bytes, 0)
     links = {HB: (x, hb_Bps, hb_latency_s, hb_algorithm), NIC: (y, nic_Bps, nic_latency_s, nic_algorithm)}
     times = {}
     for where, flat in _phases(operation):
         ranks, bandwidth, latency, algorithm = links[where]
         moved = size / x if where == NIC and operation not in _WHOLE else size
-        times[f"{where} {flat}"] = forms.collective_time(
+        times[f"{where} {flat}"] = algorithms.collective_time(
             flat, moved, ranks, bandwidth, latency, _algorithm(flat, algorithm)
         )
     return times
@@ -91,8 +91,8 @@ def hierarchical_time(
     hb_algorithm, nic_algorithm: of the flat forms, such as "nvls" and "in_network"; by default "ring", and "direct"
     for scatter, all_to_all and point_to_point. Raises ValueError for what is unknown or out of range.
     """
-    parts = forms.whole("chunks", chunks)
-    size = forms.checked("message_bytes", message_bytes, 0) / parts
+    parts = algorithms.whole("chunks", chunks)
+    size = algorithms.checked("message_bytes", message_bytes, 0) / parts
     links = (hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm)
     busy = {HB: np.zeros(()), NIC: np.zeros(())}
     for name, time in hierarchical_phase_times(operation, size, *links).items():
@@ -116,10 +116,10 @@ def direct_all_to_all_time(
     the rail-forwarded one is held against (railonly2025, Routing in Rail-Only Networks).
     Arguments and errors as in `hierarchical_time`.
     """
-    y = forms.whole("domains", domains)
-    size = forms.checked("message_bytes", message_bytes, 0)
-    inside = forms.all_to_all_time(size / y, hb_ranks, hb_Bps, hb_latency_s)
-    return np.maximum(inside, forms.all_to_all_time(size, y, nic_Bps, nic_latency_s))
+    y = algorithms.whole("domains", domains)
+    size = algorithms.checked("message_bytes", message_bytes, 0)
+    inside = algorithms.all_to_all_time(size / y, hb_ranks, hb_Bps, hb_latency_s)
+    return np.maximum(inside, algorithms.all_to_all_time(size, y, nic_Bps, nic_latency_s))
 
 
 def hierarchical_schedule(
@@ -139,7 +139,7 @@ def hierarchical_schedule(
     phases = _phases(operation)
     if hb_first and operation not in _WHOLE:
         raise ValueError(f"hb_first is True: only {' and '.join(_WHOLE)} have both orders")
-    x, y = int(forms.whole("hb_ranks", hb_ranks)), int(forms.whole("domains", domains))
+    x, y = int(algorithms.whole("hb_ranks", hb_ranks)), int(algorithms.whole("domains", domains))
     sizes, names = {HB: x, NIC: y}, {HB: hb_algorithm, NIC: nic_algorithm}
     flats = [(where, schedule(flat, _algorithm(flat, names[where]), sizes[where])) for where, flat in phases]
     grid = _Grid(x, y, max(flat.parts for _, flat in flats), hb_first)
@@ -170,7 +170,7 @@ def grid_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> GridB
 
     Raises ValueError where hb_ranks does not divide the ranks.
     """
-    if schedule.ranks % forms.whole("hb_ranks", hb_ranks):
+    if schedule.ranks % algorithms.whole("hb_ranks", hb_ranks):
         raise ValueError(f"hb_ranks is {hb_ranks!r}: give a divisor of the schedule's {schedule.ranks} ranks")
     by_domain, by_rail, across = np.zeros(schedule.ranks // hb_ranks), np.zeros(hb_ranks), 0.0
     for pair, sent in count(schedule, message_bytes / schedule.blocks).pairs.items():

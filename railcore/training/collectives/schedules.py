@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from railcore.training.collectives import forms
-from railcore.training.collectives.running import Node, Schedule, Send, Step
+from railcore.training.collectives import algorithms
+from railcore.training.collectives.execution import Node, Schedule, Send, Step
 
 SWITCH: Node = ("switch", 0)
 # Forms that send the halves of a block on different ways.
@@ -18,7 +18,7 @@ def schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
     reduces, the switch is the node ("switch", 0).
     Raises ValueError for an unknown form, and for ranks that it cannot have.
     """
-    forms.steps_and_bytes(operation, algorithm, 0, ranks)
+    algorithms.steps_and_bytes(operation, algorithm, 0, ranks)
     n, parts = int(ranks), 2 if algorithm in _HALVED else 1
     return Schedule(operation, n, parts, tuple(_steps(operation, algorithm, n) if n > 1 else []))
 

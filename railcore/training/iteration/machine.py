@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.network.topology.clos import checked_oversubscription
-from railcore.training.expert_routing import ROUTINGS, expert_all_to_all_time
+from railcore.training.experts.token_routing import ROUTINGS, expert_all_to_all_time
 
 if TYPE_CHECKING:
     from railcore.network.topology import RailFabric

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.units import MW
 from railcore.systems.siting.sphere import members, unit_vectors
-from railcore.systems.siting.split.options import Options, lengths
+from railcore.systems.siting.split.choices import Options, lengths
 from railcore.systems.siting.split.search import Needs
 
 HIGHS = {"mip_rel_gap": 0, "presolve": False}  # presolve takes longer than the rest

@@ -3,7 +3,7 @@
 import numpy as np
 
 from railcore.systems.siting.sphere import chord, unit_vectors
-from railcore.systems.siting.split.options import Options, lengths, pairs
+from railcore.systems.siting.split.choices import Options, lengths, pairs
 from railcore.systems.siting.split.packing import strongest
 from railcore.systems.siting.split.search import Needs, Search, Weighed, members
 

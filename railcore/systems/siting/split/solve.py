@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railcore.facts.units import GW, km
-from railcore.systems.siting.split.options import Options, lengths, undominated
+from railcore.systems.siting.split.choices import Options, lengths, undominated
+from railcore.systems.siting.split.constraints import Terms
 from railcore.systems.siting.split.packing import strongest
 from railcore.systems.siting.split.shortest import shortest
-from railcore.systems.siting.split.terms import Terms
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts.units import GB, ms, number
-from railcore.workbench.plots import traffic
+from railcore.workbench.charts import traffic
 from railcore.workbench.plotting import COLOURS, MARKERS, percent
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def volume_and_matrix(volumes: "pd.DataFrame", matrix: np.ndarray, hb_domain_siz
     source, target = matrix.nonzero()
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
     colours = traffic.shades(entries["bytes"].to_numpy() / GB)
-    traffic.heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
+    traffic.byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
     traffic.colour_bar(figure, colours, ax=right)
     right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting.geometry import Places, between_m, delays_s, feeds, indices
 from railcore.systems.siting.grid import Grid, cities, nearest_city, state_of
-from railcore.systems.siting.places import Places, between_m, delays_s, feeds, indices
 from railcore.systems.siting.rules import RULES, available
 from railcore.systems.siting.supply import BASES
 

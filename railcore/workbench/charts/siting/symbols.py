@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railcore.facts import units
-from railcore.workbench.plots.siting.ground import ORIGIN, GridTables, albers
+from railcore.workbench.charts.siting.basemap import ORIGIN, GridTables, albers
 from railcore.workbench.plotting import COLOURS
 
 if TYPE_CHECKING:

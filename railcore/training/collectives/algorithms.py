@@ -136,7 +136,7 @@ _BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), 
 }
 
 
-def algorithms(operation: str) -> tuple[str, ...]:
+def algorithm_names(operation: str) -> tuple[str, ...]:
     """Names of the forms of an operation. Raises ValueError for an unknown operation, naming those that exist."""
     return tuple(_forms(operation))
 
@@ -195,7 +195,7 @@ def best_algorithm(
     latency_s: ArrayLike = 0.0,
     algorithm: str | Sequence[str] = "best",
 ) -> NDArray[np.str_]:
-    """Name of the fastest form, element by element, the first in the order of `algorithms` among equals.
+    """Name of the fastest form, element by element, the first in the order of `algorithm_names` among equals.
 
     Arguments and errors as in `collective_time`.
     """

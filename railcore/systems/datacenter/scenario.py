@@ -10,7 +10,7 @@ from railcore.systems.datacenter.exposed import WIDE_AREA, Times, exposed_share,
 from railcore.systems.datacenter.layer import Layer, Precision, layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import forms
+from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
 PARTS = ("model", "precision", "site", "options", "case")
@@ -142,7 +142,7 @@ def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     chunk = layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
     needed = []
     for form in WIDE_AREA:
-        steps, size = forms.steps_and_bytes("all_reduce", form, chunk, site.datacenters)
+        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk, site.datacenters)
         slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
         needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
     return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]

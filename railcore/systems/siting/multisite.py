@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.case import Case, least_wan_Bps
 from railcore.systems.datacenter.exposed import WIDE_AREA, Times
 from railcore.systems.datacenter.layer import Layer, precision
 from railcore.systems.datacenter.layout import Layout
+from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.site import Site, site
-from railcore.systems.siting.places import Located, between_m, delays_s, feeds, indices
-from railcore.training.collectives import forms
+from railcore.systems.siting.geometry import Located, between_m, delays_s, feeds, indices
+from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer, from_catalog
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     k = np.asarray(site.datacenters)
     allowed = []
     for form in WIDE_AREA:
-        steps, size = forms.steps_and_bytes("all_reduce", form, chunk, k)
+        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk, k)
         rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
         allowed.append((hidden_s - size / site.wan_Bps) / rounds)
     most = np.maximum(*allowed)

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from railcore.documents.flops2024 import quantities
+from railcore.documents.readings import readings as turning
+from railcore.documents.readings import verdicts
 from railcore.facts import claims, files
-from railcore.facts.readings import readings as turning
-from railcore.facts.readings import verdicts
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter import quantities
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.layout import layout
 from railcore.systems.datacenter.site import Site

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railcore.documents.flops2024 import balancing_authorities
+from railcore.documents.flops2024.east_west import EAST, WEST, intertie, near_line, to_ends
+from railcore.documents.readings import readings as turning
 from railcore.facts import catalog, claims, files, units
-from railcore.facts.readings import readings as turning
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting import authorities
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.east_west import EAST, WEST, intertie, near_line, to_ends
+from railcore.systems.siting.geometry import Places
 from railcore.systems.siting.nodes import Nodes
-from railcore.systems.siting.places import Places
 from railcore.systems.siting.rules import RULES, passes
 from railcore.systems.siting.sensitivity import AROUND
 
@@ -29,7 +29,7 @@ REAL = "measured/siting_real_plants.csv"
 
 def printed() -> dict[str, float]:
     """Disposable power that the paper's Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
-    codes = authorities.printed_regions()
+    codes = balancing_authorities.printed_regions()
     return {code: claims.paper_value(f"{TABLE}.{code.lower()}") * units.MW for code in codes}
 
 
@@ -101,12 +101,12 @@ def values(low_w: float, high_w: float, rule: str, found: "pd.DataFrame") -> dic
     """
     own = found.set_index("rule").loc[rule]
     power = printed()
-    low, high = (authorities.suffices(power, demand, 2).set_index("parts") for demand in (low_w, high_w))
+    low, high = (balancing_authorities.suffices(power, demand, 2).set_index("parts") for demand in (low_w, high_w))
     table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE))
     return table | {
         SINGLE: float(own.single_places),
         CITY: float(own.washington_places),
-        SPLIT: 1.0 if own.single_places else authorities.least_split(power, low_w),
+        SPLIT: 1.0 if own.single_places else balancing_authorities.least_split(power, low_w),
         HALF: int(low.loc[2, "northwest"]),
         ALONE: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
@@ -123,8 +123,8 @@ def readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: 
         words = column.removeprefix("washington_nodes_").replace("_", " ")
         others[f"power nodes by {words}"] = {CITY: float(own[column])}
     power = printed()
-    high = authorities.suffices(power, high_w, 2).set_index("parts")
-    split = 1.0 if own.single_places else authorities.least_split(power, high_w)
+    high = balancing_authorities.suffices(power, high_w, 2).set_index("parts")
+    split = 1.0 if own.single_places else balancing_authorities.least_split(power, high_w)
     return turning(
         ours,
         {
@@ -157,7 +157,7 @@ def reasons(rule: str, found: "pd.DataFrame", table: "pd.DataFrame") -> dict[str
         HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
         f"{beside['western_candidates']}",
     }
-    for row in authorities.demand_side(printed()).itertuples():
+    for row in balancing_authorities.demand_side(printed()).itertuples():
         result[f"{TABLE}.{row.authority.lower()}"] = (
             "hourly generation of the two years is not at hand; with the largest demand the printed value means "
             f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "

@@ -18,11 +18,11 @@ from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.rails import rails_that_share
 from railcore.training import traffic
+from railcore.training.degraded.nic_loads import gpu_names, named_flows, nic_share, patterns, wired_loads
 from railcore.training.iteration.critical_path import REASONS, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
 from railcore.training.iteration.two_stage import TwoStage
-from railcore.training.iteration.wired import gpu_names, named_flows, nic_share, patterns, wired_loads
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 

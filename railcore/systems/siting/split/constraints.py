@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railcore.systems.siting.split.options import Options
+from railcore.systems.siting.split.choices import Options
 from railcore.systems.siting.split.search import Needs
 
 OBJECTIVES = ("shortest", "spare")

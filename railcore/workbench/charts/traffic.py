@@ -53,7 +53,7 @@ def matrices(panels: Mapping[str, "pd.DataFrame"], hb_domain_size: int, rows: in
     for i, (title, entries) in enumerate(panels.items()):
         corner = (_GAP_IN + i // rows * step, _BOTTOM_IN + (rows - 1 - i % rows) * step)
         ax = figure.add_axes((*(corner / size), *(_PANEL_IN / size)))
-        heatmap(entries, hb_domain_size, ax, colours).set_title(title)
+        byte_heatmap(entries, hb_domain_size, ax, colours).set_title(title)
     bar = figure.add_axes((*((columns * step + 0.2, _BOTTOM_IN) / size), *((0.2, size[1] - _BOTTOM_IN - 0.45) / size)))
     colour_bar(figure, colours, cax=bar)
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -82,7 +82,7 @@ def colour_bar(figure: "Figure", colours: "ScalarMappable", **place) -> None:
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def heatmap(
+def byte_heatmap(
     entries: "pd.DataFrame", hb_domain_size: int, ax: "Axes", colours: "ScalarMappable", rail: bool = True
 ) -> "Axes":
     """One traffic matrix in GB, HB domains boxed and, with `rail`, what rail 1 carries ringed; silent pairs are white.

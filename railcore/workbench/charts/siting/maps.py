@@ -6,7 +6,7 @@ import numpy as np
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plots.siting.ground import (
+from railcore.workbench.charts.siting.basemap import (
     INK,
     ORIGIN,
     GridTables,
@@ -19,7 +19,7 @@ from railcore.workbench.plots.siting.ground import (
     rings,
     scale_bar,
 )
-from railcore.workbench.plots.siting.marks import (
+from railcore.workbench.charts.siting.symbols import (
     DARK,
     FAIL,
     FOUND,

@@ -9,8 +9,8 @@ import numpy as np
 from railcore.facts import files
 from railcore.facts.tables import read_csv
 from railcore.network.topology.rails import RailFabric
+from railcore.training.degraded.slowdowns import dense_slowdown
 from railcore.training.iteration.critical_path import STRATEGY
-from railcore.training.iteration.fabrics import dense_slowdown
 from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
 from railcore.training.iteration.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy

@@ -67,7 +67,7 @@ class Options:
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
-def options(
+def site_options(
     candidates: Candidates,
     rule: str,
     most_coal: float = 0.5,

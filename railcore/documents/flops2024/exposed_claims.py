@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railcore.documents.flops2024.curves import NETWORKS, Point, at_points
+from railcore.documents.readings import readings as turning
 from railcore.facts import claims, files
-from railcore.facts.readings import readings as turning
 from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
-from railcore.systems.datacenter.case import Case
-from railcore.systems.datacenter.curves import NETWORKS, Point, at_points
 from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.scenario import Case
 
 if TYPE_CHECKING:
     import pandas as pd

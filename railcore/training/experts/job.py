@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.training.collectives import hierarchical_time
-from railcore.training.expert_routing import (
+from railcore.training.experts.token_routing import (
     Floats,
     busiest_links,
     expert_all_to_all_time,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from railcore.training.collectives import forms
+from railcore.training.collectives import algorithms
 
 # A rank, or a switch that reduces and multicasts: its kind and number.
 Node = int | tuple[str, int]
@@ -41,9 +41,9 @@ class Schedule:
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        forms.algorithms(self.operation)
-        forms.whole("ranks", self.ranks)
-        forms.whole("parts", self.parts)
+        algorithms.algorithm_names(self.operation)
+        algorithms.whole("ranks", self.ranks)
+        algorithms.whole("parts", self.parts)
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
@@ -143,7 +143,7 @@ def result(operation: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     Raises ValueError for an unknown operation.
     """
-    forms.algorithms(operation)
+    algorithms.algorithm_names(operation)
     n, empty = len(arrays), arrays[0][:0]
     if operation in ("all_gather", "all_reduce"):
         return [np.concatenate(arrays) if operation == "all_gather" else sum(arrays[1:], arrays[0])] * n
@@ -161,7 +161,7 @@ def pipelined(schedule: Schedule, chunks: int) -> Schedule:
     steps: those of the schedule + chunks - 1. Bytes stay; where ranks forward what they receive, the sum of
     `Count.step_bytes` falls to `Count.bytes` as chunks grow: the bandwidth term of the closed forms.
     """
-    forms.whole("chunks", chunks)
+    algorithms.whole("chunks", chunks)
     steps: list[Step] = [[] for _ in range(len(schedule) + chunks - 1 if len(schedule) else 0)]
     for chunk in range(chunks):
         for number, step in enumerate(schedule):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench import plotting
-from railcore.workbench.plots.pipeline import FILLS
+from railcore.workbench.charts.pipeline import FILLS
 from railcore.workbench.plotting import COLOURS
 
 if TYPE_CHECKING:

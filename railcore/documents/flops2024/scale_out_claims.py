@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from railcore.documents.readings import readings as turning
 from railcore.facts import claims
-from railcore.facts.readings import readings as turning
 from railcore.network.scale_out.comparison import summary
 from railcore.network.scale_out.designs import COUNTS
 

@@ -10,7 +10,7 @@ from railcore.facts.units import show
 from railcore.training.iteration.critical_path import REASONS, STRATEGY, Estimate, estimates, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
-from railcore.training.search.spaces import blocks_of, checked_limits
+from railcore.training.search.enumeration import blocks_of, checked_limits
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plots.siting.ground import INK, LAND, panel
+from railcore.workbench.charts.siting.basemap import INK, LAND, panel
 from railcore.workbench.plotting import COLOURS, percent
 
 if TYPE_CHECKING:

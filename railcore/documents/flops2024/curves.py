@@ -9,9 +9,9 @@ import numpy as np
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, parse, show, significant
 from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.case import Case
 from railcore.systems.datacenter.exposed import RULES
 from railcore.systems.datacenter.layout import layout
+from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import site
 
 if TYPE_CHECKING:

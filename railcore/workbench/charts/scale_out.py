@@ -120,7 +120,7 @@ def link_lengths(data: "pd.DataFrame", media: "pd.DataFrame") -> "Figure":
     return figure
 
 
-def oversubscription(data: "pd.DataFrame") -> "Figure":
+def oversubscribed_costs(data: "pd.DataFrame") -> "Figure":
     """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
 
     Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
