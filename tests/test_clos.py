@@ -203,7 +203,7 @@ def test_bad_input_is_named(build, arguments, complaint):
     ("name", "value"), [("nic_Bps", 0), ("nic_Bps", math.nan), ("hb_Bps", -1.0), ("hb_Bps", math.inf)]
 )
 def test_bad_bandwidth_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is .* positive bandwidth"):
+    with pytest.raises(ValueError, match=f"{name} is .* positive number of bytes/s"):
         rail_only(32, 4, 8, **{name: value})
 
 

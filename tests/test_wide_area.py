@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from railcore.facts import catalog, claims
-from railcore.facts.checks import inverse
 from railcore.facts.units import Gbps, km, ms, us
 from railcore.network import wide_area
 from railcore.network.wide_area import ReedSolomon, allocation, priority_waits, shared_wait, tcp_throughput
+from railcore.network.wide_area.inverse import inverse
 from railcore.workbench.charts import wide_area as plots
 
 TCP = catalog.item("wide_area", "TCP")

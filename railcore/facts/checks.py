@@ -1,38 +1,54 @@
-"""Checks of arguments, and the inverse of a monotone function."""
+"""Checks of arguments. Each gives the value back, or raises ValueError with argument, value and remedy."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-_HALVINGS = 100
+Ints = NDArray[np.int64]
 
 
-def positive(name: str, value: ArrayLike, least: float | None = None) -> Floats:
-    """`value` as floats; ValueError unless finite and above 0, or at least `least` where that is given."""
+def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
+    """Finite floats above 0. unit: of the argument, for the message."""
     array = np.asarray(value, dtype=float)
-    wanted = "a positive number" if least is None else f"{least:g} or more"
-    if not np.all(np.isfinite(array) & (array > 0 if least is None else array >= least)):
-        raise ValueError(f"{name} is {value!r}: give {wanted}")
+    if not np.all(np.isfinite(array) & (array > 0)):
+        raise ValueError(f"{name} is {value!r}: give a positive number{f' of {unit}' if unit else ''}")
     return array
 
 
-def probability(name: str, value: ArrayLike, above: float | None = None) -> Floats:
-    """`value` as floats; ValueError unless at least 0 (above `above` where that is given) and below 1."""
+def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
+    """Finite floats from `least` up."""
     array = np.asarray(value, dtype=float)
-    if not np.all((array >= 0 if above is None else array > above) & (array < 1)):
-        raise ValueError(f"{name} is {value!r}: give a probability {'from' if above is None else 'above'} 0, below 1")
+    if not np.all(np.isfinite(array) & (array >= least)):
+        raise ValueError(f"{name} is {value!r}: give {least:g} or more")
     return array
 
 
-def inverse(function: Callable[[Floats], Floats], target: ArrayLike, low: float, high: float) -> Floats:
-    """The x in [low, high] at which a monotone `function` is `target`, by halving log x; an end where it is beyond."""
-    target = np.asarray(target, dtype=float)
-    rising = function(np.full_like(target, high)) >= function(np.full_like(target, low))
-    left, right = np.full_like(target, np.log(low)), np.full_like(target, np.log(high))
-    for _ in range(_HALVINGS):
-        middle = (left + right) / 2
-        beyond = (function(np.clip(np.exp(middle), low, high)) >= target) == rising
-        left, right = np.where(beyond, left, middle), np.where(beyond, middle, right)
-    return np.clip(np.exp((left + right) / 2), low, high)
+def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:
+    """Floats from 0 to 1, without 0 (above_0) or without 1 (below_1)."""
+    array = np.asarray(value, dtype=float)
+    low, high = array > 0 if above_0 else array >= 0, array < 1 if below_1 else array <= 1
+    if not np.all(low & high):
+        ends = f"{'above' if above_0 else 'from'} 0 {'and below' if below_1 else 'to'} 1"
+        raise ValueError(f"{name} is {value!r}: give a share {ends}")
+    return array
+
+
+def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) -> Ints:
+    """Integers from `least` up, to `most` where that is given; whole floats become integers."""
+    array = np.asarray(value)
+    is_whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
+    if not is_whole or not np.all((array >= least) & (array <= (2.0**52 - 1 if most is None else most))):
+        ends = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} is {value!r}: give whole numbers {ends}")
+    return array.astype(np.int64)
+
+
+def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
+    """One of the values known."""
+    known = list(known)
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, known))}")
+    return value

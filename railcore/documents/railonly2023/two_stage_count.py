@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from railcore.network.topology.clos import positive_integer, rail_parts
+from railcore.facts.checks import whole
+from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.graph import route
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime, equation_1, minimiser
@@ -63,7 +64,7 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     decided by the two ranks' HB domains. batch_tokens b. Raises ValueError for sizes that are not whole.
     """
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
-        positive_integer(name, size)
+        whole(name, size)
     ranks, k = n_m * n_ds * n_df, n_m * n_ds
     domain = np.arange(ranks) // k
     same = domain[:, None] == domain

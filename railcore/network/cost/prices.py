@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog, units
-from railcore.network.topology.clos import Parts, positive_integer, rail_parts
+from railcore.facts.checks import whole
+from railcore.network.topology.clos import Parts, rail_parts
 from railcore.network.topology.rails import rails_that_share
 
 
@@ -75,7 +76,7 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
     1 to `copper_tiers` are copper (1: host links), the rest optics. With several planes ports and links are slower:
     give a book for their speed, such as `book.scaled(1 / planes)`. Source: railonly2023, section 4.
     """
-    positive_integer("copper_tiers", copper_tiers, least=0)
+    whole("copper_tiers", copper_tiers, least=0)
     copper = parts.links_by_tier[:copper_tiers].sum(axis=0)
     return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + book.dac * copper
 

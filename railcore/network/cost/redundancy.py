@@ -2,8 +2,9 @@
 
 import pandas as pd
 
+from railcore.facts.checks import whole
 from railcore.network.cost.prices import PriceBook, network_total
-from railcore.network.topology.clos import Parts, positive_integer, rail_parts
+from railcore.network.topology.clos import Parts, rail_parts
 from railcore.network.topology.rails import RailFabric, rails_that_share
 
 
@@ -18,7 +19,7 @@ def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool
     transceivers: every spare is wired like the switch that it stands by for, optics at both ends, and takes over
     without a hand; else it stands by in the rack and the optics are moved. Raises ValueError for a negative number.
     """
-    positive_integer("spares_per_rail", spares_per_rail, least=0)
+    whole("spares_per_rail", spares_per_rail, least=0)
     parts, plan = fabric.parts, fabric.plan
     if not fabric.tiers:  # no network, nothing to stand by for
         return parts

@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts import catalog
+from railcore.facts.checks import whole
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out.comparison import PARTS
-from railcore.network.topology.clos import positive_integer
 
 Levels = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
@@ -40,7 +40,7 @@ class Floor:
     slack: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "racks_per_row", int(positive_integer("racks_per_row", round(self.racks_per_row))))
+        object.__setattr__(self, "racks_per_row", int(whole("racks_per_row", round(self.racks_per_row))))
         for field in fields(self):
             value = getattr(self, field.name)
             if not (0 <= value < np.inf and (value > 0 or field.name == "slack")):
@@ -48,7 +48,7 @@ class Floor:
 
     def rack_positions(self, racks: int) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
-        racks = int(positive_integer("racks", racks))
+        racks = int(whole("racks", racks))
         width, rows = self.racks_per_row * self.rack_pitch_m + self.cross_aisle_m, -(-racks // self.racks_per_row)
         columns = max(1, round(np.sqrt(rows * self.row_pitch_m / width)))
         deep, rack = -(-rows // columns), np.arange(racks)
@@ -79,7 +79,7 @@ def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence
     Raises ValueError for sizes that are no whole positive numbers.
     """
     for value in (rack_endpoints, *blocks):
-        positive_integer("rack_endpoints and blocks", value)
+        whole("rack_endpoints and blocks", value)
     at = floor.rack_positions(racks)
     endpoint = np.arange(racks * rack_endpoints)
     lower, lengths = endpoint // rack_endpoints, []

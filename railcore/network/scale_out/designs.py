@@ -12,9 +12,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog
+from railcore.facts.checks import whole
 from railcore.facts.units import Gbps, number
 from railcore.network.cost import PriceBook, book_rate, network_total, price_book
-from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, positive_integer, rail_parts
+from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNTS = ("smooth", "rounded", "whole")
 
@@ -47,7 +48,7 @@ def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64
 
     Raises ValueError for planes that the chip has no mode for.
     """
-    modes, wanted = chip_modes(chip, nic_Bps), positive_integer("planes", planes)
+    modes, wanted = chip_modes(chip, nic_Bps), whole("planes", planes)
     for count in np.unique(wanted):
         if int(count) not in modes or modes[int(count)] % int(count):
             offered = ", ".join(map(str, modes))
@@ -74,9 +75,7 @@ def network_parts(
     GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack. Raises ValueError for more rails
     than GPUs, an unknown count, and an oversubscription that is not counted whole. Source: flops2024, Section 6.1.
     """
-    n, r, k, p = np.broadcast_arrays(
-        positive_integer("gpus", gpus), positive_integer("rails", rails), radix, positive_integer("planes", planes)
-    )
+    n, r, k, p = np.broadcast_arrays(whole("gpus", gpus), whole("rails", rails), radix, whole("planes", planes))
     if np.any(r > n):
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
     if count not in COUNTS:
@@ -158,8 +157,8 @@ def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: Ar
 
     gpus N, radix k [ports of full speed], planes P, tiers t. Source: flops2024, Section 6.1.
     """
-    reach = clos_reach(np.asarray(radix) * positive_integer("planes", planes), tiers)
-    return -(-positive_integer("gpus", gpus) // reach)
+    reach = clos_reach(np.asarray(radix) * whole("planes", planes), tiers)
+    return -(-whole("gpus", gpus) // reach)
 
 
 def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
@@ -170,8 +169,8 @@ def rack_rails(rails: ArrayLike, hb_domain_size: int) -> pd.DataFrame:
     R), GPUs of equal rank share a rail only in racks that far apart; rails_any_two_racks_share = max(0, 2 min(K, R) -
     R) at least; groups_of_racks_on_the_same_rails, R / gcd(R, K) where each rack leaves out R - K rails.
     """
-    r = np.atleast_1d(positive_integer("rails", rails))
-    k = int(positive_integer("hb_domain_size", hb_domain_size))
+    r = np.atleast_1d(whole("rails", rails))
+    k = int(whole("hb_domain_size", hb_domain_size))
     of_rack, period = np.minimum(r, k), r // np.gcd(r, k)
     return pd.DataFrame(
         {

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.facts.checks import whole
 from railcore.network.cost import PriceBook
 from railcore.network.scale_out.designs import chip_radix, networks
-from railcore.network.topology.clos import down_ports, positive_integer
+from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
 
@@ -67,7 +68,7 @@ def best_bands(stages: int, members: int, block: int) -> int:
     of `ring_crossing` at a stride of S / b and `chain_crossing`, over b = 1 ... S.
     """
     sizes = {"stages": stages, "members": members, "block": block}
-    s, n, racks = (int(positive_integer(name, value)) for name, value in sizes.items())
+    s, n, racks = (int(whole(name, value)) for name, value in sizes.items())
     bands = np.arange(1, s + 1)
     worse = np.maximum(ring_crossing(n, s / bands, 1, racks), chain_crossing(s, n, bands, 1, racks))
     return int(bands[np.argmin(worse)])
@@ -134,10 +135,10 @@ def job_racks(gpus: int, hb_domain_size: int, bought_racks: int, within: float =
     Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
     "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
     """
-    n, k = int(positive_integer("gpus", gpus)), int(positive_integer("hb_domain_size", hb_domain_size))
+    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
     if n < k:
         raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
-    bought = int(positive_integer("bought_racks", bought_racks)) * k
+    bought = int(whole("bought_racks", bought_racks)) * k
     agree = abs(n / bought - 1) <= within
     found: dict[str, object] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
     return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from railcore.network.topology.clos import positive_integer
+from railcore.facts.checks import whole
 from railcore.network.topology.faults import bandwidth
 from railcore.network.topology.rails import RailFabric
 
@@ -29,7 +29,7 @@ def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: 
     the rack that is worst off (share). Raises ValueError for more rails than GPUs or a leaf larger than its rail.
     """
     given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "rails": rails, "planes": planes, "leaf_gpus": leaf_gpus}
-    n, k, r, p, leaf = (int(positive_integer(name, value)) for name, value in given.items())
+    n, k, r, p, leaf = (int(whole(name, value)) for name, value in given.items())
     if r > n:
         raise ValueError(f"rails is {r}, more than the {n} GPUs: give fewer rails")
     size, of_rack = math.ceil(n / r), math.ceil(k / r)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Ints = NDArray[np.int64]
+from railcore.facts.checks import Ints, whole
+
 # Whole numbers held as floats, exact below 2**52: NumPy divides them several times as fast as integers.
 Numbers = NDArray[np.float64]
 
@@ -80,18 +81,9 @@ class Layout:
         return np.where(tier >= self.tiers, 0, np.ceil(downlinks / ratio))
 
 
-def positive_integer(name: str, value: ArrayLike, least: int = 1) -> Ints:
-    """`value` as an integer array. Raises ValueError naming the argument for fractions and values below `least`."""
-    array = np.asarray(value)
-    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
-    if not whole or not np.all((array >= least) & (array < 2.0**52)):
-        raise ValueError(f"{name} is {value!r}: give whole numbers of at least {least}")
-    return array.astype(np.int64)
-
-
 def checked_radix(value: ArrayLike) -> Ints:
     """`value` as switch radix. Raises ValueError unless every one is even and at least 4."""
-    radix = positive_integer("radix", value, least=4)
+    radix = whole("radix", value, least=4)
     if np.any(radix % 2):
         raise ValueError(f"radix is {value!r}: give an even number of ports, so that half can face up")
     return radix
@@ -103,13 +95,6 @@ def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -
     if not np.all(ratio >= 1):
         raise ValueError(f"{name} is {value!r}: give 1 (full) or more, up to math.inf (no layer)")
     return ratio
-
-
-def check_bandwidths(**values: float) -> None:
-    """Raise ValueError for a bandwidth that is not positive and finite, naming it."""
-    for name, value in values.items():
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} is {value!r}: give a positive bandwidth in bytes/s")
 
 
 def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
@@ -132,7 +117,7 @@ def clos_reach(radix: ArrayLike, tiers: ArrayLike) -> Ints:
 
     radix k [ports], tiers t [tiers]. Source: railonly2025 and railonly2023, their tables.
     """
-    return 2 * (checked_radix(radix) // 2) ** positive_integer("tiers", tiers)
+    return 2 * (checked_radix(radix) // 2) ** whole("tiers", tiers)
 
 
 def ideal_clos_parts(endpoints: ArrayLike, radix: ArrayLike) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64]]:
@@ -141,7 +126,7 @@ def ideal_clos_parts(endpoints: ArrayLike, radix: ArrayLike) -> tuple[Ints, NDAr
     t is the least with N <= 2 (k/2)^t; switches (2 t - 1) N / k; transceivers 2 t N, host links included.
     What the documents count; `rail_parts` counts whole switches. endpoints N, radix k [ports].
     """
-    endpoints, radix = np.broadcast_arrays(positive_integer("endpoints", endpoints), checked_radix(radix))
+    endpoints, radix = np.broadcast_arrays(whole("endpoints", endpoints), checked_radix(radix))
     tiers, reach = np.ones(endpoints.shape, dtype=np.int64), radix.copy()
     while np.any(short := reach < endpoints):
         tiers, reach = tiers + short, np.where(short, reach * (radix // 2), reach)
@@ -163,11 +148,11 @@ def layout(
     Raises ValueError for sizes that are no whole positive numbers, and for rails that cannot share a switch.
     """
     given = np.broadcast_arrays(
-        positive_integer("rail_size", rail_size),
-        positive_integer("rails", rails),
+        whole("rail_size", rail_size),
+        whole("rails", rails),
         checked_radix(radix),
         checked_oversubscription(oversubscription),
-        positive_integer("rails_per_switch", rails_per_switch),
+        whole("rails_per_switch", rails_per_switch),
     )
     size, rails, k, s, share = (array.astype(float) for array in given)
     below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0, "below")))
@@ -236,7 +221,7 @@ def count(plan: Layout, endpoints: ArrayLike) -> Parts:
     """Switches and links of a layout with so many endpoints, tier by tier."""
     used = plan.tiers > 0
     switches = [np.where(used, plan.blocks[0], 0)]
-    links = [np.where(used, positive_integer("endpoints", endpoints), 0)]
+    links = [np.where(used, whole("endpoints", endpoints), 0)]
     # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
     heads = [(np.ones_like(plan.tiers), plan.uplinks(1, plan.hosts_per_leaf))]
     for tier in range(2, len(plan.blocks) + 1):
@@ -266,8 +251,8 @@ def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | Non
 
     gpus, hb_domain_size [GPUs]; the last HB domain may be part-filled.
     """
-    gpus, domain = positive_integer("gpus", gpus), positive_integer("hb_domain_size", hb_domain_size)
-    rails = domain if rails is None else positive_integer("rails", rails)
+    gpus, domain = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size)
+    rails = domain if rails is None else whole("rails", rails)
     full = floor_div(gpus, domain)
     return (full * ceil_div(domain, rails) + ceil_div(gpus - full * domain, rails)).astype(np.int64)
 
@@ -290,13 +275,13 @@ def rail_parts(
     Raises ValueError naming the argument that is out of range.
     """
     given = np.broadcast_arrays(
-        positive_integer("gpus", gpus),
-        positive_integer("hb_domain_size", hb_domain_size),
+        whole("gpus", gpus),
+        whole("hb_domain_size", hb_domain_size),
         checked_radix(radix),
         checked_oversubscription(oversubscription),
-        positive_integer("rails", hb_domain_size if rails is None else rails),
-        positive_integer("rails_per_switch", rails_per_switch),
-        positive_integer("planes", planes),
+        whole("rails", hb_domain_size if rails is None else rails),
+        whole("rails_per_switch", rails_per_switch),
+        whole("planes", planes),
     )
     shape, flat = given[0].shape, [array.ravel() for array in given]
     # Blocks that stay in the processor's cache: three times as fast as whole arrays of a million.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from railcore.facts.checks import positive, whole
 from railcore.facts.units import Gbps
-from railcore.network.topology.clos import check_bandwidths, positive_integer
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class PhotonicRails:
 
     def __post_init__(self) -> None:
         for name in ("gpus", "hb_domain_size", "ocs_ports", "nic_ports"):
-            object.__setattr__(self, name, int(positive_integer(name, getattr(self, name))))
-        positive_integer("hb_switches", self.hb_switches, least=0)
-        check_bandwidths(nic_Bps=self.nic_Bps, hb_Bps=self.hb_Bps)
+            object.__setattr__(self, name, int(whole(name, getattr(self, name))))
+        whole("hb_switches", self.hb_switches, least=0)
+        positive("nic_Bps", self.nic_Bps, "bytes/s")
+        positive("hb_Bps", self.hb_Bps, "bytes/s")
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
         if self.domains * self.nic_ports > self.ocs_ports:
             raise ValueError(

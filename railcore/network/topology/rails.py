@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
+from railcore.facts.checks import positive, whole
 from railcore.facts.units import Gbps
 from railcore.network.topology.clos import (
     Layout,
     Parts,
-    check_bandwidths,
     layout,
-    positive_integer,
     rail_parts,
     rail_size,
 )
@@ -53,12 +52,13 @@ class RailFabric:
 
     def __post_init__(self) -> None:
         for name in ("gpus", "hb_domain_size", "radix", "rails_per_switch", "planes"):
-            object.__setattr__(self, name, int(positive_integer(name, getattr(self, name))))
-        object.__setattr__(self, "hb_switches", int(positive_integer("hb_switches", self.hb_switches, least=0)))
-        check_bandwidths(nic_Bps=self.nic_Bps, hb_Bps=self.hb_Bps)
+            object.__setattr__(self, name, int(whole(name, getattr(self, name))))
+        object.__setattr__(self, "hb_switches", int(whole("hb_switches", self.hb_switches, least=0)))
+        positive("nic_Bps", self.nic_Bps, "bytes/s")
+        positive("hb_Bps", self.hb_Bps, "bytes/s")
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
         rails = self.rails or self.hb_domain_size
-        object.__setattr__(self, "rails", min(int(positive_integer("rails", rails)), self.hb_domain_size))
+        object.__setattr__(self, "rails", min(int(whole("rails", rails)), self.hb_domain_size))
         _ = self.parts
 
     @property

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.checks import Floats, positive
+from railcore.facts.checks import Floats, at_least, positive
 
 
 def allocation(
@@ -22,10 +22,10 @@ def allocation(
     Raises ValueError where reserves exceed the capacity. Source: Jain et al. 2013 (B4), Section 5; weights in place
     of its bandwidth functions; traffic divides over tunnels freely.
     """
-    d = np.atleast_1d(positive("demands", demands, 0))
+    d = np.atleast_1d(at_least("demands", demands))
     w, order, g = (np.broadcast_to(value, d.shape) for value in (weights, priorities, reserved))
-    positive("weights", w), positive("reserved", g, 0)
-    if g.sum() > positive("capacity", capacity, 0) * (1 + 1e-12):
+    positive("weights", w), at_least("reserved", g)
+    if g.sum() > at_least("capacity", capacity) * (1 + 1e-12):
         raise ValueError(f"reserved is {reserved!r}, {g.sum():g} bytes/s in all: reserve at most {capacity!r}")
     admitted = np.minimum(d, g)
     for priority in np.unique(order):

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, inverse, positive, probability
+from railcore.facts.checks import Floats, positive, share
+from railcore.network.wide_area.inverse import inverse
 
 _LEAST_RATE, _MOST_RATE = 1e-25, 0.5
 
@@ -16,13 +17,13 @@ def packet_loss(bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
 
     bit_error_rate b, each bit for itself; packet_bytes L.
     """
-    b = probability("bit_error_rate", bit_error_rate)
+    b = share("bit_error_rate", bit_error_rate, below_1=True)
     return -np.expm1(8 * positive("packet_bytes", packet_bytes) * np.log1p(-b))
 
 
 def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
     """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
-    return -np.expm1(np.log1p(-probability("loss", loss)) / (8 * positive("packet_bytes", packet_bytes)))
+    return -np.expm1(np.log1p(-share("loss", loss, below_1=True)) / (8 * positive("packet_bytes", packet_bytes)))
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,13 @@ class ReedSolomon:
 
     def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
         """The bit error rate before correction that loses so many packets, inverse of `packet_loss`."""
-        target, L = np.broadcast_arrays(probability("loss", loss, 0), positive("packet_bytes", packet_bytes))
+        target, L = np.broadcast_arrays(
+            share("loss", loss, above_0=True, below_1=True), positive("packet_bytes", packet_bytes)
+        )
         return inverse(lambda b: self.packet_loss(b, L), target, _LEAST_RATE, _MOST_RATE)
 
     def _wrong_symbol(self, bit_error_rate: ArrayLike) -> Floats:
-        return -np.expm1(self.symbol_bits * np.log1p(-probability("bit_error_rate", bit_error_rate)))
+        return -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))
 
 
 def code(name: str) -> ReedSolomon:

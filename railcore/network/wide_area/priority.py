@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.checks import Floats, positive
+from railcore.facts.checks import Floats, at_least, positive
 
 
 def priority_waits(
@@ -40,6 +40,6 @@ def shared_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variatio
 
 def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floats]:
     """Loads, mean times of transmission, and mean times left of a transmission that is met."""
-    rho = np.atleast_1d(positive("loads", loads, 0))
+    rho = np.atleast_1d(at_least("loads", loads))
     S = positive("packet_bytes", packet_bytes) / positive("link", link) * np.ones_like(rho)
-    return rho, S, S * (1 + positive("variation", variation, 0)) / 2
+    return rho, S, S * (1 + at_least("variation", variation)) / 2

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, positive
+from railcore.facts.checks import Floats, at_least, positive
 
 
 def great_circle_distance(
@@ -38,8 +38,8 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
 
     distance D: great circle [m]; route_factor f: length of the fibre over it, at least 1; fibre_delay tau [s/m].
     """
-    f = positive("route_factor", route_factor, 1)
-    return positive("distance", distance, 0) * f * positive("fibre_delay", fibre_delay)
+    f = at_least("route_factor", route_factor, 1)
+    return at_least("distance", distance) * f * positive("fibre_delay", fibre_delay)
 
 
 @dataclass(frozen=True)

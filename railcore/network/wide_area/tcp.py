@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, inverse, positive, probability
+from railcore.facts.checks import Floats, positive, share
+from railcore.network.wide_area.inverse import inverse
 
 _LEAST_LOSS, _MOST_LOSS = 1e-30, float(np.nextafter(1, 0))
 
@@ -17,7 +18,7 @@ def mathis_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
     Source: Mathis, Semke, Mahdavi, Ott 1997, Section 2, every segment acknowledged.
     """
     with np.errstate(divide="ignore"):
-        return np.sqrt(1.5 / probability("loss", loss)) * np.ones_like(positive("rtt", rtt))
+        return np.sqrt(1.5 / share("loss", loss, below_1=True)) * np.ones_like(positive("rtt", rtt))
 
 
 def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
@@ -27,7 +28,7 @@ def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
     its window in the Reno-friendly region, where it grows as the standard's does; where the regions meet, the mean over
     both is up to 4% more. Source: RFC 8312, Section 4.2, Eq. (5), Tables 1 and 2.
     """
-    tcp, (p, R) = catalog.item("wide_area", "TCP"), (probability("loss", loss), positive("rtt", rtt))
+    tcp, (p, R) = catalog.item("wide_area", "TCP"), (share("loss", loss, below_1=True), positive("rtt", rtt))
     C, beta = tcp["cubic_c"], tcp["cubic_beta"]
     with np.errstate(divide="ignore"):
         return np.maximum(mathis_window(p, R), (C * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (R / p) ** 0.75)

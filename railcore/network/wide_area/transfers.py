@@ -3,19 +3,19 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.checks import Floats, positive, probability
+from railcore.facts.checks import Floats, at_least, positive, share
 
 
 def any_loss(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
     """Probability that a packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
     every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(every * np.log1p(-probability("loss", loss)))
+    return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
 
 
 def loss_for(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
     """Largest loss with which `any_loss` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
     every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(np.log1p(-probability("failure", failure)) / every)
+    return -np.expm1(np.log1p(-share("failure", failure, below_1=True)) / every)
 
 
 def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
@@ -25,7 +25,7 @@ def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1
     packets N of each transfer, loss p, transfers n. One round without loss.
     """
     every = positive("packets", packets) * positive("transfers", transfers)
-    p, every = np.broadcast_arrays(probability("loss", loss), every)
+    p, every = np.broadcast_arrays(share("loss", loss, below_1=True), every)
     total, missing = np.ones(p.shape), np.array(p, float)
     while np.any(missing * every > 1e-16):
         total = total - np.expm1(every * np.log1p(-missing))
@@ -41,9 +41,9 @@ def repair_packets(packets: int, loss: float, failure: float, transfers: float =
     """
     from scipy.special import bdtrc
 
-    positive("packets", packets, 1)
-    probability("loss", loss)
-    allowed = float(loss_for(probability("failure", failure, 0), 1, transfers))
+    at_least("packets", packets, 1)
+    share("loss", loss, below_1=True)
+    allowed = float(loss_for(share("failure", failure, above_0=True, below_1=True), 1, transfers))
     low, high = -1, 0
     while bdtrc(high, packets + high, loss) > allowed:
         low, high = high, 2 * high + 1

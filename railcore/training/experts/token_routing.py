@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.network.topology.clos import checked_oversubscription, positive_integer
+from railcore.facts.checks import whole
+from railcore.network.topology.clos import checked_oversubscription
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
     all others alike ("pairs" too, see `expert_demand`); "zipf", k^-z / sum(k^-z) with z solved for m.
     Raises ValueError for an unknown skew and an imbalance out of range.
     """
-    experts = int(positive_integer("experts", experts))
+    experts = int(whole("experts", experts))
     if skew not in SKEWS:
         raise ValueError(f"skew is {skew!r}: give one of {', '.join(SKEWS)}")
     _check_imbalance(imbalance, experts)
@@ -117,7 +118,7 @@ def expert_demand(
     own, in another domain and on the next rail, so that the experts' loads are equal and the pairs' are not.
     Raises ValueError for experts that do not divide over the ranks.
     """
-    ranks = int(positive_integer("ranks", ranks))
+    ranks = int(whole("ranks", ranks))
     if (experts := experts or ranks) % ranks:
         raise ValueError(f"experts is {experts}: give a multiple of ranks {ranks}, or 0 for one each")
     load = bytes_per_gpu * expert_load(experts, imbalance, skew).reshape(ranks, -1).sum(axis=1)
@@ -131,7 +132,7 @@ def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop",
     demand [i, j] [bytes], hb_domain_size K, rails R: up to K, 0 for K. With R < K two GPUs of one rail are direct.
     Raises ValueError for an unknown routing, a matrix that is not square or not of whole domains.
     """
-    matrix, size = np.asarray(demand, float), int(positive_integer("hb_domain_size", hb_domain_size))
+    matrix, size = np.asarray(demand, float), int(whole("hb_domain_size", hb_domain_size))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] % size:
         raise ValueError(f"demand has shape {matrix.shape}: give a square matrix of whole HB domains of {size} GPUs")
     if not 0 <= rails <= size:
@@ -171,7 +172,7 @@ def busiest_links(
     Raises ValueError for ranks that do not fill their domains, an unknown routing and an imbalance out of range.
     """
     _check_routing(routing)
-    N, size = positive_integer("ranks", ranks), positive_integer("hb_domain_size", hb_domain_size)
+    N, size = whole("ranks", ranks), whole("hb_domain_size", hb_domain_size)
     K = np.minimum(size, N)
     if np.any(N % K):
         raise ValueError(f"ranks is {ranks!r}: give a multiple of hb_domain_size {hb_domain_size!r}")

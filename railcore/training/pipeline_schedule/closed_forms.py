@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.network.topology.clos import Ints, positive_integer
+from railcore.facts.checks import whole
+from railcore.network.topology.clos import Ints
 
 Floats = NDArray[np.float64]
 KINDS = ("gpipe", "1f1b", "interleaved")
@@ -89,7 +90,7 @@ def peak_microbatches(
     broadcast. Raises ValueError for what is out of range. Source: Narayanan et al. 2021, section 2.2.
     """
     p, m, v = checked(kind, stages, microbatches, chunks)
-    i = positive_integer("stage", stage, least=0)
+    i = whole("stage", stage, least=0)
     if np.any(i >= p):
         raise ValueError(f"stage is {stage!r}: give 0 to stages - 1, the first being 0")
     return np.minimum(m * v, warm_up(kind, p, m, v, i) + 1) / v
@@ -111,7 +112,7 @@ def checked(
         if value not in known:
             raise ValueError(f"{name} is {value!r}: give one of {', '.join(known)}")
     counts = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
-    p, m, v = np.broadcast_arrays(*(positive_integer(name, value) for name, value in counts.items()))
+    p, m, v = np.broadcast_arrays(*(whole(name, value) for name, value in counts.items()))
     if kind == "gpipe" and np.any(v > 1):
         raise ValueError(f"chunks is {chunks!r}: give 1, or a kind other than 'gpipe'")
     if np.any((v > 1) & (m % p > 0)):
