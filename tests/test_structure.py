@@ -115,6 +115,29 @@ def test_a_module_is_one_thing(path):
     assert code_lines(path.read_text()) <= 250
 
 
+def public_functions(tree):
+    for node in tree.body:
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        for function in inside if not getattr(node, "name", "_").startswith("_") else []:
+            if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
+                yield function
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_functions_of_many_parameters_describe_each(path):
+    for function in public_functions(ast.parse(path.read_text())):
+        every = function.args
+        named = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, [every.vararg, every.kwarg])]
+        names = [argument.arg for argument in named if argument.arg not in ("self", "cls")]
+        if len(names) > 3:
+            text = ast.get_docstring(function) or ""
+            sections = re.split(r"\n([A-Z][a-z]+)\n-+\n", text)
+            described = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
+            listed = {name.strip("* ") for line in re.findall(r"^(\S.*)$", described, re.M) for name in line.split(",")}
+            assert set(names) <= listed, f"{function.name} describes no {sorted(set(names) - listed)}"
+            assert "Returns" in sections or function.name in ("__init__",), f"{function.name} has no section Returns"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_keeps_the_rules(path):
     notebook = json.loads(path.read_text())
@@ -128,8 +151,25 @@ def test_a_notebook_keeps_the_rules(path):
     if not path.stem.startswith(("00", "21")):
         assert tags[0] == ["parameters"] and parameters.defaults(notebook)
         assert set(tags[-1]) == {"explore", "nbval-ignore-output"} and not code[-1]["outputs"]
+        heads = [cell["source"] for cell in notebook["cells"]]
+        (short,) = (i for i, text in enumerate(heads) if text.startswith("## In short"))
+        recorded = [i for i, text in enumerate(heads) if "claims.record(" in text]
+        drawn = [i for i, text in enumerate(heads) if "outputs.save(" in text]
+        assert max(recorded) < short < min(drawn), "record every claim, then answer, then draw"
+        assert "outputs.answer(" in heads[short + 1], "give the answer below In short"
+        first = heads[next(i for i, cell in enumerate(notebook["cells"]) if cell is code[0])].partition("\n#")[0]
+        assert len(parameters.defaults({"cells": [{**code[0], "source": first}]})) <= 6, (
+            "leave the rest below a comment"
+        )
     words = "\n".join(cell["source"] for cell in notebook["cells"])
     assert not re.search(r"\./shared|(^|[^\w.])/(home|tmp|root|Users)/", words)
+
+
+def test_a_notebook_links_to_the_index_and_to_its_neighbours():
+    for before, path, after in zip([None, *NOTEBOOKS[:-1]], NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
+        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+        for other in {NOTEBOOKS[0], before, after} - {path, None}:
+            assert f"({other.name})" in first, f"{path.stem} lacks a link to {other.name}"
 
 
 def requirements():

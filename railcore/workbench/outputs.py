@@ -71,6 +71,24 @@ def save(
     return show(table) if figure is None and table is not None else None
 
 
+def answer(text: str, picture: str) -> Shown:
+    """The notebook's answer in a line or two, for its reader and, with its most telling picture, for the index.
+
+    text: Markdown, its numbers filled in from what was computed. picture: id of a figure that the notebook saves.
+    Raises UnknownName for an unknown id, ValueError for one without a PNG or of another notebook.
+    """
+    if picture not in items():
+        raise UnknownName("figure or table (of data/figures.csv and data/extras.csv)", picture, list(items()))
+    item = items()[picture]
+    if "png" not in item["files"].split():
+        raise ValueError(f"{picture!r} has no PNG: name a figure")
+    files.answer_for(item["notebook"], f"{item['kind']} {picture!r}")
+    link = f"../{item['document']}/{item['item']}.png"
+    path = files.out() / "extra" / f"{item['notebook'][:2]}_answer.md"
+    files.write_whole(path, f"{text}\n\n[![{picture}]({link})]({link})\n")
+    return Shown(text)
+
+
 def show(table: "pd.DataFrame") -> Shown:
     """A table for a person, as a cell's result: `readable`, without index."""
     return Shown(markdown(readable(table).to_dict("records")))
@@ -109,6 +127,8 @@ def gallery() -> "pd.DataFrame":
 
     there, not_yet = [], []
     for item_id, item in items().items():
+        if item["kind"] == "answer":
+            continue
         place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
         found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").exists()]
         links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found)
