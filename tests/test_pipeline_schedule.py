@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2025.pipeline_formulas import formula_checks, pipeline_claims
 from railcore.training.pipeline_schedule import (
     KINDS,
     TRANSFERS,
     critical_sends,
-    formula_checks,
     peak_microbatches,
     pipeline_bubble_time,
     pipeline_time,
@@ -259,6 +259,16 @@ def test_the_formulas_of_the_document_against_their_counts():
     assert len(checks) == 3 * 3 * 2 * 2 * 5 + 2
 
 
+def test_claims_on_the_formulas_are_their_largest_errors():
+    checks = formula_checks((2, 3, 16), (1, 4, 64), (1.0, 2.7), (2, 8))
+    values, reasons = pipeline_claims(checks)
+    assert {name.split(".")[-1] for name in values} == set(checks.formula)
+    for name, value in values.items():
+        assert value == checks.error[checks.formula == name.split(".")[-1]].max()
+    assert "4 m times as long in every case (here m = 1 to 64)" in reasons["railonly2025.fig6.pls_tp_time"]
+    assert "by 2 D_p in every case" in reasons["railonly2025.fig6.pls_pp_volume"]
+
+
 def test_a_large_table_is_whole():
     table = schedule("1f1b", 64, 512, 1.0, 2.0, 0.1)
     assert len(table.events) == 2 * 64 * 512 + 2 * 63 * 512
@@ -270,7 +280,7 @@ def test_a_large_table_is_whole():
         (("zb", 4, 8, 1, 2), "kind is 'zb': give one of gpipe, 1f1b, interleaved"),
         (("1f1b", 0, 8, 1, 2), "stages is 0"),
         (("1f1b", 4, 2.5, 1, 2), r"microbatches is 2\.5"),
-        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give positive seconds"),
+        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give a positive number of seconds"),
         (("1f1b", 4, 8, 1, [2, 2]), r"backward_s has shape \(2,\): .* each of the 4 stages"),
         (("1f1b", 4, 8, 1, 2, -1), "send_s is -1"),
         (("1f1b", 4, 8, 1, 2, 0, 2), "chunks is 2 with kind '1f1b'"),

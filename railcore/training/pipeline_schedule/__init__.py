@@ -31,7 +31,6 @@ from railcore.training.pipeline_schedule.closed_forms import (
     pipeline_bubble_time,
     pipeline_time,
 )
-from railcore.training.pipeline_schedule.formulas import formula_checks
 from railcore.training.pipeline_schedule.timetable import Timetable, schedule
 
 __all__ = [
@@ -39,7 +38,6 @@ __all__ = [
     "TRANSFERS",
     "Timetable",
     "critical_sends",
-    "formula_checks",
     "peak_microbatches",
     "pipeline_bubble_time",
     "pipeline_time",
