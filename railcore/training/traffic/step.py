@@ -183,12 +183,12 @@ def _boundaries(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> I
 
 def _replicas(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
     kinds = model.parameters()
-    outside = ("embedding", "positions", "output", "experts")
-    shared = sum(size for kind, size in kinds.items() if kind not in outside) / (model.layers * strategy.tensor)
+    outside = model.expert_parameters + sum(kinds[kind] for kind in ("embedding", "positions", "output"))
+    shared = (model.total_parameters - outside) / (model.layers * strategy.tensor)
     n, replica = model.layers / strategy.pipeline, strategy.context * strategy.data
     yield from _synchronised(strategy, wire, shared, n, m, "every", "replica", replica)
     if mixed := model.mixture_layers:
-        each = kinds["experts"] / (mixed * strategy.tensor * strategy.expert)
+        each = model.expert_parameters / (mixed * strategy.tensor * strategy.expert)
         ranks = replica // strategy.expert
         yield from _synchronised(strategy, wire, each, mixed / strategy.pipeline, m, "every", "expert_replica", ranks)
 
