@@ -300,7 +300,7 @@ def _bandwidth(bandwidth_Bps: ArrayLike) -> Floats:
 
 
 def _fits(chosen: Form, n: Floats) -> NDArray[np.bool_]:
-    return (np.frexp(n)[0] == 0.5) | (not chosen.powers_of_two)
+    return np.frexp(n)[0] == 0.5 if chosen.powers_of_two else np.ones(np.shape(n), bool)
 
 
 def _cost(chosen: Form, size: Floats, n: Floats) -> tuple[Floats, Floats]:

@@ -151,8 +151,8 @@ def estimates(
     columns = _columns(strategies)
     (keys, layer_of), (places, stage_of) = (_unique_rows(columns, names) for names in (KEY, PLACE))
     layers, stages = layer_times(model, machine, runtime, keys), _stage_costs(model, machine, offload, places)
-    wrong_layer = _first_reason({name: indivisible(model, keys)[name] for name in ("heads", "sequence")})
-    wrong_stage = _first_reason({name: indivisible(model, places)[name] for name in ("layers", "experts")})
+    wrong_layer = _first_reason(indivisible(model, keys), "heads", "sequence")
+    wrong_stage = _first_reason(indivisible(model, places), "layers", "experts")
     for start in range(0, max(layer_of.size, 1), BLOCK):
         rows = slice(start, start + BLOCK)
         batch = {name: columns[name][rows] for name in BATCH}
@@ -193,10 +193,10 @@ def _selected(costs: Any, index: np.ndarray) -> Any:
     return type(costs)(**fields)
 
 
-def _first_reason(wrong: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Index in REASONS of the first thing that is wrong, len(REASONS) where nothing is."""
-    found = np.full(np.broadcast_shapes(*map(np.shape, wrong.values())), len(REASONS), np.int8)
-    for name in sorted(wrong, key=REASONS.index, reverse=True):
+def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
+    """Index in REASONS of the first of these names that is wrong, len(REASONS) where none is."""
+    found = np.full(np.shape(wrong[names[0]]), len(REASONS), np.int8)
+    for name in reversed(names):
         found[wrong[name]] = REASONS.index(name)
     return found
 
@@ -288,9 +288,8 @@ def _estimate(
         "reserved_bytes": np.full_like(m, machine.reserved_bytes),
     }
     total, used = np.asarray(sum(breakdown.values())), np.asarray(sum(memory.values()))
-    uneven = indivisible(model, batch)
-    rest = {"batch": uneven["batch"], "interleave": uneven["interleave"], "network": ~np.isfinite(total)}
-    reason = np.minimum(wrong, _first_reason(rest | {"memory": used > machine.memory_bytes}))
+    rest = indivisible(model, batch) | {"network": ~np.isfinite(total), "memory": used > machine.memory_bytes}
+    reason = np.minimum(wrong, _first_reason(rest, "batch", "interleave", "network", "memory"))
     return Estimate(total, breakdown, links, memory, np.where(reason == len(REASONS), 0, reason).astype(np.int8))
 
 

@@ -145,18 +145,18 @@ def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: Map
     u = model.sequence_length * b / c
     forward, inputs, weights = _products(model, machine, u, t, e)
     attention = _attention(model, machine, runtime, b, t, c)
+    gather = machine.link_time(ELEMENT * u * model.hidden, t)  # of a layer's input among its tensor ranks
     work = {
         "linear": PassTimes(forward, inputs + weights),
         "attention": attention,
         "elementwise": _elementwise(model, machine, runtime, key, u, t),
-        "tensor": _tensor_traffic(model, machine, runtime, key, u, weights),
+        "tensor": _tensor_traffic(model, runtime, key, gather, weights),
         "context": _context_traffic(model, machine, key, attention),
         "expert": _expert_traffic(model, machine, key, u),
     }
     full, selective = key["recompute"] == 2, (key["recompute"] == 1) & (not runtime.fused_attention)
     forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
     again = np.select([full, selective], [forward_s, attention.forward], 0.0)
-    compute, logits_link_s = _logits(model, machine, u, t)
     fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
     kept, whole = (
         np.asarray(sum(model.layer_activation_bytes(b, t, c, key["sequence_parallel"], level, **fused).values()))
@@ -167,10 +167,10 @@ def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: Map
         links={name: work[name].link_forward * (1 + full) + work[name].link_backward for name in STAGE[-3:]},
         forward_s=forward_s,
         backward_s=backward_s + again,
-        logits_s=compute + logits_link_s,
-        logits_link_s=logits_link_s,
+        logits_s=_logits(model, machine, u, t) + 2 * gather,
+        logits_link_s=2 * gather,
         boundary_bytes=ELEMENT * u * model.hidden / t,
-        boundary_gather_s=np.where(key["sequence_parallel"], 0.0, machine.link_time(ELEMENT * u * model.hidden, t)),
+        boundary_gather_s=np.where(key["sequence_parallel"], 0.0, gather),
         kept_bytes=kept,
         working_bytes=whole * full,
         logits_bytes=(ELEMENT + 4) * u * model.vocabulary / t,
@@ -245,7 +245,7 @@ def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, key, u,
     return PassTimes(*(u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
 
 
-def _tensor_traffic(model: Transformer, machine: Machine, runtime: Runtime, key, u, weights) -> PassTimes:
+def _tensor_traffic(model: Transformer, runtime: Runtime, key, gather, weights) -> PassTimes:
     """Of tensor ranks, hidden behind the products of the weights' gradients as far as these reach.
 
     Each of two operators (one in a parallel block; a mixture's counts top_k imbalance times) has an AllReduce, or an
@@ -254,10 +254,10 @@ def _tensor_traffic(model: Transformer, machine: Machine, runtime: Runtime, key,
     """
     mixed = model.mixture_layers / model.layers
     operators = 1 if model.parallel_block else 2 + mixed * (model.top_k * model.imbalance - 1)
-    gather = operators * machine.link_time(ELEMENT * u * model.hidden, key["tensor"])
-    backward = np.where(key["sequence_parallel"], 3, 2) * gather
-    hidden = np.minimum(2 * gather * runtime.overlap_tensor, weights)
-    return PassTimes(2 * gather, backward - hidden, 2 * gather, backward)
+    forward = 2 * operators * gather
+    backward = np.where(key["sequence_parallel"], 1.5, 1) * forward
+    hidden = np.minimum(forward * runtime.overlap_tensor, weights)
+    return PassTimes(forward, backward - hidden, forward, backward)
 
 
 def _context_traffic(model: Transformer, machine: Machine, key, attention: PassTimes) -> PassTimes:
@@ -277,8 +277,7 @@ def _expert_traffic(model: Transformer, machine: Machine, key, u) -> PassTimes:
     return PassTimes(exchange, exchange, exchange, exchange)
 
 
-def _logits(model: Transformer, machine: Machine, u, t) -> tuple[Any, np.ndarray]:
-    """Compute of logits and loss, and the link time of their tensor ranks."""
+def _logits(model: Transformer, machine: Machine, u, t) -> Any:
+    """Compute of logits and loss."""
     products = sum(_passes(machine, u, model.vocabulary / t, model.hidden))
-    loss = LOSS_BYTES * u * model.vocabulary / t / machine.hbm_Bps
-    return products + loss, 2 * machine.link_time(ELEMENT * u * model.hidden, t)
+    return products + LOSS_BYTES * u * model.vocabulary / t / machine.hbm_Bps

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, checks
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
-from railcore.training.collectives.algorithms import collective_time, steps_and_bytes
+from railcore.training.collectives.algorithms import steps_and_bytes
 from railcore.training.collectives.hierarchical import hierarchical_time
 from railcore.training.experts.token_routing import ROUTINGS, expert_all_to_all_time
 
@@ -141,13 +141,12 @@ class Machine:
         """
         x, y = self._split_over_domains(ranks, stride)
         hb, nic = self.collective_hb_Bps, self.collective_nic_Bps
-        steps = [steps_and_bytes("all_gather", "bruck", 0, group)[0] for group in (x, y)]
-        latency = steps[0] * self.hb_latency_s + steps[1] * self.nic_latency_s
+        hb_steps, nic_steps = steps_and_bytes("all_gather", "bruck", 0, np.stack([x, y]))[0]
+        latency = np.asarray(calls) * (hb_steps * self.hb_latency_s + nic_steps * self.nic_latency_s)
         if self.phases:
-            time = hierarchical_time("all_gather", message_bytes, x, y, hb, nic)
-        else:
-            time = collective_time("all_gather", message_bytes, x * y, np.where(y > 1, np.minimum(hb, x * nic), hb))
-        return time + np.asarray(calls) * latency
+            return hierarchical_time("all_gather", message_bytes, x, y, hb, nic) + latency
+        sent = steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1]
+        return sent / np.where(y > 1, np.minimum(hb, x * nic), hb) + latency
 
     def _split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Ranks of a group in one HB domain at worst, and domains that the group is in."""
