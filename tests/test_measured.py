@@ -77,7 +77,7 @@ def test_every_group_is_left_out_of_the_fit_once():
 def test_a_training_takes_its_iterations():
     model, gpu = transformer.from_catalog("Llama-3 405B"), machine.from_catalog("DGX H100")
     plan = Strategy(8, 1, 16, 128, 1, 8, sequence_parallel=True, sharding="optimizer")
-    run = validation.training_run(model, gpu, plan, 2048, 3e12, 16384)
+    run = validation.training_duration(model, gpu, plan, 2048, 3e12, 16384)
     found = iteration_times(model, gpu, plan.columns(2048))
     assert (run.iteration_s, run.memory_bytes) == (found.total_s.item(), found.memory_bytes.item())
     assert run.limit == "layers"  # 126 layers in 128 places
@@ -85,9 +85,9 @@ def test_a_training_takes_its_iterations():
     done = float(model.training_flops(2048)) / run.iteration_s
     assert run.model_flops_utilization == pytest.approx(done / (16384 * gpu.half_rate))
     with pytest.raises(ValueError, match="gpus is 16000"):
-        validation.training_run(model, gpu, plan, 2048, 3e12, 16000)
+        validation.training_duration(model, gpu, plan, 2048, 3e12, 16000)
     with pytest.raises(ValueError, match="global_batch is 2000"):
-        validation.training_run(model, gpu, plan, 2000, 3e12)
+        validation.training_duration(model, gpu, plan, 2000, 3e12)
 
 
 def test_a_breakdown_is_that_of_the_iteration():
@@ -100,7 +100,7 @@ def test_a_breakdown_is_that_of_the_iteration():
 
 def test_the_documents_error_is_that_of_runs_left_out():
     left_out = validation.cross_validation(RUNS, "half")
-    training = validation.TrainingRun(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
+    training = validation.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
     values, reasons, readings = iteration_time_claims(training, MODELLED, left_out)
     assert values["railonly2025.intro.llama3_days"] == pytest.approx(108)
     halves = [validation.predictions(RUNS[RUNS["half"] != half], sustained_fraction=fraction)["error"].abs()

@@ -24,7 +24,7 @@ TERMS: Mapping[str, Mapping[str, Any]] = {
     "HB links": {"hb_Bps": ENDLESS, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": ENDLESS, "nic_latency_s": 0.0},
 }
-PARTS = {
+BREAKDOWN_PARTS = {
     "attention": "attention_s",
     "elementwise kernels": "elementwise_s",
     "logits and loss": "logits_s",
@@ -35,7 +35,7 @@ PARTS = {
 }
 
 
-class TrainingRun(NamedTuple):
+class TrainingDuration(NamedTuple):
     """A whole training: times [s], share of the peak rate in bf16, and what rules it out ("feasible" for nothing)."""
 
     iteration_s: float
@@ -46,9 +46,9 @@ class TrainingRun(NamedTuple):
     limit: str
 
 
-def training_run(
+def training_duration(
     model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, tokens: float, gpus: int | None = None
-) -> TrainingRun:
+) -> TrainingDuration:
     """Time of a training on so many tokens; layers are padded to whole chunks of the pipeline's stages.
 
     Parameters
@@ -76,7 +76,7 @@ def training_run(
     flops = model.training_flops(global_batch)
     utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.half_rate).item()
     limit = REASONS[found.reason.item()]
-    return TrainingRun(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
+    return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
 
 
 def breakdown_table(model: str, platform: str, precision: str, strategy: Strategy, global_batch: int) -> pd.DataFrame:
@@ -232,7 +232,7 @@ def term_ablation(table: pd.DataFrame) -> pd.DataFrame:
     whole = predictions(table)
     times = {"nothing": whole["modelled_s"]}
     times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in TERMS.items()}
-    times |= {term: whole["modelled_s"] - whole[part] for term, part in PARTS.items()}
+    times |= {term: whole["modelled_s"] - whole[part] for term, part in BREAKDOWN_PARTS.items()}
     times["hiding of tensor traffic"] = predictions(table, {"overlap_tensor": False})["modelled_s"]
     without = pd.DataFrame(times)
     errors = without.div(table["measured_iteration_s"], axis=0) - 1

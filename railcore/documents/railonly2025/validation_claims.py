@@ -4,13 +4,13 @@ import pandas as pd
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
-from railcore.training.validation import TrainingRun
+from railcore.training.validation import TrainingDuration
 
 ERROR, DAYS = "railonly2025.fig7.mean_error", "railonly2025.intro.llama3_days"
 
 
 def iteration_time_claims(
-    llama: TrainingRun, modelled: pd.DataFrame, left_out: pd.DataFrame
+    llama: TrainingDuration, modelled: pd.DataFrame, left_out: pd.DataFrame
 ) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
     """Values, reasons and readings for `claims.record`.
 

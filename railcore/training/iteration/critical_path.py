@@ -20,8 +20,8 @@ from railcore.training.transformer import (
 )
 
 STRATEGY = (*KEY, "pipeline", "data", "interleave", "sharding", "global_batch")
-PLACE = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
-BATCH = ("micro_batch", "pipeline", "data", "interleave", "global_batch")
+STAGE_KEY = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
+BATCH_KEY = ("micro_batch", "pipeline", "data", "interleave", "global_batch")
 BLOCK = 16_384  # rows computed together: their arrays stay in a core's cache
 TIMES = (*(f"{name}_s" for name in STAGE), "logits_s", "pipeline_s", "bubble_s", "data_s", "optimizer_s", "offload_s")
 REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
@@ -149,13 +149,13 @@ def estimates(
     """
     checks.one_of("offload", offload, OFFLOAD)
     columns = _columns(strategies)
-    (keys, layer_of), (places, stage_of) = (_unique_rows(columns, names) for names in (KEY, PLACE))
+    (keys, layer_of), (places, stage_of) = (_unique_rows(columns, names) for names in (KEY, STAGE_KEY))
     layers, stages = layer_times(model, machine, runtime, keys), _stage_costs(model, machine, offload, places)
     wrong_layer = _first_reason(indivisible(model, keys), "heads", "sequence")
     wrong_stage = _first_reason(indivisible(model, places), "layers", "experts")
     for start in range(0, max(layer_of.size, 1), BLOCK):
         rows = slice(start, start + BLOCK)
-        batch = {name: columns[name][rows] for name in BATCH}
+        batch = {name: columns[name][rows] for name in BATCH_KEY}
         wrong = np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]])
         layer, stage = _selected(layers, layer_of[rows]), _selected(stages, stage_of[rows])
         yield _estimate(model, machine, runtime, batch, layer, stage, wrong)
@@ -202,7 +202,7 @@ def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
 
 
 def _stage_costs(model: Transformer, machine: Machine, offload: str, place: dict[str, np.ndarray]) -> StageCosts:
-    t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
+    t, c, e, p, d, v, sharding = (place[name] for name in STAGE_KEY)
     layers = np.ceil(model.layers / (p * v)) * v
     states = model.state_bytes(t, p, d * c, sharding, e, v)
     updated = states["optimizer"] / OPTIMIZER_BYTES  # parameters that a rank's optimizer updates
@@ -234,7 +234,7 @@ def _data_links(model: Transformer, machine: Machine, place: dict[str, np.ndarra
     "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
     context and data ranks, experts among those that hold the same ones, a layer at a time.
     """
-    t, c, e, p, d, _, sharding = (place[name] for name in PLACE)
+    t, c, e, p, d, _, sharding = (place[name] for name in STAGE_KEY)
     shared, experts = model.rank_parameters(t, p, e)
     groups = [(shared, d * c, t)]
     if model.experts:
@@ -252,7 +252,7 @@ def _data_links(model: Transformer, machine: Machine, place: dict[str, np.ndarra
 def _estimate(
     model: Transformer, machine: Machine, runtime: Runtime, batch, layer: LayerCosts, stage: StageCosts, wrong
 ) -> Estimate:
-    b, p, d, v, G = (batch[name].astype(float) for name in BATCH)
+    b, p, d, v, G = (batch[name].astype(float) for name in BATCH_KEY)
     m, fill, chunked = np.ceil(G / (d * b)), (p - 1) / v, v > 1
     window = (stage.layers - 1) * runtime.overlap_data
     forward, backward = window * layer.forward_s, window * layer.backward_s
