@@ -40,8 +40,8 @@ from railcore.facts.checks import Floats
 
 
 @dataclass(frozen=True)
-class Form:
-    """An algorithm's cost as functions of the ranks n: steps, and share = bytes / D."""
+class AlgorithmCost:
+    """Cost of an algorithm as functions of the ranks n: steps, and share = bytes / D."""
 
     steps: Callable[[Floats], Floats]
     share: Callable[[Floats], Floats]
@@ -83,53 +83,53 @@ def _bits(n: Floats) -> Floats:
     return total / n
 
 
-def _twice(form: Form) -> Form:
-    return Form(lambda n: 2 * form.steps(n), lambda n: 2 * form.share(n), form.powers_of_two)
+def _twice(cost: AlgorithmCost) -> AlgorithmCost:
+    return AlgorithmCost(lambda n: 2 * cost.steps(n), lambda n: 2 * cost.share(n), cost.powers_of_two)
 
 
 _ONE, _TWO = _constant(1), _constant(2)
 _GATHER = {
-    "ring": Form(_others, _rest),
-    "bidirectional_ring": Form(_half, _rest),
-    "recursive": Form(_doublings, _rest, powers_of_two=True),
-    "bruck": Form(_doublings, _rest),
-    "direct": Form(_ONE, _rest),
-    "in_network": Form(_TWO, _rest),
-    "nvls": Form(_TWO, _ONE),
+    "ring": AlgorithmCost(_others, _rest),
+    "bidirectional_ring": AlgorithmCost(_half, _rest),
+    "recursive": AlgorithmCost(_doublings, _rest, powers_of_two=True),
+    "bruck": AlgorithmCost(_doublings, _rest),
+    "direct": AlgorithmCost(_ONE, _rest),
+    "in_network": AlgorithmCost(_TWO, _rest),
+    "nvls": AlgorithmCost(_TWO, _ONE),
 }
 _IN_SWITCH = ("in_network", "nvls")
-FORMS: dict[str, dict[str, Form]] = {
+ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
     "all_gather": _GATHER,
     "reduce_scatter": _GATHER,
-    "all_reduce": {name: _twice(form) for name, form in _GATHER.items() if name not in _IN_SWITCH}
+    "all_reduce": {name: _twice(cost) for name, cost in _GATHER.items() if name not in _IN_SWITCH}
     | {
-        "recursive_doubling": Form(_doublings, _doublings, powers_of_two=True),
-        "one_shot": Form(_ONE, _others),
-        "tree": Form(lambda n: 2 * _levels(n), lambda n: np.minimum(3, (n + 1) // 2)),
-        "double_binary_tree": Form(lambda n: 2 * _doublings(n), lambda n: np.minimum(2, n / 2)),
-        "in_network": Form(_TWO, _ONE),
-        "nvls": Form(_constant(4), lambda n: (n + 1) / n),
+        "recursive_doubling": AlgorithmCost(_doublings, _doublings, powers_of_two=True),
+        "one_shot": AlgorithmCost(_ONE, _others),
+        "tree": AlgorithmCost(lambda n: 2 * _levels(n), lambda n: np.minimum(3, (n + 1) // 2)),
+        "double_binary_tree": AlgorithmCost(lambda n: 2 * _doublings(n), lambda n: np.minimum(2, n / 2)),
+        "in_network": AlgorithmCost(_TWO, _ONE),
+        "nvls": AlgorithmCost(_constant(4), lambda n: (n + 1) / n),
     },
     "broadcast": {
-        "ring": Form(_others, _ONE),
-        "bidirectional_ring": Form(_others, _ONE),
-        "recursive": Form(_doublings, _doublings),
-        "tree": Form(_levels, lambda n: np.minimum(2, n - 1)),
-        "double_binary_tree": Form(_doublings, _ONE),
-        "direct": Form(_ONE, _others),
-        "in_network": Form(_TWO, _ONE),
+        "ring": AlgorithmCost(_others, _ONE),
+        "bidirectional_ring": AlgorithmCost(_others, _ONE),
+        "recursive": AlgorithmCost(_doublings, _doublings),
+        "tree": AlgorithmCost(_levels, lambda n: np.minimum(2, n - 1)),
+        "double_binary_tree": AlgorithmCost(_doublings, _ONE),
+        "direct": AlgorithmCost(_ONE, _others),
+        "in_network": AlgorithmCost(_TWO, _ONE),
     },
-    "scatter": {"direct": Form(_ONE, _rest)},
+    "scatter": {"direct": AlgorithmCost(_ONE, _rest)},
     "all_to_all": {
-        "direct": Form(_ONE, _rest),
-        "pairwise": Form(_others, _rest),
-        "ring": Form(_others, lambda n: (n - 1) / 2),
-        "bidirectional_ring": Form(_half, lambda n: n**2 // 4 / n),
-        "bruck": Form(_doublings, _bits),
+        "direct": AlgorithmCost(_ONE, _rest),
+        "pairwise": AlgorithmCost(_others, _rest),
+        "ring": AlgorithmCost(_others, lambda n: (n - 1) / 2),
+        "bidirectional_ring": AlgorithmCost(_half, lambda n: n**2 // 4 / n),
+        "bruck": AlgorithmCost(_doublings, _bits),
     },
-    "point_to_point": {"direct": Form(_ONE, _ONE)},
+    "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }
-OPERATIONS = tuple(FORMS)
+OPERATIONS = tuple(ALGORITHM_COSTS)
 # What a port at full speed would have to carry of D, by nccl-tests' definition.
 _BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), _rest) | {
     "all_reduce": lambda n: 2 * _rest(n),
@@ -140,7 +140,7 @@ _BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), 
 
 def algorithm_names(operation: str) -> tuple[str, ...]:
     """Names of the algorithms of an operation. Raises ValueError for an unknown operation, naming those that exist."""
-    return tuple(FORMS[checks.one_of("operation", operation, FORMS)])
+    return tuple(ALGORITHM_COSTS[checks.one_of("operation", operation, ALGORITHM_COSTS)])
 
 
 def default_algorithm(operation: str) -> str:
@@ -148,12 +148,12 @@ def default_algorithm(operation: str) -> str:
     return "direct" if operation in ("scatter", "all_to_all", "point_to_point") else "ring"
 
 
-def form(operation: str, algorithm: str) -> Form:
+def algorithm_cost(operation: str, algorithm: str) -> AlgorithmCost:
     """Cost of one algorithm. Raises ValueError for an unknown pair, naming those that exist."""
     if algorithm not in algorithm_names(operation):
         known = ", ".join(algorithm_names(operation))
         raise ValueError(f"algorithm {algorithm!r} does not exist for {operation}: choose from {known}")
-    return FORMS[operation][algorithm]
+    return ALGORITHM_COSTS[operation][algorithm]
 
 
 def steps_and_bytes(
@@ -177,7 +177,7 @@ def steps_and_bytes(
     ValueError
         For an unknown algorithm, and for a number of ranks that it does not support.
     """
-    chosen = form(operation, algorithm)
+    chosen = algorithm_cost(operation, algorithm)
     size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
     if not np.all(_fits(chosen, n)):
         raise ValueError(f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two, bruck or ring any number")
@@ -299,11 +299,11 @@ def _bandwidth(bandwidth_Bps: ArrayLike) -> Floats:
     return array
 
 
-def _fits(chosen: Form, n: Floats) -> NDArray[np.bool_]:
+def _fits(chosen: AlgorithmCost, n: Floats) -> NDArray[np.bool_]:
     return np.frexp(n)[0] == 0.5 if chosen.powers_of_two else np.ones(np.shape(n), bool)
 
 
-def _cost(chosen: Form, size: Floats, n: Floats) -> tuple[Floats, Floats]:
+def _cost(chosen: AlgorithmCost, size: Floats, n: Floats) -> tuple[Floats, Floats]:
     steps, share = (np.where(n > 1, each(n), 0.0) for each in (chosen.steps, chosen.share))
     sent = share * size
     return np.broadcast_to(steps, np.shape(sent))[()], sent
@@ -316,11 +316,11 @@ def _times(
     best = [name for name in algorithm_names(operation) if name not in _IN_SWITCH]
     names = best if algorithm == "best" else [algorithm] if isinstance(algorithm, str) else list(algorithm)
     size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
-    forms = [form(operation, name) for name in names]
-    if not forms or not np.all(np.any([_fits(each, n) for each in forms], axis=0)):
+    costs = [algorithm_cost(operation, name) for name in names]
+    if not costs or not np.all(np.any([_fits(each, n) for each in costs], axis=0)):
         raise ValueError(f"algorithm is {algorithm!r}: name one that takes ranks {ranks!r}, such as 'bruck'")
     times = []
-    for each in forms:
+    for each in costs:
         steps, sent = _cost(each, size, n)
         times.append(np.where(_fits(each, n), steps * alpha + sent / bandwidth, np.inf))
     return names, np.array(np.broadcast_arrays(*times))

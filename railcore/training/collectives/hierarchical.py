@@ -172,25 +172,23 @@ def hierarchical_schedule(
 def _groups(where: str, flat: Schedule, x: int, y: int, first: bool) -> list[tuple[list[int], np.ndarray, Node]]:
     """Groups that run a flat schedule at the same time: ranks, slots of the whole buffer, switch.
 
-    Row i of the slots: those of the whole buffer that slot i of the group's buffer stands for. first: whether this is
-    the first phase. In an all_to_all the first phase carries what its senders have for others, in all domains or on
-    all rails; the second one what the first has brought here, from all domains or rails.
+    Row i of the slots: those of the whole buffer that slot i of the group's buffer stands for. In an all_to_all the
+    first phase carries what its senders have for the other groups too, the second what the first brought from them.
     """
-    ranks = np.arange(x * y).reshape(y, x)
-    pairs = np.arange((x * y) ** 2).reshape(y, x, y, x)  # slots of an all_to_all by source and target
+    grid = np.arange(x * y).reshape(y, x)
+    ranks, kind = (grid, "hb") if where == HB else (grid.T, "rail")  # [group, rank in it]
+    pairs = ranks[..., None, None] * x * y + ranks  # slots of an all_to_all [source's group, source, target's, target]
     groups: list[tuple[list[int], np.ndarray, Node]] = []
-    for group in range(y if where == HB else x):
-        if flat.operation == "point_to_point":
+    for group, members in enumerate(ranks):
+        rows, slots = flat.ranks, ranks.T if where == HB else members
+        if flat.operation == "all_to_all":
+            rows, slots = (
+                flat.ranks**2,
+                pairs[group].swapaxes(1, 2) if first else np.moveaxis(pairs[:, :, group], 0, -1),
+            )
+        elif flat.operation == "point_to_point":
             slots = np.arange(x * y)
-        elif flat.operation != "all_to_all":
-            slots = ranks.T if where == HB else ranks[:, group]
-        elif where == HB:
-            slots = pairs[group].swapaxes(1, 2) if first else pairs[:, :, group].transpose(1, 2, 0)
-        else:
-            slots = pairs[:, group] if first else pairs[..., group].swapaxes(1, 2)
-        rows = flat.ranks**2 if flat.operation == "all_to_all" else flat.ranks
-        members, switch = (ranks[group], "hb") if where == HB else (ranks[:, group], "rail")
-        groups.append((members.tolist(), slots.reshape(rows, -1), (switch, group)))
+        groups.append((members.tolist(), slots.reshape(rows, -1), (kind, group)))
     if flat.operation == "point_to_point":
         return groups[:1] if first else groups[-1:]
     return groups[:1] if flat.operation == "scatter" else groups
@@ -259,8 +257,7 @@ def _place(node: Node, hb_ranks: int) -> tuple[int | None, int | None]:
 def hierarchical_all_gather_bytes(message_bytes: float, hb_ranks: int, domains: int) -> GridBytes:
     """Counted bytes of a hierarchical AllGather of D bytes: D (y - 1) / x on each rail, D (x - 1) in each domain.
 
-    The document prints the first as the bytes of all GPUs in the network; those are D (y - 1), over x rails.
-    Source: railonly2025, LLM Traffic in the NIC Domain.
+    All GPUs together send D (y - 1) between domains, over x rails. Source: railonly2025, LLM Traffic in the NIC Domain.
     """
     return grid_bytes(hierarchical_schedule("all_gather", hb_ranks, domains), message_bytes, hb_ranks)
 

@@ -160,16 +160,8 @@ class Machine:
         See `experts.token_routing.expert_all_to_all_time`, here at uniform load; ranks and stride as for `link_time`.
         """
         x, y = self._split_over_domains(ranks, stride)
-        time = expert_all_to_all_time(
-            message_bytes,
-            x * y,
-            x,
-            self.collective_hb_Bps,
-            self.collective_nic_Bps,
-            self.routing,
-            self.oversubscription,
-            pipelined=self.pipelined,
-        )
+        links = (self.collective_hb_Bps, self.collective_nic_Bps, self.routing, self.oversubscription)
+        time = expert_all_to_all_time(message_bytes, x * y, x, *links, pipelined=self.pipelined)
         return time + (x > 1) * self.hb_latency_s + (y > 1) * self.nic_latency_s
 
     def neighbour_link(self, ranks: ArrayLike, stride: ArrayLike = 1) -> tuple[np.ndarray, np.ndarray]:
