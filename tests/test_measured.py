@@ -1,18 +1,20 @@
 import pytest
 
-from railcore.facts import catalog
-from railcore.training import validation
-from railcore.training.iteration import RUNTIMES
+from railcore.documents.railonly2025.validation_claims import iteration_time_claims
+from railcore.facts import catalog, claims
+from railcore.training import transformer, validation
+from railcore.training.iteration import RUNTIMES, iteration_times, machine
 from railcore.training.iteration.critical_path import TIMES
+from railcore.training.parallelism import Strategy
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
-RUNS = validation.runs()
+RUNS = validation.published_runs()
 MODELLED = validation.predictions(RUNS)
 
 
 def test_rows_are_whole_and_divide():
     for use, count in (("fit", 18), ("check", 180)):
-        table = validation.runs(use)
+        table = validation.published_runs(use)
         assert (
             len(table) >= count and (table["measured_iteration_s"] > 0).all() and table["source"].str.len().gt(10).all()
         )
@@ -24,21 +26,21 @@ def test_rows_are_whole_and_divide():
 
 
 def test_catalog_has_the_fitted_value_and_the_range_of_both_halves():
-    row = catalog.item("efficiencies", "all").row(validation.FITTED)
+    row = catalog.item("efficiencies", "all").row("sustained_fraction")
     assert row.kind == "derived"
-    assert validation.fitted(RUNS) == pytest.approx(row.value, abs=2e-5)
-    halves = validation.halves(RUNS)
+    assert validation.fitted_fraction(RUNS) == pytest.approx(row.value, abs=2e-5)
+    halves = validation.cross_validation(RUNS, "half")
     assert sorted(halves["fitted"].unique()) == pytest.approx([row.low, row.high], abs=2e-5)
     limits = halves["source"].str.startswith("Korthikanti").map({True: 1.5 * 0.035, False: 1.5 * 0.06})
     assert (halves["mean_absolute_error"] < limits).all()
 
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
-    errors = validation.summary(MODELLED).set_index("source")["mean_absolute_error"]
+    errors = validation.error_summary(MODELLED).set_index("source")["mean_absolute_error"]
     assert errors.filter(like="Korthikanti").item() < 0.035 and errors.filter(like="Narayanan").item() < 0.06
     assert MODELLED["error"].abs().max() < 0.12
     assert (MODELLED["error"] > 0).any() and (MODELLED["error"] < 0).any()
-    check = validation.predictions(validation.runs("check"))
+    check = validation.predictions(validation.published_runs("check"))
     nemo = check[(check["software"] == "NeMo") & (check["experts"] == 0)]
     by_precision = nemo.groupby("precision")["error"].agg(lambda error: error.abs().mean())
     assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
@@ -46,7 +48,7 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
 
 def test_breakdown_adds_up_and_every_term_takes_time():
     assert MODELLED[list(TIMES)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
-    worth = validation.worth(RUNS).set_index("term")
+    worth = validation.term_ablation(RUNS).set_index("term")
     assert worth.loc["nothing", "time_share"] == 0
     hiding = worth.pop("time_share").drop(["nothing", "hiding of tensor traffic"])
     assert (hiding > 0).all()
@@ -55,13 +57,62 @@ def test_breakdown_adds_up_and_every_term_takes_time():
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
-    twice = validation.measured_twice(MODELLED)
+    twice = validation.schedules_measured_twice(MODELLED)
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
 
+def test_every_group_is_left_out_of_the_fit_once():
+    by_source = validation.cross_validation(RUNS, "source")
+    assert list(by_source["fitted_to"]) == list(RUNS["source"].unique())
+    assert (by_source["fitted_to"] != by_source["source"]).all() and by_source["runs"].sum() == len(RUNS)
+    for name, row in by_source.set_index("fitted_to").iterrows():
+        own, others = (RUNS[RUNS["source"] == name], RUNS[RUNS["source"] != name])
+        assert row["fitted"] == pytest.approx(validation.fitted_fraction(own))
+        errors = validation.predictions(others, sustained_fraction=row["fitted"])["error"]
+        expected = (len(errors), errors.mean(), errors.abs().mean(), errors.abs().max())
+        assert tuple(row[["runs", "mean_error", "mean_absolute_error", "largest_error"]]) == pytest.approx(expected)
+
+
+def test_a_training_takes_its_iterations():
+    model, gpu = transformer.from_catalog("Llama-3 405B"), machine.from_catalog("DGX H100")
+    plan = Strategy(8, 1, 16, 128, 1, 8, sequence_parallel=True, sharding="optimizer")
+    run = validation.training_duration(model, gpu, plan, 2048, 3e12, 16384)
+    found = iteration_times(model, gpu, plan.columns(2048))
+    assert (run.iteration_s, run.memory_bytes) == (found.total_s.item(), found.memory_bytes.item())
+    assert run.limit == "layers"  # 126 layers in 128 places
+    assert run.training_s == pytest.approx(run.iteration_s * 3e12 / (2048 * 8192))
+    done = float(model.training_flops(2048)) / run.iteration_s
+    assert run.model_flops_utilization == pytest.approx(done / (16384 * gpu.half_rate))
+    with pytest.raises(ValueError, match="gpus is 16000"):
+        validation.training_duration(model, gpu, plan, 2048, 3e12, 16000)
+    with pytest.raises(ValueError, match="global_batch is 2000"):
+        validation.training_duration(model, gpu, plan, 2000, 3e12)
+
+
+def test_a_breakdown_is_that_of_the_iteration():
+    plan = Strategy(8, 1, 8, 2)
+    table = validation.breakdown_table("GPT-3", "DGX A100", "bf16", plan, 64)
+    model, gpu = transformer.from_catalog("GPT-3"), machine.from_catalog("DGX A100")
+    assert list(table.index) == ["128 GPUs"] and list(table) == list(TIMES)
+    assert table.sum(axis=1).item() == pytest.approx(iteration_times(model, gpu, plan.columns(64)).total_s.item())
+
+
+def test_the_documents_error_is_that_of_runs_left_out():
+    left_out = validation.cross_validation(RUNS, "half")
+    training = validation.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
+    values, reasons, readings = iteration_time_claims(training, MODELLED, left_out)
+    assert values["railonly2025.intro.llama3_days"] == pytest.approx(108)
+    halves = [validation.predictions(RUNS[RUNS["half"] != half], sustained_fraction=fraction)["error"].abs()
+              for half, fraction in left_out.groupby("fitted_to")["fitted"].first().items()]  # fmt: skip
+    expected = sum(half.sum() for half in halves) / len(RUNS)
+    assert values["railonly2025.fig7.mean_error"] == pytest.approx(expected)
+    assert "the printed days need 50.0%" in reasons["railonly2025.intro.llama3_days"]
+    assert claims.paper_value("railonly2025.intro.llama3_days") == 54 and set(readings) < set(values)
+
+
 def test_errors():
     with pytest.raises(ValueError, match=r"use is 'all'.*check, fit"):
-        validation.runs("all")
+        validation.published_runs("all")
     with pytest.raises(ValueError, match="table has no runs"):
-        validation.fitted(RUNS.head(0))
+        validation.fitted_fraction(RUNS.head(0))

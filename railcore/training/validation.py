@@ -1,31 +1,30 @@
-"""Published training runs, the model's times for them, the one fitted number, and what each physical term is worth."""
+"""Published training runs, the model's times for them, the one fitted number, and the effect of each physical term."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from railcore.facts import catalog, files
+from railcore.facts import files
+from railcore.facts.checks import one_of
 from railcore.training.iteration.critical_path import REASONS, TIMES, iteration_times
 from railcore.training.iteration.layer import RUNTIMES
-from railcore.training.iteration.machine import ENDLESS, from_catalog
+from railcore.training.iteration.machine import ENDLESS, Machine, from_catalog
 from railcore.training.parallelism import Strategy
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, model_flops_utilization
+from railcore.training.transformer import from_catalog as model_from_catalog
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FITTED = "sustained_fraction"
 TERMS: Mapping[str, Mapping[str, Any]] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, FITTED: 1.0},
+    "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, "sustained_fraction": 1.0},
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": ENDLESS},
     "kernel starts": {"kernel_s": 0.0},
     "HB links": {"hb_Bps": ENDLESS, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": ENDLESS, "nic_latency_s": 0.0},
 }
-PARTS = {
+BREAKDOWN_PARTS = {
     "attention": "attention_s",
     "elementwise kernels": "elementwise_s",
     "logits and loss": "logits_s",
@@ -36,116 +35,170 @@ PARTS = {
 }
 
 
-def runs(use: str = "fit") -> "pd.DataFrame":
+class TrainingDuration(NamedTuple):
+    """A whole training: times [s], share of the peak rate in bf16, and what rules it out ("feasible" for nothing)."""
+
+    iteration_s: float
+    iterations: float
+    training_s: float
+    model_flops_utilization: float
+    memory_bytes: float
+    limit: str
+
+
+def training_duration(
+    model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, tokens: float, gpus: int | None = None
+) -> TrainingDuration:
+    """Time of a training on so many tokens; layers are padded to whole chunks of the pipeline's stages.
+
+    Parameters
+    ----------
+    model, machine, strategy
+        What is trained, on which GPU, and how it is split.
+    global_batch, tokens
+        Of an iteration [sequences] and of the whole training.
+    gpus
+        GPUs that the strategy must take; None for any number.
+
+    Returns
+    -------
+    Times, the share of the peak rate that the model's own FLOPs use, and the memory of the fullest GPU.
+
+    Raises
+    ------
+    ValueError
+        For a strategy that does not divide the GPUs, the padded model or the batch.
+    """
+    chunks = strategy.pipeline * strategy.interleave
+    strategy.check(replace(model, layers=-(-model.layers // chunks) * chunks), global_batch, gpus)
+    found = iteration_times(model, machine, strategy.columns(global_batch))
+    seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
+    flops = model.training_flops(global_batch)
+    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.half_rate).item()
+    limit = REASONS[found.reason.item()]
+    return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
+
+
+def breakdown_table(model: str, platform: str, precision: str, strategy: Strategy, global_batch: int) -> pd.DataFrame:
+    """Breakdown of an iteration of a catalog model on a catalog platform.
+
+    Parameters
+    ----------
+    model, platform, precision
+        Of the catalog.
+    strategy, global_batch
+        How the model is split, and the batch [sequences].
+
+    Returns
+    -------
+    One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
+    """
+    gpu = from_catalog(platform, precision)
+    found = iteration_times(model_from_catalog(model), gpu, strategy.columns(global_batch))
+    times = {name: time.item() for name, time in found.breakdown.items()}
+    return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
+
+
+def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv: "fit" the 18 of A100 that the model is fitted to, "check" all others.
 
-    Adds mixture ("experts" or "dense") and group, a coarser software.
+    Adds mixture ("experts" or "dense"), group (a coarser software) and half (odd or even rows of a source).
     Raises ValueError for another use.
     """
-    import pandas as pd
-
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
-    if use not in set(table["use"]):
-        raise ValueError(f"use is {use!r}: give one of {', '.join(sorted(set(table['use'])))}")
+    one_of("use", use, sorted(set(table["use"])))
     table = table[table["use"] == use].reset_index(drop=True)
     kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
-    group = kind.where(kind != "NeMo", "NeMo, " + table["precision"])
-    return table.assign(mixture=(table["experts"] > 0).map({True: "experts", False: "dense"}), group=group)
+    return table.assign(
+        mixture=np.where(table["experts"] > 0, "experts", "dense"),
+        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]),
+        half=np.where(table.groupby("source").cumcount() % 2, "even rows", "odd rows"),
+    )
 
 
 def _model(row: Any) -> Transformer:
-    plain = row.use == "fit"
+    same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
+    gpt = row.use == "fit"
     return Transformer(
         row.model,
-        row.layers,
-        row.hidden,
-        row.heads,
-        row.kv_heads,
-        row.ffn_hidden,
-        row.vocab,
-        row.seq_len,
-        ffn_matrices=row.ffn_matrices,
-        positions=row.seq_len if plain else 0,
-        tied_embeddings=plain,
-        biases=plain,
-        experts=row.experts,
-        top_k=row.top_k,
+        vocabulary=row.vocab,
+        sequence_length=row.seq_len,
+        positions=row.seq_len if gpt else 0,
+        tied_embeddings=gpt,
+        biases=gpt,
+        **{name: getattr(row, name) for name in same},
     )
 
 
 def _strategy(row: Any) -> Strategy:
-    return Strategy(
-        row.tp,
-        row.cp,
-        row.pp,
-        row.dp,
-        row.ep,
-        row.interleave,
-        row.microbatch,
-        row.recompute,
-        bool(row.sequence_parallel),
-        row.sharding,
-    )
+    degrees = (row.tp, row.cp, row.pp, row.dp, row.ep, row.interleave, row.microbatch)
+    return Strategy(*degrees, row.recompute, bool(row.sequence_parallel), row.sharding)
 
 
-def predictions(table: "pd.DataFrame", runtime: Mapping[str, Any] | None = None, **changes: Any) -> "pd.DataFrame":
-    """The table with the model's iteration time beside each run: modelled_s, error, memory_bytes, limit, and the
-    breakdown's columns.
+def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:
+    """The table with the model's iteration time of each run; all layers of a mixture are taken to have experts.
 
-    limit: "feasible", or what would rule the run out; it ran all the same. error = modelled / measured - 1.
-    changes: fields of `Machine` in place of the catalog's; runtime: of `Runtime`.
-    Of a mixture all layers are taken to have experts.
+    runtime: fields of `Runtime` in place of the run's. changes: fields of `Machine` in place of the catalog's.
+    Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
+    rule the run out; it ran all the same); the columns of the breakdown.
     """
-    rows, limits, machines = [], [], {}
+    machines, rows = {}, []
     for row in table.itertuples():
         kind = (row.platform, row.precision)
         if kind not in machines:
             machines[kind] = from_catalog(*kind, **changes)
-        options = replace(RUNTIMES[row.runtime], **(runtime or {}))
-        found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), options)
-        limits.append(REASONS[found.reason.item()])
-        rows.append([found.total_s.item(), found.memory_bytes.item(), *(found.breakdown[n].item() for n in TIMES)])
-    values = np.array(rows)
-    table = table.assign(modelled_s=values[:, 0], error=values[:, 0] / table["measured_iteration_s"] - 1)
-    table = table.assign(memory_bytes=values[:, 1], limit=limits)
-    return table.assign(**dict(zip(TIMES, values[:, 2:].T, strict=True)))
+        software = replace(RUNTIMES[row.runtime], **(runtime or {}))
+        found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
+        memory, seconds = found.memory_bytes.item(), found.total_s.item()
+        fits, limit = memory <= machines[kind].memory_bytes, REASONS[found.reason.item()]
+        rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIMES)))
+    columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIMES]
+    table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))
+    return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
 
 
-def gpu_memory(platform: str) -> float:
-    """Memory of a GPU of a catalog platform [bytes]."""
-    return catalog.item("gpus", str(catalog.item("platforms", platform)["gpu"]))["memory"]
+def fitted_fraction(table: pd.DataFrame) -> float:
+    """Sustained share of a product's best rate with the least squares of the runs' errors, from 0.3 to 1.
 
-
-def fitted(table: "pd.DataFrame", **changes: Any) -> float:
-    """The sustained share of a product's best rate that leaves the least squares of the errors of these runs.
-
-    Raises ValueError for fewer runs than one.
+    Found as its inverse, on which the errors depend almost linearly. Raises ValueError for a table without runs.
     """
     from scipy.optimize import least_squares
 
     if table.empty:
         raise ValueError("table has no runs: give at least one")
-    found = least_squares(
-        lambda x: predictions(table, None, **{**changes, FITTED: float(x[0])})["error"],
-        [0.9],
-        bounds=([0.3], [1.0]),
-        xtol=1e-6,
-    )
-    return float(found.x[0])
+
+    def errors(inverse: np.ndarray) -> pd.Series:
+        return predictions(table, sustained_fraction=1 / float(inverse[0]))["error"]
+
+    found = least_squares(errors, [1 / 0.9], bounds=([1.0], [1 / 0.3]), method="dogbox", xtol=1e-6)
+    return 1 / float(found.x[0])
 
 
-def summary(table: "pd.DataFrame", by: str | list[str] = "source") -> "pd.DataFrame":
+def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.DataFrame:
     """Errors of `predictions` by a column: runs, mean_error, mean_absolute_error, largest_error."""
-    groups = table.groupby(by, sort=False)["error"]
-    return groups.agg(
-        runs="count",
-        mean_error="mean",
-        mean_absolute_error=lambda error: error.abs().mean(),
-        largest_error=lambda error: error.abs().max(),
+    absolute = table.assign(absolute=table["error"].abs()).groupby(by, sort=False)
+    return absolute.agg(
+        runs=("error", "count"),
+        mean_error=("error", "mean"),
+        mean_absolute_error=("absolute", "mean"),
+        largest_error=("absolute", "max"),
     ).reset_index()
 
 
-def measured_twice(table: "pd.DataFrame") -> "pd.DataFrame":
+def cross_validation(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Fitted to the runs of one value of a column, the errors of all other runs; every value in turn.
+
+    Columns fitted_to, fitted (the fraction), and those of `error_summary` by source.
+    """
+    found = []
+    for name, part in table.groupby(by, sort=False):
+        fraction = fitted_fraction(part)
+        errors = error_summary(predictions(table.drop(part.index), sustained_fraction=fraction))
+        found.append(pd.DataFrame({"fitted_to": name, "fitted": fraction}, index=errors.index).join(errors))
+    return pd.concat(found)
+
+
+def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
     """Schedules in two sources of a table of predictions: errors of both, and how many times longer the first ran.
 
     Ratios are of times a micro-batch, the data-parallel exchange included.
@@ -153,66 +206,40 @@ def measured_twice(table: "pd.DataFrame") -> "pd.DataFrame":
     keys = ["layers", "hidden", "tp", "pp", "interleave", "microbatch", "recompute"]
     each = table.assign(m=table["global_batch"] / (table["dp"] * table["microbatch"]))
     pair = each[each["dp"] > 1].merge(each[each["dp"] == 1], on=keys, suffixes=("", "_other"))
-    times = {"measured_ratio": "measured_iteration_s", "modelled_ratio": "modelled_s"}
-    ratios = {name: pair[key] / pair["m"] / (pair[f"{key}_other"] / pair["m_other"]) for name, key in times.items()}
-    pair = pair.assign(**ratios)
-    return pair[["model", "software", "gpus", "error", "software_other", "gpus_other", "error_other", *ratios]]
+    for name, key in {"measured_ratio": "measured_iteration_s", "modelled_ratio": "modelled_s"}.items():
+        pair[name] = pair[key] / pair["m"] / (pair[f"{key}_other"] / pair["m_other"])
+    both = [f"{name}{end}" for end in ("", "_other") for name in ("software", "gpus", "error")]
+    return pair[["model", *both, "measured_ratio", "modelled_ratio"]]
 
 
-def shown(table: "pd.DataFrame") -> "pd.DataFrame":
-    """What a figure's CSV needs of a table of predictions, with a label for each run."""
-    of = {name: table[column].astype(str) for name, column in (("t", "tp"), ("p", "pp"), ("d", "dp"))}
-    label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format)
-    for letter, degree in of.items():
-        label = label + " " + letter + degree
+def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Settings and errors of a table of predictions, with a label for each run."""
+    degrees = " t" + table["tp"].astype(str) + " p" + table["pp"].astype(str) + " d" + table["dp"].astype(str)
+    label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
     columns = (
-        "source software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch recompute"
+        "source software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch recompute "
+        "measured_iteration_s modelled_s error memory_bytes limit"
     )
-    columns += " measured_iteration_s modelled_s error memory_bytes limit"
-    return table.assign(label=label + " " + table["recompute"])[["label", *columns.split()]]
+    return table.assign(label=label)[["label", *columns.split()]]
 
 
-def halves(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Fitted to every other run of each source, the errors of the runs left out, both ways round."""
-    import pandas as pd
-
-    odd = table.groupby("source").cumcount() % 2 == 0
-    found = []
-    for name, mask in (("odd rows", odd), ("even rows", ~odd)):
-        value = fitted(table[mask])
-        rest = summary(predictions(table[~mask], None, **{FITTED: value}))
-        found.append(rest.assign(fitted_to=name, fitted=value))
-    return pd.concat(found)[["fitted_to", "fitted", *found[0].columns[:-2]]]
-
-
-def across(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Fitted to the runs of one source, the errors of the others, and so on round."""
-    import pandas as pd
-
-    found = []
-    for source, part in table.groupby("source", sort=False):
-        value = fitted(part)
-        rest = summary(predictions(table[table["source"] != source], None, **{FITTED: value}))
-        found.append(rest.assign(fitted_to=source, fitted=value))
-    return pd.concat(found)[["fitted_to", "fitted", *found[0].columns[:-2]]]
-
-
-def worth(table: "pd.DataFrame") -> "pd.DataFrame":
-    """What the model loses without each physical term, the rest as it is.
+def term_ablation(table: pd.DataFrame) -> pd.DataFrame:
+    """What the model loses without each physical term, everything else as it is.
 
     Columns term, time_share (mean share of the iteration that goes with it), mean_error, mean_absolute_error and
     largest_error without it.
     """
-    import pandas as pd
-
     whole = predictions(table)
-    rows = [("nothing", whole["modelled_s"])]
-    rows += [(term, predictions(table, None, **changes)["modelled_s"]) for term, changes in TERMS.items()]
-    rows += [(term, whole["modelled_s"] - whole[part]) for term, part in PARTS.items()]
-    rows += [("hiding of tensor traffic", predictions(table, {"overlap_tensor": False})["modelled_s"])]
-    found = []
-    for term, times in rows:
-        error = times / table["measured_iteration_s"] - 1
-        share = 1 - (times / whole["modelled_s"]).mean()
-        found.append((term, share, error.mean(), error.abs().mean(), error.abs().max()))
-    return pd.DataFrame(found, columns="term time_share mean_error mean_absolute_error largest_error".split())
+    times = {"nothing": whole["modelled_s"]}
+    times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in TERMS.items()}
+    times |= {term: whole["modelled_s"] - whole[part] for term, part in BREAKDOWN_PARTS.items()}
+    times["hiding of tensor traffic"] = predictions(table, {"overlap_tensor": False})["modelled_s"]
+    without = pd.DataFrame(times)
+    errors = without.div(table["measured_iteration_s"], axis=0) - 1
+    columns = {
+        "time_share": 1 - without.div(whole["modelled_s"], axis=0).mean(),
+        "mean_error": errors.mean(),
+        "mean_absolute_error": errors.abs().mean(),
+        "largest_error": errors.abs().max(),
+    }
+    return pd.DataFrame(columns).rename_axis("term").reset_index()

@@ -1,5 +1,6 @@
-"""Collectives: steps, bytes and time of each form, and each form again as a schedule that runs and is counted."""
+"""Collectives: steps, bytes and time of each algorithm, and each again as a schedule that runs and is counted."""
 
+# ruff: noqa: F401 (the folder's public names)
 from railcore.training.collectives.algorithms import (
     OPERATIONS,
     algorithm_bandwidth,
@@ -15,10 +16,9 @@ from railcore.training.collectives.algorithms import (
     reduce_scatter_time,
     steps_and_bytes,
 )
-from railcore.training.collectives.execution import Count, Schedule, Send, count, pipelined, result, run
+from railcore.training.collectives.execution import Count, Schedule, Send, count, defined_result, pipelined, run
 from railcore.training.collectives.hierarchical import (
     GridBytes,
-    direct_all_to_all_time,
     grid_bytes,
     hierarchical_all_gather_bytes,
     hierarchical_phase_times,
@@ -26,34 +26,3 @@ from railcore.training.collectives.hierarchical import (
     hierarchical_time,
 )
 from railcore.training.collectives.schedules import schedule
-
-__all__ = [
-    "OPERATIONS",
-    "Count",
-    "GridBytes",
-    "Schedule",
-    "Send",
-    "algorithm_bandwidth",
-    "algorithm_names",
-    "all_gather_time",
-    "all_reduce_time",
-    "all_to_all_time",
-    "best_algorithm",
-    "broadcast_time",
-    "bus_bandwidth",
-    "collective_time",
-    "count",
-    "direct_all_to_all_time",
-    "grid_bytes",
-    "hierarchical_all_gather_bytes",
-    "hierarchical_phase_times",
-    "hierarchical_schedule",
-    "hierarchical_time",
-    "pipelined",
-    "point_to_point_time",
-    "reduce_scatter_time",
-    "result",
-    "run",
-    "schedule",
-    "steps_and_bytes",
-]

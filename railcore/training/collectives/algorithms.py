@@ -1,28 +1,28 @@
-"""Latency steps, bytes and time of collectives among n ranks, in closed form and vectorised.
+"""Latency steps, bytes and time of collectives among n ranks: closed forms, vectorised.
 
     time = steps x latency_s + bytes / bandwidth_Bps
 
-bytes go through the port of the busiest rank: the larger of what it sends and what it receives, for ports are full
-duplex. bandwidth_Bps is one direction of one GPU, over all the links that the form uses. D is message_bytes: the full
-gathered buffer on one rank; for all-to-all what one rank sends in all, its own share of D / n counted in.
+bytes pass the port of the busiest rank: the larger of what it sends and what it receives, because ports are full
+duplex. bandwidth_Bps is one direction of one GPU, over all links that the algorithm uses. D is message_bytes: the full
+gathered buffer on one rank; for all-to-all what one rank sends in all, including its own share D / n.
 
-- ring, bidirectional_ring: sends to neighbours only, so they suit a torus or circuits as well as a switch. Both move
-  the same bytes per GPU, and a bidirectional ring takes half the steps. It gains bandwidth only where each direction
-  has a link of its own, as in a torus or a mesh: there bandwidth_Bps is both links together, and a one-way ring must
-  be given one link's. Behind one port, as over a switch, the two directions share the port and gain nothing.
-- recursive: doubling, halving, or halving and then doubling, between ranks that differ in one bit: powers of two only
-  (but a broadcast). bruck takes as many steps for any n. recursive_doubling sends the whole buffer in each step.
-- tree: binary, the children of i being 2 i + 1 and 2 i + 2. double_binary_tree: two trees, each with half of the
-  buffer, in which no rank has children twice.
-- direct: every pair at once, which wants a switch or a full mesh and pays the latency once for n - 1 messages: with it
-  in the choice "best" seldom finds another. Over circuits or a torus, name the forms that they offer instead.
+- ring, bidirectional_ring: every rank sends to its neighbours only, so both work on a torus, on circuits and over a
+  switch. Both move the same bytes per GPU; the bidirectional ring takes half the steps. It gains bandwidth only where
+  each direction has its own link, as in a torus or a mesh: there bandwidth_Bps is the sum of both links, and a one-way
+  ring gets the bandwidth of one. Behind one port both directions share the port, and nothing is gained.
+- recursive: doubling, halving, or halving and then doubling, between ranks that differ in one bit; for powers of two
+  only, except a broadcast. bruck takes as many steps for any n. recursive_doubling sends the whole buffer in each step.
+- tree: binary; the children of i are 2 i + 1 and 2 i + 2. double_binary_tree: two trees, each with half of the buffer;
+  no rank has children in both.
+- direct: every pair at once. It needs a switch or a full mesh, and pays the latency once for n - 1 messages, so that
+  "best" seldom finds another where direct is a choice: over circuits or a torus, name the algorithms that they allow.
   one_shot: every rank sends its whole buffer to all others. pairwise: one partner a step.
-- in_network: the switch reduces and multicasts (SHARP), and is a step of its own up and down. nvls: likewise, but
-  driven by the GPUs (NVLink SHARP), whose own share passes the switch too: AllReduce moves D (n + 1) / n.
-  Only an AllReduce sends less than over a ring: every rank still receives its (n - 1) / n of an AllGather.
+- in_network: the switch reduces and multicasts (SHARP); the way up and the way down are a step each. nvls: the same,
+  started by the GPUs (NVLink SHARP); a GPU's own share passes the switch too, so an AllReduce moves D (n + 1) / n.
+  Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
 
-Trees, broadcasts along a ring and reductions in the network forward what they have received: their bytes / bandwidth
-is the limit of many chunks, in which a busy port never waits (`railcore.training.collectives.pipelined`).
+Trees, broadcasts along a ring and reductions in the network forward what they receive: their bytes / bandwidth is the
+limit of many chunks, in which a busy port never waits (`execution.pipelined`).
 
 Sources: Thakur, Rabenseifner and Gropp 2005 (ring, recursive); Bruck et al. 1997; Sanders, Speck and Traff 2009 (two
 trees); NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths).
@@ -30,16 +30,18 @@ trees); NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from railcore.facts import checks
+from railcore.facts.checks import Floats
 
 
 @dataclass(frozen=True)
-class Form:
-    """An algorithm's cost as functions of the ranks n: steps, and share = bytes / D."""
+class AlgorithmCost:
+    """Cost of an algorithm as functions of the ranks n: steps, and share = bytes / D."""
 
     steps: Callable[[Floats], Floats]
     share: Callable[[Floats], Floats]
@@ -81,53 +83,53 @@ def _bits(n: Floats) -> Floats:
     return total / n
 
 
-def _twice(form: Form) -> Form:
-    return Form(lambda n: 2 * form.steps(n), lambda n: 2 * form.share(n), form.powers_of_two)
+def _twice(cost: AlgorithmCost) -> AlgorithmCost:
+    return AlgorithmCost(lambda n: 2 * cost.steps(n), lambda n: 2 * cost.share(n), cost.powers_of_two)
 
 
 _ONE, _TWO = _constant(1), _constant(2)
 _GATHER = {
-    "ring": Form(_others, _rest),
-    "bidirectional_ring": Form(_half, _rest),
-    "recursive": Form(_doublings, _rest, powers_of_two=True),
-    "bruck": Form(_doublings, _rest),
-    "direct": Form(_ONE, _rest),
-    "in_network": Form(_TWO, _rest),
-    "nvls": Form(_TWO, _ONE),
+    "ring": AlgorithmCost(_others, _rest),
+    "bidirectional_ring": AlgorithmCost(_half, _rest),
+    "recursive": AlgorithmCost(_doublings, _rest, powers_of_two=True),
+    "bruck": AlgorithmCost(_doublings, _rest),
+    "direct": AlgorithmCost(_ONE, _rest),
+    "in_network": AlgorithmCost(_TWO, _rest),
+    "nvls": AlgorithmCost(_TWO, _ONE),
 }
 _IN_SWITCH = ("in_network", "nvls")
-FORMS: dict[str, dict[str, Form]] = {
+ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
     "all_gather": _GATHER,
     "reduce_scatter": _GATHER,
-    "all_reduce": {name: _twice(form) for name, form in _GATHER.items() if name not in _IN_SWITCH}
+    "all_reduce": {name: _twice(cost) for name, cost in _GATHER.items() if name not in _IN_SWITCH}
     | {
-        "recursive_doubling": Form(_doublings, _doublings, powers_of_two=True),
-        "one_shot": Form(_ONE, _others),
-        "tree": Form(lambda n: 2 * _levels(n), lambda n: np.minimum(3, (n + 1) // 2)),
-        "double_binary_tree": Form(lambda n: 2 * _doublings(n), lambda n: np.minimum(2, n / 2)),
-        "in_network": Form(_TWO, _ONE),
-        "nvls": Form(_constant(4), lambda n: (n + 1) / n),
+        "recursive_doubling": AlgorithmCost(_doublings, _doublings, powers_of_two=True),
+        "one_shot": AlgorithmCost(_ONE, _others),
+        "tree": AlgorithmCost(lambda n: 2 * _levels(n), lambda n: np.minimum(3, (n + 1) // 2)),
+        "double_binary_tree": AlgorithmCost(lambda n: 2 * _doublings(n), lambda n: np.minimum(2, n / 2)),
+        "in_network": AlgorithmCost(_TWO, _ONE),
+        "nvls": AlgorithmCost(_constant(4), lambda n: (n + 1) / n),
     },
     "broadcast": {
-        "ring": Form(_others, _ONE),
-        "bidirectional_ring": Form(_others, _ONE),
-        "recursive": Form(_doublings, _doublings),
-        "tree": Form(_levels, lambda n: np.minimum(2, n - 1)),
-        "double_binary_tree": Form(_doublings, _ONE),
-        "direct": Form(_ONE, _others),
-        "in_network": Form(_TWO, _ONE),
+        "ring": AlgorithmCost(_others, _ONE),
+        "bidirectional_ring": AlgorithmCost(_others, _ONE),
+        "recursive": AlgorithmCost(_doublings, _doublings),
+        "tree": AlgorithmCost(_levels, lambda n: np.minimum(2, n - 1)),
+        "double_binary_tree": AlgorithmCost(_doublings, _ONE),
+        "direct": AlgorithmCost(_ONE, _others),
+        "in_network": AlgorithmCost(_TWO, _ONE),
     },
-    "scatter": {"direct": Form(_ONE, _rest)},
+    "scatter": {"direct": AlgorithmCost(_ONE, _rest)},
     "all_to_all": {
-        "direct": Form(_ONE, _rest),
-        "pairwise": Form(_others, _rest),
-        "ring": Form(_others, lambda n: (n - 1) / 2),
-        "bidirectional_ring": Form(_half, lambda n: n**2 // 4 / n),
-        "bruck": Form(_doublings, _bits),
+        "direct": AlgorithmCost(_ONE, _rest),
+        "pairwise": AlgorithmCost(_others, _rest),
+        "ring": AlgorithmCost(_others, lambda n: (n - 1) / 2),
+        "bidirectional_ring": AlgorithmCost(_half, lambda n: n**2 // 4 / n),
+        "bruck": AlgorithmCost(_doublings, _bits),
     },
-    "point_to_point": {"direct": Form(_ONE, _ONE)},
+    "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }
-OPERATIONS = tuple(FORMS)
+OPERATIONS = tuple(ALGORITHM_COSTS)
 # What a port at full speed would have to carry of D, by nccl-tests' definition.
 _BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), _rest) | {
     "all_reduce": lambda n: 2 * _rest(n),
@@ -137,16 +139,21 @@ _BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), 
 
 
 def algorithm_names(operation: str) -> tuple[str, ...]:
-    """Names of the forms of an operation. Raises ValueError for an unknown operation, naming those that exist."""
-    return tuple(_forms(operation))
+    """Names of the algorithms of an operation. Raises ValueError for an unknown operation, naming those that exist."""
+    return tuple(ALGORITHM_COSTS[checks.one_of("operation", operation, ALGORITHM_COSTS)])
 
 
-def form(operation: str, algorithm: str) -> Form:
-    """Cost of one form. Raises ValueError for an unknown pair, naming those that exist."""
-    forms = _forms(operation)
-    if algorithm not in forms:
-        raise ValueError(f"algorithm {algorithm!r} does not exist for {operation}: choose from {', '.join(forms)}")
-    return forms[algorithm]
+def default_algorithm(operation: str) -> str:
+    """What an operation runs unless named: "ring", or "direct" for scatter, all_to_all and point_to_point."""
+    return "direct" if operation in ("scatter", "all_to_all", "point_to_point") else "ring"
+
+
+def algorithm_cost(operation: str, algorithm: str) -> AlgorithmCost:
+    """Cost of one algorithm. Raises ValueError for an unknown pair, naming those that exist."""
+    if algorithm not in algorithm_names(operation):
+        known = ", ".join(algorithm_names(operation))
+        raise ValueError(f"algorithm {algorithm!r} does not exist for {operation}: choose from {known}")
+    return ALGORITHM_COSTS[operation][algorithm]
 
 
 def steps_and_bytes(
@@ -154,11 +161,24 @@ def steps_and_bytes(
 ) -> tuple[Floats, Floats]:
     """Latency steps, and bytes through the busiest rank's port: bytes = share(n) D; both 0 for one rank.
 
-    message_bytes D [bytes], ranks n: broadcast against each other.
-    Raises ValueError for an unknown form, and for ranks that it cannot have.
+    Parameters
+    ----------
+    operation, algorithm
+        One of OPERATIONS, and one of its `algorithm_names`.
+    message_bytes, ranks
+        D [bytes] and n; they broadcast.
+
+    Returns
+    -------
+    Steps [1] and bytes [bytes], arrays of one shape.
+
+    Raises
+    ------
+    ValueError
+        For an unknown algorithm, and for a number of ranks that it does not support.
     """
-    chosen = form(operation, algorithm)
-    size, n = checked("message_bytes", message_bytes, 0), whole("ranks", ranks)
+    chosen = algorithm_cost(operation, algorithm)
+    size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
     if not np.all(_fits(chosen, n)):
         raise ValueError(f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two, bruck or ring any number")
     return _cost(chosen, size, n)
@@ -170,17 +190,34 @@ def collective_time(
     ranks: ArrayLike,
     bandwidth_Bps: ArrayLike,
     latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "ring",
+    algorithm: str | Sequence[str] | None = None,
 ) -> Floats:
     """Time of an operation [s]: steps x latency_s + bytes / bandwidth_Bps; 0 for one rank.
 
-    message_bytes D [bytes], ranks n, bandwidth_Bps [bytes/s] one direction of a GPU, latency_s of a step [s]:
-    broadcast against each other.
-    algorithm: a form's name; several, for the fastest of them element by element; or "best", the fastest of all that
-    need no reduction in the switch. A form that needs a power of two is left out of the choice where n is none.
-    Raises ValueError for a form that does not exist or cannot have these ranks, and for values out of range.
+    Parameters
+    ----------
+    operation
+        One of OPERATIONS.
+    message_bytes, ranks
+        D [bytes] and n.
+    bandwidth_Bps, latency_s
+        Of a GPU in one direction [bytes/s], and of one step [s]; they broadcast with D and n.
+    algorithm
+        A name; several names, for the fastest of them element by element; or "best", the fastest of all that need no
+        reduction in the switch. An algorithm for powers of two is no choice for other n. None takes
+        `default_algorithm`.
+
+    Returns
+    -------
+    Seconds, an array of the arguments' common shape.
+
+    Raises
+    ------
+    ValueError
+        For an unknown algorithm, for a number of ranks that it does not support, and for values out of range.
     """
-    alpha, bandwidth = checked("latency_s", latency_s, 0), _bandwidth(bandwidth_Bps)
+    alpha, bandwidth = checks.at_least("latency_s", latency_s), _bandwidth(bandwidth_Bps)
+    algorithm = default_algorithm(operation) if algorithm is None else algorithm
     if isinstance(algorithm, str) and algorithm != "best":
         steps, size = steps_and_bytes(operation, algorithm, message_bytes, ranks)
         return steps * alpha + size / bandwidth
@@ -195,127 +232,78 @@ def best_algorithm(
     latency_s: ArrayLike = 0.0,
     algorithm: str | Sequence[str] = "best",
 ) -> NDArray[np.str_]:
-    """Name of the fastest form, element by element, the first in the order of `algorithm_names` among equals.
+    """Name of the fastest algorithm, element by element.
 
-    Arguments and errors as in `collective_time`.
+    Parameters
+    ----------
+    operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm
+        As for `collective_time`.
+
+    Returns
+    -------
+    Names, an array of the arguments' common shape; of equally fast ones the first of `algorithm_names`.
     """
-    alpha, bandwidth = checked("latency_s", latency_s, 0), _bandwidth(bandwidth_Bps)
+    alpha, bandwidth = checks.at_least("latency_s", latency_s), _bandwidth(bandwidth_Bps)
     names, times = _times(operation, message_bytes, ranks, bandwidth, alpha, algorithm)
     return np.array(names)[np.argmin(times, axis=0)]
 
 
-def all_gather_time(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "ring",
-) -> Floats:
-    """Time in which every rank gets all shards of D / n [s]; see `collective_time`."""
-    return collective_time("all_gather", message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
-
-
-def reduce_scatter_time(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "ring",
-) -> Floats:
-    """Time in which each rank gets D / n of the sum of all buffers [s]; see `collective_time`."""
-    return collective_time("reduce_scatter", message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
-
-
-def all_reduce_time(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "ring",
-) -> Floats:
-    """Time in which every rank gets the sum of all buffers [s]; see `collective_time`."""
-    return collective_time("all_reduce", message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
-
-
-def broadcast_time(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "ring",
-) -> Floats:
-    """Time in which every rank gets the buffer of one [s]; see `collective_time`."""
-    return collective_time("broadcast", message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
-
-
-def all_to_all_time(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "direct",
-) -> Floats:
-    """Time in which every rank gets D / n from every rank [s]; see `collective_time`."""
-    return collective_time("all_to_all", message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
+# `collective_time` of one operation: all_gather_time(message_bytes, ranks, bandwidth_Bps, latency_s, algorithm).
+all_gather_time = partial(collective_time, "all_gather")
+reduce_scatter_time = partial(collective_time, "reduce_scatter")
+all_reduce_time = partial(collective_time, "all_reduce")
+broadcast_time = partial(collective_time, "broadcast")
+all_to_all_time = partial(collective_time, "all_to_all")
 
 
 def point_to_point_time(message_bytes: ArrayLike, bandwidth_Bps: ArrayLike, latency_s: ArrayLike = 0.0) -> Floats:
     """Time of one send [s]: latency_s + D / bandwidth_Bps."""
-    return collective_time("point_to_point", message_bytes, 2, bandwidth_Bps, latency_s, "direct")
+    return collective_time("point_to_point", message_bytes, 2, bandwidth_Bps, latency_s)
 
 
 def algorithm_bandwidth(message_bytes: ArrayLike, time_s: ArrayLike) -> Floats:
-    """Message over time [bytes/s]: D / t, as nccl-tests define it. Raises ValueError where time_s is not positive."""
-    size, t = checked("message_bytes", message_bytes, 0), np.asarray(time_s, float)
-    if not np.all(t > 0):
-        raise ValueError(f"time_s is {time_s!r}: give positive seconds; a group of one rank sends nothing")
-    return size / t
+    """Message over time [bytes/s]: D / t, as nccl-tests defines it. Raises ValueError where time_s is not positive."""
+    return checks.at_least("message_bytes", message_bytes) / checks.positive("time_s", time_s, "seconds")
 
 
 def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, time_s: ArrayLike) -> Floats:
-    """Port bandwidth that this time comes to [bytes/s]: f(n) D / t, as nccl-tests define it.
+    """Port bandwidth that a measured time corresponds to [bytes/s]: f(n) D / t, as nccl-tests defines it.
 
-    f = 2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others. In the network
-    an AllReduce sends less than f D, and its bus bandwidth may exceed the port's.
+    f = 2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others. An AllReduce in
+    the network sends less than f D, so its bus bandwidth may exceed the port's.
+
+    Parameters
+    ----------
+    operation, message_bytes, ranks
+        As for `collective_time`.
+    time_s
+        t [s].
+
+    Returns
+    -------
+    Bytes per second, an array of the arguments' common shape.
     """
-    _forms(operation)
-    return _BUS[operation](whole("ranks", ranks)) * algorithm_bandwidth(message_bytes, time_s)
+    algorithm_names(operation)
+    return _BUS[operation](_ranks(ranks)) * algorithm_bandwidth(message_bytes, time_s)
 
 
-def checked(name: str, value: ArrayLike, least: float) -> Floats:
-    """`value` as an array of finite floats of at least `least`; ValueError names the argument."""
-    array = np.asarray(value, float)
-    if not np.all((array >= least) & np.isfinite(array)):
-        raise ValueError(f"{name} is {value!r}: give finite numbers from {least:g} up")
-    return array
+def _ranks(ranks: ArrayLike) -> Floats:
+    return checks.whole("ranks", ranks).astype(float)
 
 
-def whole(name: str, value: ArrayLike) -> Floats:
-    """`value` as an array of whole numbers from 1 up; ValueError names the argument."""
-    array = np.asarray(value, float)
-    if not np.all((array >= 1) & (array == np.floor(array)) & np.isfinite(array)):
-        raise ValueError(f"{name} is {value!r}: give whole numbers from 1 up")
-    return array
-
-
-def _bandwidth(value: ArrayLike) -> Floats:
-    array = np.asarray(value, float)
+def _bandwidth(bandwidth_Bps: ArrayLike) -> Floats:
+    """Bytes per second above 0; infinite ones are allowed, for links that cost nothing."""
+    array = np.asarray(bandwidth_Bps, float)
     if not np.all(array > 0):
-        raise ValueError(f"bandwidth_Bps is {value!r}: give positive bytes/s")
+        raise ValueError(f"bandwidth_Bps is {bandwidth_Bps!r}: give a positive number of bytes/s")
     return array
 
 
-def _forms(operation: str) -> dict[str, Form]:
-    if operation not in FORMS:
-        raise ValueError(f"operation {operation!r} does not exist: choose from {', '.join(FORMS)}")
-    return FORMS[operation]
+def _fits(chosen: AlgorithmCost, n: Floats) -> NDArray[np.bool_]:
+    return np.frexp(n)[0] == 0.5 if chosen.powers_of_two else np.ones(np.shape(n), bool)
 
 
-def _fits(chosen: Form, n: Floats) -> NDArray[np.bool_]:
-    return (np.frexp(n)[0] == 0.5) | (not chosen.powers_of_two)
-
-
-def _cost(chosen: Form, size: Floats, n: Floats) -> tuple[Floats, Floats]:
+def _cost(chosen: AlgorithmCost, size: Floats, n: Floats) -> tuple[Floats, Floats]:
     steps, share = (np.where(n > 1, each(n), 0.0) for each in (chosen.steps, chosen.share))
     sent = share * size
     return np.broadcast_to(steps, np.shape(sent))[()], sent
@@ -324,15 +312,15 @@ def _cost(chosen: Form, size: Floats, n: Floats) -> tuple[Floats, Floats]:
 def _times(
     operation: str, message_bytes, ranks, bandwidth: Floats, alpha: Floats, algorithm: str | Sequence[str]
 ) -> tuple[list[str], Floats]:
-    """Names, and times [name, ...] with infinity where a form cannot have so many ranks."""
-    best = [name for name in _forms(operation) if name not in _IN_SWITCH]
+    """Names, and times [name, ...] with infinity where an algorithm does not support so many ranks."""
+    best = [name for name in algorithm_names(operation) if name not in _IN_SWITCH]
     names = best if algorithm == "best" else [algorithm] if isinstance(algorithm, str) else list(algorithm)
-    size, n = checked("message_bytes", message_bytes, 0), whole("ranks", ranks)
-    forms = [form(operation, name) for name in names]
-    if not forms or not np.all(np.any([_fits(each, n) for each in forms], axis=0)):
-        raise ValueError(f"algorithm is {algorithm!r}: name a form that takes ranks {ranks!r}, such as 'bruck'")
+    size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
+    costs = [algorithm_cost(operation, name) for name in names]
+    if not costs or not np.all(np.any([_fits(each, n) for each in costs], axis=0)):
+        raise ValueError(f"algorithm is {algorithm!r}: name one that takes ranks {ranks!r}, such as 'bruck'")
     times = []
-    for each in forms:
+    for each in costs:
         steps, sent = _cost(each, size, n)
         times.append(np.where(_fits(each, n), steps * alpha + sent / bandwidth, np.inf))
     return names, np.array(np.broadcast_arrays(*times))

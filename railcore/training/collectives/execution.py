@@ -1,4 +1,4 @@
-"""Schedules of sends: what they are, their run on real arrays, and the count of what they send."""
+"""Schedules of sends: what they are, how they run on real arrays, and what they send, counted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from railcore.training.collectives import algorithms
+from railcore.facts import checks
+from railcore.training.collectives.algorithms import OPERATIONS
 
 # A rank, or a switch that reduces and multicasts: its kind and number.
 Node = int | tuple[str, int]
 
 
 class Send(NamedTuple):
-    """Blocks that go from a node to another in one step; reduce: the receiver adds them to what it holds."""
+    """Blocks that one node sends to another in one step; reduce: the receiver adds them to what it holds."""
 
     source: Node
     target: Node
@@ -41,9 +42,9 @@ class Schedule:
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        algorithms.algorithm_names(self.operation)
-        algorithms.whole("ranks", self.ranks)
-        algorithms.whole("parts", self.parts)
+        checks.one_of("operation", self.operation, OPERATIONS)
+        checks.whole("ranks", self.ranks)
+        checks.whole("parts", self.parts)
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
@@ -86,8 +87,8 @@ class Schedule:
 class Count:
     """What a schedule sends [bytes].
 
-    sent, received [rank]; pairs: by (source, target), switches that reduce included; step_bytes [step]: through the
-    busiest rank's port in each step, whose sum over bandwidth is the time of a run that waits after every step.
+    sent, received [rank]. pairs: by (source, target), switches that reduce included. step_bytes [step]: through the
+    busiest rank's port in each step; their sum over the bandwidth is the time of a run that waits after every step.
     """
 
     steps: int
@@ -119,11 +120,11 @@ def count(schedule: Schedule, block_bytes: float = 1.0) -> Count:
 
 
 def run(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Perform a schedule: arrays[r] is what rank r starts with, the list returned what each rank ends with.
+    """Perform a schedule: arrays[r] is what rank r starts with; the result is what each rank ends with.
 
-    A step's sends all read what their sources held when the step began. For all_gather arrays[r] is a shard, else a
-    full buffer, cut along its first axis. Raises ValueError where arrays do not fit, or where a rank sends or
-    should end with a block that it does not hold.
+    All sends of a step read what their sources held when the step began. For all_gather arrays[r] is a shard, else a
+    full buffer, cut along its first axis. Raises ValueError where arrays do not fit, and where a rank sends a block
+    that it does not hold or lacks one at the end.
     """
     if len(arrays) != schedule.ranks:
         raise ValueError(f"arrays has {len(arrays)} entries: give one for each of {schedule.ranks} ranks")
@@ -138,12 +139,12 @@ def run(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.concatenate(pieces) if pieces else arrays[0][:0] for pieces in ends]
 
 
-def result(operation: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What an operation gives to each rank, straight from NumPy: the definition that `run` is held against.
+def defined_result(operation: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What an operation gives to each rank, computed by NumPy alone: the definition that `run` is tested against.
 
     Raises ValueError for an unknown operation.
     """
-    algorithms.algorithm_names(operation)
+    checks.one_of("operation", operation, OPERATIONS)
     n, empty = len(arrays), arrays[0][:0]
     if operation in ("all_gather", "all_reduce"):
         return [np.concatenate(arrays) if operation == "all_gather" else sum(arrays[1:], arrays[0])] * n
@@ -158,10 +159,10 @@ def result(operation: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 def pipelined(schedule: Schedule, chunks: int) -> Schedule:
     """The same schedule with every block cut into chunks, each of which starts a step after the one before.
 
-    steps: those of the schedule + chunks - 1. Bytes stay; where ranks forward what they receive, the sum of
+    It has chunks - 1 steps more and the same bytes. Where ranks forward what they receive, the sum of
     `Count.step_bytes` falls to `Count.bytes` as chunks grow: the bandwidth term of the closed forms.
     """
-    algorithms.whole("chunks", chunks)
+    checks.whole("chunks", chunks)
     steps: list[Step] = [[] for _ in range(len(schedule) + chunks - 1 if len(schedule) else 0)]
     for chunk in range(chunks):
         for number, step in enumerate(schedule):

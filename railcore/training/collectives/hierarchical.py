@@ -1,7 +1,7 @@
 """Collectives of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), that never leave their rail.
 
 GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or along
-the rails, every one a flat collective of `railcore.training.collectives.algorithms`:
+the rails; every phase is a flat collective of `algorithms`:
 
     all_gather      rails: all_gather of D / x among y; HB: all_gather of D among x
     reduce_scatter  HB: reduce_scatter of D; rails: reduce_scatter of D / x
@@ -16,13 +16,15 @@ The last two are rail-forwarded: what is meant for another rail makes one hop in
 Sources: railonly2025, LLM Traffic in the NIC Domain and Routing in Rail-Only Networks; railonly2023, 3.1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from railcore.training.collectives import algorithms
+from railcore.facts import checks
+from railcore.facts.checks import Floats
+from railcore.training.collectives.algorithms import collective_time, default_algorithm
 from railcore.training.collectives.execution import Node, Schedule, Send, Step, count
 from railcore.training.collectives.schedules import schedule
 
@@ -36,7 +38,7 @@ _PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "all_to_all": ((NIC, "all_to_all"), (HB, "all_to_all")),
     "point_to_point": ((NIC, "point_to_point"), (HB, "point_to_point")),
 }
-_WHOLE = ("all_to_all", "point_to_point")
+_FORWARDED = ("all_to_all", "point_to_point")
 
 
 def hierarchical_phase_times(
@@ -50,21 +52,28 @@ def hierarchical_phase_times(
     nic_latency_s: ArrayLike = 0.0,
     hb_algorithm: str | None = None,
     nic_algorithm: str | None = None,
-) -> dict[str, NDArray[np.float64]]:
-    """Time of each phase [s] in order, by "hb" or "nic" and its flat operation: "hb reduce_scatter".
+) -> dict[str, Floats]:
+    """Time of each phase of a hierarchical collective, in order.
 
-    Arguments and errors as in `hierarchical_time`.
+    Parameters
+    ----------
+    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+        As for `hierarchical_time`.
+    hb_algorithm, nic_algorithm
+        As for `hierarchical_time`.
+
+    Returns
+    -------
+    Seconds by "hb" or "nic" and the flat operation, such as "hb reduce_scatter".
     """
-    x, y = algorithms.whole("hb_ranks", hb_ranks), algorithms.whole("domains", domains)
-    size = algorithms.checked("message_bytes", message_bytes, 0)
-    links = {HB: (x, hb_Bps, hb_latency_s, hb_algorithm), NIC: (y, nic_Bps, nic_latency_s, nic_algorithm)}
+    x, y = checks.whole("hb_ranks", hb_ranks), checks.whole("domains", domains)
+    size = checks.at_least("message_bytes", message_bytes)
+    links = {HB: (x, hb_Bps, hb_latency_s), NIC: (y, nic_Bps, nic_latency_s)}
+    names = {HB: hb_algorithm, NIC: nic_algorithm}
     times = {}
     for where, flat in _phases(operation):
-        ranks, bandwidth, latency, algorithm = links[where]
-        moved = size / x if where == NIC and operation not in _WHOLE else size
-        times[f"{where} {flat}"] = algorithms.collective_time(
-            flat, moved, ranks, bandwidth, latency, _algorithm(flat, algorithm)
-        )
+        moved = size / x if where == NIC and operation not in _FORWARDED else size
+        times[f"{where} {flat}"] = collective_time(flat, moved, *links[where], _algorithm(flat, names[where]))
     return times
 
 
@@ -80,46 +89,44 @@ def hierarchical_time(
     chunks: ArrayLike = 1,
     hb_algorithm: str | None = None,
     nic_algorithm: str | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Time of a hierarchical collective [s], its phases pipelined over chunks: sum(t_i) + (chunks - 1) max(HB, NIC).
 
-    t_i is a chunk's time in phase i, D / chunks at a time; HB and NIC are its phases in the HB domain and on the rail
-    added up, for phases on the same links take turns. Exact with two phases, and with three where NIC >= HB; else at
-    most one chunk's NIC time too long.
-    message_bytes D [bytes], hb_ranks x, domains y, hb_Bps and nic_Bps [bytes/s] one direction of a GPU, latencies of
-    a step [s], chunks: broadcast against each other.
-    hb_algorithm, nic_algorithm: of the flat forms, such as "nvls" and "in_network"; by default "ring", and "direct"
-    for scatter, all_to_all and point_to_point. Raises ValueError for what is unknown or out of range.
+    t_i is the time of a chunk of D / chunks in phase i. HB and NIC are the sums of its phases in the HB domain and on
+    the rail, because phases on the same links take turns. Exact with two phases, and with three where NIC >= HB; else
+    too long by at most one chunk's NIC time.
+
+    Parameters
+    ----------
+    operation
+        One of those in the module's table.
+    message_bytes, hb_ranks, domains
+        D [bytes], x and y.
+    hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+        Of a GPU in one direction [bytes/s], and of a step [s].
+    chunks
+        Parts that D is cut into. All arguments up to here broadcast.
+    hb_algorithm, nic_algorithm
+        Of the flat collectives, such as "nvls" and "in_network"; by default `default_algorithm`. Scatter and
+        point_to_point are always direct.
+
+    Returns
+    -------
+    Seconds, an array of the arguments' common shape.
+
+    Raises
+    ------
+    ValueError
+        For an unknown operation or algorithm, and for values out of range.
     """
-    parts = algorithms.whole("chunks", chunks)
-    size = algorithms.checked("message_bytes", message_bytes, 0) / parts
+    parts = checks.whole("chunks", chunks)
+    size = checks.at_least("message_bytes", message_bytes) / parts
     links = (hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm)
     busy = {HB: np.zeros(()), NIC: np.zeros(())}
     for name, time in hierarchical_phase_times(operation, size, *links).items():
         where = name.split()[0]
         busy[where] = busy[where] + time
     return busy[HB] + busy[NIC] + (parts - 1) * np.maximum(busy[HB], busy[NIC])
-
-
-def direct_all_to_all_time(
-    message_bytes: ArrayLike,
-    hb_ranks: ArrayLike,
-    domains: ArrayLike,
-    hb_Bps: ArrayLike,
-    nic_Bps: ArrayLike,
-    hb_latency_s: ArrayLike = 0.0,
-    nic_latency_s: ArrayLike = 0.0,
-) -> NDArray[np.float64]:
-    """All-to-all of x y GPUs over HB domains and an any-to-any network, both at once [s].
-
-    max(hb_latency_s + D (x - 1) / (x y) / hb_Bps, nic_latency_s + D (y - 1) / y / nic_Bps): without forwarding, what
-    the rail-forwarded one is held against (railonly2025, Routing in Rail-Only Networks).
-    Arguments and errors as in `hierarchical_time`.
-    """
-    y = algorithms.whole("domains", domains)
-    size = algorithms.checked("message_bytes", message_bytes, 0)
-    inside = algorithms.all_to_all_time(size / y, hb_ranks, hb_Bps, hb_latency_s)
-    return np.maximum(inside, algorithms.all_to_all_time(size, y, nic_Bps, nic_latency_s))
 
 
 def hierarchical_schedule(
@@ -130,149 +137,134 @@ def hierarchical_schedule(
     nic_algorithm: str | None = None,
     hb_first: bool = False,
 ) -> Schedule:
-    """The phases as a schedule of hb_ranks x domains ranks, each phase done before the next begins.
+    """The phases as a schedule of hb_ranks x domains ranks; each phase ends before the next begins.
 
-    Its switches that reduce are ("hb", domain) and ("rail", rail). Broadcast and point-to-point start at rank 0,
-    point-to-point ends at the last rank. hb_first: the order of all_to_all and point_to_point.
-    Raises ValueError as `hierarchical_time`.
+    Parameters
+    ----------
+    operation, hb_ranks, domains, hb_algorithm, nic_algorithm
+        As for `hierarchical_time`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last rank.
+    hb_first
+        Whether all_to_all and point_to_point start in the HB domains.
+
+    Returns
+    -------
+    A schedule whose switches that reduce are ("hb", domain) and ("rail", rail).
+
+    Raises
+    ------
+    ValueError
+        As `hierarchical_time`, and for hb_first with an operation that has one order only.
     """
     phases = _phases(operation)
-    if hb_first and operation not in _WHOLE:
-        raise ValueError(f"hb_first is True: only {' and '.join(_WHOLE)} have both orders")
-    x, y = int(algorithms.whole("hb_ranks", hb_ranks)), int(algorithms.whole("domains", domains))
+    if hb_first and operation not in _FORWARDED:
+        raise ValueError(f"hb_first is True: only {' and '.join(_FORWARDED)} have both orders")
+    x, y = int(checks.whole("hb_ranks", hb_ranks)), int(checks.whole("domains", domains))
     sizes, names = {HB: x, NIC: y}, {HB: hb_algorithm, NIC: nic_algorithm}
     flats = [(where, schedule(flat, _algorithm(flat, names[where]), sizes[where])) for where, flat in phases]
-    grid = _Grid(x, y, max(flat.parts for _, flat in flats), hb_first)
-    steps = [step for where, flat in flats[:: -1 if hb_first else 1] for step in grid.phase(where, flat, operation)]
-    return Schedule(operation, x * y, grid.parts, tuple(steps))
+    parts = max(flat.parts for _, flat in flats)
+    steps: list[Step] = []
+    for number, (where, flat) in enumerate(flats[:: -1 if hb_first else 1]):
+        placed = [_placed(flat, *group, parts) for group in _groups(where, flat, x, y, number == 0)]
+        steps += [list(chain(*together)) for together in zip(*placed, strict=True)]
+    return Schedule(operation, x * y, parts, tuple(steps))
+
+
+def _groups(where: str, flat: Schedule, x: int, y: int, first: bool) -> list[tuple[list[int], np.ndarray, Node]]:
+    """Groups that run a flat schedule at the same time: ranks, slots of the whole buffer, switch.
+
+    Row i of the slots: those of the whole buffer that slot i of the group's buffer stands for. In an all_to_all the
+    first phase carries what its senders have for the other groups too, the second what the first brought from them.
+    """
+    grid = np.arange(x * y).reshape(y, x)
+    ranks, kind = (grid, "hb") if where == HB else (grid.T, "rail")  # [group, rank in it]
+    pairs = ranks[..., None, None] * x * y + ranks  # slots of an all_to_all [source's group, source, target's, target]
+    groups: list[tuple[list[int], np.ndarray, Node]] = []
+    for group, members in enumerate(ranks):
+        rows, slots = flat.ranks, ranks.T if where == HB else members
+        if flat.operation == "all_to_all":
+            rows, slots = (
+                flat.ranks**2,
+                pairs[group].swapaxes(1, 2) if first else np.moveaxis(pairs[:, :, group], 0, -1),
+            )
+        elif flat.operation == "point_to_point":
+            slots = np.arange(x * y)
+        groups.append((members.tolist(), slots.reshape(rows, -1), (kind, group)))
+    if flat.operation == "point_to_point":
+        return groups[:1] if first else groups[-1:]
+    return groups[:1] if flat.operation == "scatter" else groups
+
+
+def _placed(flat: Schedule, ranks: list[int], slots: np.ndarray, switch: Node, parts: int) -> list[Step]:
+    """The flat schedule among `ranks`, its blocks those of a whole buffer with `parts` blocks in each slot."""
+    whole = (slots[..., None] * parts + np.arange(parts)).reshape(len(slots), -1, flat.parts, parts // flat.parts)
+    blocks = whole.swapaxes(1, 2).reshape(len(slots) * flat.parts, -1).tolist()
+    nodes: dict[Node, Node] = dict(enumerate(ranks))
+    return [
+        [
+            Send(
+                nodes.get(send.source, switch),
+                nodes.get(send.target, switch),
+                tuple(chain.from_iterable(blocks[block] for block in send.blocks)),
+                send.reduce,
+            )
+            for send in step
+        ]
+        for step in flat
+    ]
 
 
 @dataclass(frozen=True)
 class GridBytes:
-    """What a schedule on a grid of GPUs sends [bytes].
+    """Bytes that all GPUs send: inside HB domains [domain], between domains along a rail [rail], across rails."""
 
-    by_domain [domain]: inside HB domains; by_rail [rail]: between domains along a rail; across_rails: between domains
-    and rails. A send to or from a switch that reduces counts where the switch is.
-    """
-
-    by_domain: NDArray[np.float64]
-    by_rail: NDArray[np.float64]
+    by_domain: Floats
+    by_rail: Floats
     across_rails: float
 
     @property
     def network(self) -> float:
-        """Between domains, over all rails and across them."""
+        """Between domains, along all rails and across them."""
         return float(self.by_rail.sum() + self.across_rails)
 
 
 def grid_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> GridBytes:
-    """Count a schedule, flat or hierarchical, of ranks that fill HB domains of `hb_ranks` in order.
+    """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order.
 
     Raises ValueError where hb_ranks does not divide the ranks.
     """
-    if schedule.ranks % algorithms.whole("hb_ranks", hb_ranks):
+    if schedule.ranks % checks.whole("hb_ranks", hb_ranks):
         raise ValueError(f"hb_ranks is {hb_ranks!r}: give a divisor of the schedule's {schedule.ranks} ranks")
     by_domain, by_rail, across = np.zeros(schedule.ranks // hb_ranks), np.zeros(hb_ranks), 0.0
-    for pair, sent in count(schedule, message_bytes / schedule.blocks).pairs.items():
-        shared = {kind: _common(pair, hb_ranks, kind) for kind in ("hb", "rail")}
-        if shared["hb"] is not None:
-            by_domain[shared["hb"]] += sent
-        elif shared["rail"] is not None:
-            by_rail[shared["rail"]] += sent
+    for (source, target), sent in count(schedule, message_bytes / schedule.blocks).pairs.items():
+        (domain, rail), (other_domain, other_rail) = _place(source, hb_ranks), _place(target, hb_ranks)
+        if domain == other_domain is not None:
+            by_domain[domain] += sent
+        elif rail == other_rail is not None:
+            by_rail[rail] += sent
         else:
             across += sent
     return GridBytes(by_domain, by_rail, across)
 
 
+def _place(node: Node, hb_ranks: int) -> tuple[int | None, int | None]:
+    """HB domain and rail of a rank; of a switch the one that it serves."""
+    if isinstance(node, int):
+        return node // hb_ranks, node % hb_ranks
+    kind, number = node
+    return (number, None) if kind == "hb" else (None, number)
+
+
 def hierarchical_all_gather_bytes(message_bytes: float, hb_ranks: int, domains: int) -> GridBytes:
     """Counted bytes of a hierarchical AllGather of D bytes: D (y - 1) / x on each rail, D (x - 1) in each domain.
 
-    The document prints the first as the bytes of all GPUs in the network; those are D (y - 1), over x rails.
-    Source: railonly2025, LLM Traffic in the NIC Domain.
+    All GPUs together send D (y - 1) between domains, over x rails. Source: railonly2025, LLM Traffic in the NIC Domain.
     """
     return grid_bytes(hierarchical_schedule("all_gather", hb_ranks, domains), message_bytes, hb_ranks)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """x by y GPUs, and which blocks of the whole a flat schedule's block stands for on one of its groups."""
-
-    x: int
-    y: int
-    parts: int
-    hb_first: bool
-
-    def phase(self, where: str, flat: Schedule, operation: str) -> list[Step]:
-        """The flat schedule in every group of HB domains or rails that takes part, at the same time."""
-        groups = range(self.y if where == HB else self.x)
-        if operation == "point_to_point":
-            groups = groups[:1] if (where == HB) == self.hb_first else groups[-1:]
-        elif flat.operation == "scatter":
-            groups = groups[:1]
-        placed = [self._placed(where, group, flat) for group in groups]
-        return [[send for step in steps for send in step] for steps in zip(*placed, strict=True)]
-
-    def _placed(self, where: str, group: int, flat: Schedule) -> list[Step]:
-        blocks = self._blocks(where, group, flat)
-        nodes: Mapping[Node, Node] = dict(enumerate(self._ranks(where, group)))
-        switch: Node = ("hb" if where == HB else "rail", group)
-
-        def moved(send: Send) -> Send:
-            ends = nodes.get(send.source, switch), nodes.get(send.target, switch)
-            return Send(*ends, tuple(b for block in send.blocks for b in blocks[block]), send.reduce)
-
-        return [[moved(send) for send in step] for step in flat]
-
-    def _ranks(self, where: str, group: int) -> range:
-        if where == HB:
-            return range(group * self.x, (group + 1) * self.x)
-        return range(group, self.x * self.y, self.x)
-
-    def _blocks(self, where: str, group: int, flat: Schedule) -> list[list[int]]:
-        slots = [self._slots(where, group, slot, flat) for slot in range(self._flat_slots(flat))]
-        shares = [range(h * self.parts // flat.parts, (h + 1) * self.parts // flat.parts) for h in range(flat.parts)]
-        return [[slot * self.parts + c for slot in each for c in share] for each in slots for share in shares]
-
-    @staticmethod
-    def _flat_slots(flat: Schedule) -> int:
-        return flat.ranks**2 if flat.operation == "all_to_all" else flat.ranks
-
-    def _slots(self, where: str, group: int, slot: int, flat: Schedule) -> list[int]:
-        """Slots of the whole buffer that a slot of the group's buffer stands for."""
-        if flat.operation == "point_to_point":
-            share = self.x * self.y // flat.ranks
-            return list(range(slot * share, (slot + 1) * share))
-        if flat.operation != "all_to_all":
-            other = HB if where == NIC else NIC
-            return [self._ranks(where, group)[slot]] if where == NIC else list(self._ranks(other, slot))
-        source, target = (self._ranks(where, group)[end] for end in divmod(slot, flat.ranks))
-        sources, targets = [source], [target]
-        # The second phase carries what the first has brought here from others, the first what is meant for others.
-        if (where == HB) == self.hb_first:
-            targets = list(self._ranks(HB if where == NIC else NIC, slot % flat.ranks))
-        else:
-            sources = list(self._ranks(HB if where == NIC else NIC, slot // flat.ranks))
-        return [s * self.x * self.y + t for s in sources for t in targets]
-
-
-def _common(pair: tuple[Node, Node], hb_ranks: int, kind: str) -> int | None:
-    """HB domain or rail that both ends share, None where there is none."""
-    places: list[int | None] = []
-    for node in pair:
-        if isinstance(node, int):
-            places.append(node // hb_ranks if kind == "hb" else node % hb_ranks)
-        else:
-            places.append(node[1] if node[0] == kind else None)
-    return places[0] if places[0] == places[1] else None
-
-
 def _phases(operation: str) -> tuple[tuple[str, str], ...]:
-    if operation not in _PHASES:
-        raise ValueError(f"operation {operation!r} has no hierarchical form: choose from {', '.join(_PHASES)}")
-    return _PHASES[operation]
+    return _PHASES[checks.one_of("operation", operation, _PHASES)]
 
 
 def _algorithm(flat: str, algorithm: str | None) -> str:
-    if flat in ("scatter", "point_to_point"):
-        return "direct"
-    return algorithm or ("direct" if flat == "all_to_all" else "ring")
+    return algorithm if algorithm and flat not in ("scatter", "point_to_point") else default_algorithm(flat)

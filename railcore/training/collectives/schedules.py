@@ -1,4 +1,4 @@
-"""Every form of a collective as a schedule of sends."""
+"""Every algorithm of a collective as a schedule of sends."""
 
 from collections.abc import Callable
 
@@ -6,17 +6,17 @@ from railcore.training.collectives import algorithms
 from railcore.training.collectives.execution import Node, Schedule, Send, Step
 
 SWITCH: Node = ("switch", 0)
-# Forms that send the halves of a block on different ways.
+# Algorithms that send the two halves of a block by different paths.
 _HALVED = ("bidirectional_ring", "double_binary_tree")
 _Steps = list[Step]
+_Blocks = Callable[[int], tuple[int, ...]]
 
 
 def schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
-    """One form among `ranks` ranks; no steps for one rank.
+    """One algorithm among `ranks` ranks; no steps for one rank.
 
-    Its count equals `steps_and_bytes`, and its run gives what the operation is defined to give. Where the network
-    reduces, the switch is the node ("switch", 0).
-    Raises ValueError for an unknown form, and for ranks that it cannot have.
+    Its count equals `steps_and_bytes`, and its run gives `defined_result`. A switch that reduces is the node
+    ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of ranks that it does not support.
     """
     algorithms.steps_and_bytes(operation, algorithm, 0, ranks)
     n, parts = int(ranks), 2 if algorithm in _HALVED else 1
@@ -90,25 +90,26 @@ def _gather_direct(n: int) -> _Steps:
     return [[Send(r, t, (r,)) for r in range(n) for t in range(n) if t != r]]
 
 
+def _through_switch(n: int, up: _Blocks, down: _Blocks, reduce: bool = False) -> _Steps:
+    """Every rank sends blocks to the switch, and then receives blocks from it."""
+    there = [Send(r, SWITCH, up(r), reduce) for r in range(n)]
+    return [there, [Send(SWITCH, r, down(r)) for r in range(n)]]
+
+
 def _gather_in_network(n: int) -> _Steps:
-    up = [Send(r, SWITCH, (r,)) for r in range(n)]
-    return [up, [Send(SWITCH, r, tuple(b for b in range(n) if b != r)) for r in range(n)]]
+    return _through_switch(n, lambda r: (r,), lambda r: tuple(b for b in range(n) if b != r))
 
 
 def _gather_nvls(n: int) -> _Steps:
-    up = [Send(r, SWITCH, (r,)) for r in range(n)]
-    return [up, [Send(SWITCH, r, tuple(range(n))) for r in range(n)]]
+    return _through_switch(n, lambda r: (r,), lambda r: tuple(range(n)))
 
 
 def _scatter_nvls(n: int) -> _Steps:
-    up = [Send(r, SWITCH, tuple(range(n)), True) for r in range(n)]
-    return [up, [Send(SWITCH, r, (r,)) for r in range(n)]]
+    return _through_switch(n, lambda r: tuple(range(n)), lambda r: (r,), reduce=True)
 
 
 def _reduce_in_network(n: int) -> _Steps:
-    everything = tuple(range(n))
-    up = [Send(r, SWITCH, everything, True) for r in range(n)]
-    return [up, [Send(SWITCH, r, everything) for r in range(n)]]
+    return _through_switch(n, lambda r: tuple(range(n)), lambda r: tuple(range(n)), reduce=True)
 
 
 def _reduce_doubling(n: int) -> _Steps:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.iteration.layer import KEY, MODERN, Runtime, layer_times
+from railcore.facts import checks
+from railcore.training.iteration.layer import KEY, MODERN, STAGE, LayerCosts, Runtime, layer_times
 from railcore.training.iteration.machine import Machine
+from railcore.training.parallelism import indivisible
 from railcore.training.transformer import (
     GRADIENT_BYTES,
     OPTIMIZER_BYTES,
@@ -18,9 +20,9 @@ from railcore.training.transformer import (
 )
 
 STRATEGY = (*KEY, "pipeline", "data", "interleave", "sharding", "global_batch")
-PLACE = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
+STAGE_KEY = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
+BATCH_KEY = ("micro_batch", "pipeline", "data", "interleave", "global_batch")
 BLOCK = 16_384  # rows computed together: their arrays stay in a core's cache
-STAGE = ("linear", "attention", "elementwise", "recompute", "tensor", "context", "expert")
 TIMES = (*(f"{name}_s" for name in STAGE), "logits_s", "pipeline_s", "bubble_s", "data_s", "optimizer_s", "offload_s")
 REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 OFFLOAD = ("none", "optimizer")
@@ -31,9 +33,9 @@ UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to nor
 class Estimate:
     """Times [s] and bytes of each strategy, arrays of one shape.
 
-    breakdown: by TIMES, what stands on the critical path; they add up to `total_s`. links: how long a rank's links are
-    busy with each kind of traffic, hidden or not. memory: by kind, on the fullest rank. reason: index in REASONS of
-    the first thing that rules a strategy out, 0 where nothing does.
+    breakdown: what is on the critical path, by TIMES; it adds up to `total_s`. links: how long a rank's links are busy
+    with each kind of traffic, hidden or not. memory: by kind, on the fullest rank. reason: index in REASONS of the
+    first thing that rules a strategy out, 0 where nothing does.
     """
 
     total_s: np.ndarray
@@ -48,78 +50,129 @@ class Estimate:
         return np.asarray(sum(self.memory.values()))
 
 
+@dataclass(frozen=True)
+class StageCosts:
+    """What the places of ranks decide for a pipeline stage, arrays of one shape.
+
+    layers: of a stage, rounded up to whole chunks. hop_Bps, hop_latency_s: of the link to the next stage.
+    after_s, before_s: link time of gradients and weights after and before an iteration's passes; in_forward_s,
+    in_backward_s: in each pass of a micro-batch. weights_bytes, gradients_bytes, optimizer_bytes: states on the GPU.
+    optimizer_s: the optimizer's step on the GPU; offload_s: in the host's memory, with the way there and back.
+    """
+
+    layers: np.ndarray
+    hop_Bps: np.ndarray
+    hop_latency_s: np.ndarray
+    after_s: np.ndarray
+    before_s: np.ndarray
+    in_forward_s: np.ndarray
+    in_backward_s: np.ndarray
+    weights_bytes: np.ndarray
+    gradients_bytes: np.ndarray
+    optimizer_bytes: np.ndarray
+    optimizer_s: np.ndarray
+    offload_s: np.ndarray
+
+
 def iteration_times(
-    model: Transformer, machine: Machine, strategies: Mapping[str, Any], runtime: Runtime = MODERN, offload="none"
+    model: Transformer,
+    machine: Machine,
+    strategies: Mapping[str, Any],
+    runtime: Runtime = MODERN,
+    offload: str = "none",
 ) -> Estimate:
     """Iteration time of every strategy, its breakdown, link times and memory.
 
-    T = m (S + logits) + (p - 1) S / v + D + U. m = G / (d b) micro-batches pass the last of p stages one after another;
-    S is forward, backward and recompute of a stage's L / p layers, the hops to and from its neighbours, and what of
-    all their communication is exposed; filling and draining takes 1 / v of S, its hops never hidden, for every other
-    stage; D is the exposed exchange of gradients and weights, U the optimizer's step, or the way of gradients and
-    weights to the host and back and the step in its memory. Kinds of traffic are taken not to share links at a time.
-    strategies: arrays of one shape by the names in STRATEGY, recompute and sharding as indices in RECOMPUTE and
-    SHARDING. Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the
-    context and data ranks. offload: "optimizer" keeps its states in the host's memory.
-    D: a pass of all but one of the stage's layers hides a link time, but never a layer's share of it; without
-    overlap_data all of it is exposed (`_data_links`). Sharding that exchanges with every micro-batch is part of S.
-    What does not divide is computed with layers and micro-batches rounded up, and carries its reason; so does sequence
-    parallelism over one tensor rank ("sequence"), and a time that is not finite ("network"). Raises ValueError for a
-    missing or odd column.
-    Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
+    T = m (S + logits) + (p - 1) S / v + D + U. m = G / (d b) micro-batches pass the last of p stages one after another.
+    S: forward, backward and recompute of a stage's L / p layers, the hops to and from its neighbours, and the exposed
+    part of all their communication. Filling and draining takes S / v for every other stage, whose hops are never
+    hidden. D: the exposed exchange of gradients and weights (`_data_links`); a pass over all but one of the stage's
+    layers hides a link time, but never one layer's share of it; without overlap_data all of it is exposed. Sharding
+    that exchanges with every micro-batch is part of S. U: the optimizer's step, or the way of gradients and weights to
+    the host and back and the step in its memory. Different kinds of traffic never use a link at the same time.
+
+    Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the context and data
+    ranks. What does not divide is computed with layers and micro-batches rounded up, and carries its reason
+    (`parallelism.indivisible`); so does a time that is not finite ("network").
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    strategies
+        Whole numbers that broadcast by the names in STRATEGY, recompute and sharding as indices in RECOMPUTE and
+        SHARDING.
+    offload
+        "optimizer" keeps the optimizer's states in the host's memory.
+
+    Returns
+    -------
+    An estimate, arrays of the strategies' common shape.
+
+    Raises
+    ------
+    ValueError
+        For a missing column, and for values that are not whole or out of range.
+
+    References
+    ----------
+    railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
     """
     parts = list(estimates(model, machine, strategies, runtime, offload))
     shape = np.broadcast_shapes(*(np.shape(strategies[name]) for name in STRATEGY))
-    joined: dict[str, Any] = {}
-    for name, first in vars(parts[0]).items():
-        columns = [getattr(part, name) for part in parts]
-        if isinstance(first, dict):
-            joined[name] = {key: np.concatenate([column[key] for column in columns]).reshape(shape) for key in first}
-        else:
-            joined[name] = np.concatenate(columns).reshape(shape)
-    return Estimate(**joined)
+
+    def joined(arrays: list[Any]) -> Any:
+        if isinstance(arrays[0], dict):
+            return {name: joined([array[name] for array in arrays]) for name in arrays[0]}
+        return np.concatenate(arrays).reshape(shape)
+
+    return Estimate(**{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
 
 def estimates(
-    model: Transformer, machine: Machine, strategies: Mapping[str, Any], runtime: Runtime = MODERN, offload="none"
+    model: Transformer,
+    machine: Machine,
+    strategies: Mapping[str, Any],
+    runtime: Runtime = MODERN,
+    offload: str = "none",
 ) -> Iterator[Estimate]:
-    """`iteration_times` in blocks of BLOCK rows, in order; at least one."""
-    if offload not in OFFLOAD:
-        raise ValueError(f"offload is {offload!r}: give one of {', '.join(OFFLOAD)}")
+    """`iteration_times` in blocks.
+
+    Parameters
+    ----------
+    model, machine, strategies, runtime, offload
+        As for `iteration_times`.
+
+    Returns
+    -------
+    Estimates of BLOCK rows each, in order; at least one.
+    """
+    checks.one_of("offload", offload, OFFLOAD)
     columns = _columns(strategies)
-    (key, layer_of), (place, place_of) = (_distinct(columns, names) for names in (KEY, PLACE))
-    layers = _table(vars(layer_times(model, machine, runtime, key)) | _unfit(model, key))
-    places = _table(_placed(model, machine, runtime, offload, place))
+    (keys, layer_of), (places, stage_of) = (_unique_rows(columns, names) for names in (KEY, STAGE_KEY))
+    layers, stages = layer_times(model, machine, runtime, keys), _stage_costs(model, machine, offload, places)
+    wrong_layer = _first_reason(indivisible(model, keys), "heads", "sequence")
+    wrong_stage = _first_reason(indivisible(model, places), "layers", "experts")
     for start in range(0, max(layer_of.size, 1), BLOCK):
         rows = slice(start, start + BLOCK)
-        at = {name: column[layer_of[rows]] for name, column in layers.items()}
-        at |= {name: column[place_of[rows]] for name, column in places.items()}
-        at |= {name: columns[name][rows].astype(float) for name in ("micro_batch", "data", "pipeline", "global_batch")}
-        yield _assembled(machine, at)
-
-
-def _table(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
+        batch = {name: columns[name][rows] for name in BATCH_KEY}
+        wrong = np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]])
+        layer, stage = _selected(layers, layer_of[rows]), _selected(stages, stage_of[rows])
+        yield _estimate(model, machine, runtime, batch, layer, stage, wrong)
 
 
 def _columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if missing := [name for name in STRATEGY if name not in strategies]:
         raise ValueError(f"strategies lack {', '.join(missing)}: give an array for each of {', '.join(STRATEGY)}")
-    given = {name: np.asarray(strategies[name]) for name in STRATEGY}
-    for name, array in given.items():
-        if array.dtype.kind not in "iubf" or (array.dtype.kind == "f" and not np.all(np.mod(array, 1) == 0)):
-            raise ValueError(f"{name} is {strategies[name]!r}: give whole numbers")
-    arrays = [array.ravel() for array in np.broadcast_arrays(*(array.astype(np.int64) for array in given.values()))]
-    top = {"sequence_parallel": 1, "recompute": len(RECOMPUTE) - 1, "sharding": len(SHARDING) - 1}
-    for name, array in zip(STRATEGY, arrays, strict=True):
-        least, most = (0, top[name]) if name in top else (1, 2**31)
-        if array.size and not (least <= array.min() and array.max() <= most):
-            raise ValueError(f"{name} is {array.min()} to {array.max()}: give whole numbers from {least} to {most}")
-    return dict(zip(STRATEGY, arrays, strict=True))
+    most = {"sequence_parallel": 1, "recompute": len(RECOMPUTE) - 1, "sharding": len(SHARDING) - 1}
+    arrays = [
+        checks.whole(name, strategies[name], 0 if name in most else 1, most.get(name, 2**31)) for name in STRATEGY
+    ]
+    return dict(zip(STRATEGY, (array.ravel() for array in np.broadcast_arrays(*arrays)), strict=True))
 
 
-def _distinct(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The different rows of some columns, and which of them each strategy has: what they decide is computed once."""
+def _unique_rows(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Unique rows of some columns, and each strategy's row index: what they decide is computed once."""
     code, codes = np.zeros((), np.int64), 1
     for name in names:
         column, span = columns[name], int(columns[name].max(initial=0)) + 1
@@ -131,56 +184,49 @@ def _distinct(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tuple[d
     return {name: columns[name][first] for name in names}, index
 
 
-def _unfit(model: Transformer, key: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What of a layer does not divide: heads and columns over tensor ranks, the sequence over context ranks."""
-    t, c, sp = (key[name] for name in ("tensor", "context", "sequence_parallel"))
-    kv, s = model.kv_heads, model.sequence_length
-    heads = (model.heads % t > 0) | (model.ffn_hidden % t > 0) | ((kv % t > 0) & (t % kv > 0))
-    return {"heads": heads, "sequence": (s % (c * np.where(sp, t, 1)) > 0) | ((sp == 1) & (t == 1))}
-
-
-def _placed(model, machine, runtime, offload, place) -> dict[str, np.ndarray]:
-    """What the places of ranks decide.
-
-    layers: of a stage. fill: passes of a stage that filling and draining takes. flight, flight_last: micro-batches
-    whose activations wait on the first stage, p or p + (p - 1) / v interleaved, and on the last, (1 + (v - 1) p) / v.
-    weights_bytes, gradients_bytes: sharded, a GPU's share and two layers at work. hop_s, hop_s_per_byte: of the 2 v
-    hops of a micro-batch, hidden where chunks are interleaved. States [bytes]. Link times (`_data_links`).
-    """
-    t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
-    shared, experts = model.rank_parameters(t, p, e)
-    ranks, same = d * c, np.maximum(d * c // e, 1)
-    mine, own = shared + experts, shared / ranks + experts / same
-    layers = np.ceil(model.layers / (p * v)) * v
-    latency = machine.send_time(0, p, t * c * d)
-    per_byte = (machine.send_time(1.0, p, t * c * d) - latency) * 2 * v
-    update = np.where(sharding >= 1, own, mine)
-    away = (GRADIENT_BYTES + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
-    moved = away * (offload == "optimizer")
-    working = np.minimum(2, layers) * mine / layers  # two layers at work, gathered or not yet scattered
-    return _data_links(model, machine, place, shared, experts) | {
-        "layers": layers,
-        "fill": (p - 1) / v,
-        "flight": np.where(v > 1, p + (p - 1) / v, p),
-        "flight_last": (1 + (v - 1) * p) / v,
-        "hop_s": 2 * v * latency,
-        "hop_s_per_byte": per_byte,
-        "hops": 2.0 * v * (p > 1),
-        "hide": (v > 1) * float(runtime.overlap_pipeline),
-        "window": (layers - 1) * runtime.overlap_data,
-        "weights_bytes": WEIGHT_BYTES * np.where(sharding == 3, own + working, mine),
-        "gradients_bytes": GRADIENT_BYTES * np.where(sharding >= 2, np.minimum(own + working, mine), mine),
-        "optimizer_bytes": OPTIMIZER_BYTES * update * (offload == "none"),
-        "optimizer_s": UPDATE_BYTES / machine.hbm_Bps * update * (offload == "none"),
-        "offload_s": moved * update,
-        "uneven": layers * p != model.layers,
-        "alone": (v > 1) & (p == 1),
-        "chunked": v > 1,
-        "experts": (max(model.experts, 1) % e > 0) | (ranks % e > 0),
+def _selected(costs: Any, index: np.ndarray) -> Any:
+    """Rows of a dataclass of arrays, or of dicts of arrays."""
+    fields = {
+        name: {key: array.take(index) for key, array in value.items()} if isinstance(value, dict) else value.take(index)
+        for name, value in vars(costs).items()
     }
+    return type(costs)(**fields)
 
 
-def _data_links(model, machine, place, shared, experts) -> dict[str, np.ndarray]:
+def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
+    """Index in REASONS of the first of these names that is wrong, len(REASONS) where none is."""
+    found = np.full(np.shape(wrong[names[0]]), len(REASONS), np.int8)
+    for name in reversed(names):
+        found[wrong[name]] = REASONS.index(name)
+    return found
+
+
+def _stage_costs(model: Transformer, machine: Machine, offload: str, place: dict[str, np.ndarray]) -> StageCosts:
+    t, c, e, p, d, v, sharding = (place[name] for name in STAGE_KEY)
+    layers = np.ceil(model.layers / (p * v)) * v
+    states = model.state_bytes(t, p, d * c, sharding, e, v)
+    updated = states["optimizer"] / OPTIMIZER_BYTES  # parameters that a rank's optimizer updates
+    hop_Bps, hop_latency_s = machine.neighbour_link(p, t * c * d)
+    after, before, in_forward, in_backward = _data_links(model, machine, place, layers)
+    host_s = (GRADIENT_BYTES + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    away = offload == "optimizer"
+    return StageCosts(
+        layers=layers,
+        hop_Bps=hop_Bps,
+        hop_latency_s=hop_latency_s,
+        after_s=after,
+        before_s=before,
+        in_forward_s=in_forward,
+        in_backward_s=in_backward,
+        weights_bytes=states["weights"],
+        gradients_bytes=states["gradients"],
+        optimizer_bytes=states["optimizer"] * (not away),
+        optimizer_s=UPDATE_BYTES / machine.hbm_Bps * updated * (not away),
+        offload_s=host_s * updated * away,
+    )
+
+
+def _data_links(model: Transformer, machine: Machine, place: dict[str, np.ndarray], layers) -> tuple[np.ndarray, ...]:
     """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
 
     Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
@@ -188,78 +234,65 @@ def _data_links(model, machine, place, shared, experts) -> dict[str, np.ndarray]
     "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
     context and data ranks, experts among those that hold the same ones, a layer at a time.
     """
-    t, c, e, p, d, v, sharding = (place[name] for name in PLACE)
-    layers = np.ceil(model.layers / (p * v)) * v
-    times = []
-    for size in (GRADIENT_BYTES, WEIGHT_BYTES):
-        time = machine.link_time(size * shared, d * c, t, layers)
-        if model.experts:
-            time = time + machine.link_time(size * experts, np.maximum(d * c // e, 1), t * e, layers)
-        times.append(time)
-    gradients, weights = times
-    inner = np.where(sharding == 3, weights, 0.0)
-    return {
-        "after": np.where(sharding == 0, 2, sharding == 1) * gradients,
-        "before": np.where((sharding == 1) | (sharding == 2), weights, 0.0),
-        "inner_f": inner,
-        "inner_b": np.where(sharding >= 2, gradients, 0.0) + inner,
-    }
-
-
-def _assembled(machine: Machine, at: dict[str, np.ndarray]) -> Estimate:
-    p, layers = at["pipeline"], at["layers"]
-    exact = at["global_batch"] / (at["data"] * at["micro_batch"])
-    m = np.ceil(exact)
-    forward, backward = at["window"] * at["forward"], at["window"] * at["backward"]
-    each = _left(at["inner_f"], forward, layers) + _left(at["inner_b"], backward, layers)
-    stage = layers * at["stage"] + each
-    hop = at["hop_s"] + at["boundary_bytes"] * at["hop_s_per_byte"] + at["hops"] * at["boundary_gather"]
-    waiting = hop - at["hide"] * np.minimum(hop, stage)
-    all_layers = m * layers
-    breakdown = {f"{name}_s": all_layers * at[name] for name in STAGE} | {
-        "logits_s": m * at["logits"],
-        "pipeline_s": m * waiting,
-        "bubble_s": at["fill"] * (stage + hop),
-        "data_s": m * each + _left(at["after"], backward, layers) + _left(at["before"], forward, layers),
-        "optimizer_s": at["optimizer_s"],
-        "offload_s": at["offload_s"],
-    }
-    links = {f"{name}_link_s": all_layers * at[f"{name}_link"] for name in ("tensor", "context", "expert")}
-    links |= {
-        "logits_link_s": m * at["logits_link"],
-        "pipeline_link_s": m * hop,
-        "data_link_s": m * (at["inner_f"] + at["inner_b"]) + at["after"] + at["before"],
-    }
-    memory = _memory(machine, at, m)
-    used = np.asarray(sum(memory.values()))
-    late = at["alone"] | (at["chunked"] & (np.floor(m / p) * p != m))
-    total = np.asarray(sum(breakdown.values()))
-    wrong: tuple[np.ndarray, ...] = (
-        at["heads"],
-        at["uneven"],
-        np.not_equal(exact, m),
-        late,
-        at["sequence"],
-        at["experts"],
-        ~np.isfinite(total),
-        used > machine.memory_bytes,
+    t, c, e, p, d, _, sharding = (place[name] for name in STAGE_KEY)
+    shared, experts = model.rank_parameters(t, p, e)
+    groups = [(shared, d * c, t)]
+    if model.experts:
+        groups.append((experts, np.maximum(d * c // e, 1), t * e))
+    gradients, weights = (
+        sum(machine.link_time(size * held, ranks, stride, layers) for held, ranks, stride in groups)
+        for size in (GRADIENT_BYTES, WEIGHT_BYTES)
     )
-    reason = np.zeros(used.shape, np.int8)
-    for code in range(len(wrong), 0, -1):
-        if wrong[code - 1].any():
-            reason[wrong[code - 1]] = code
-    return Estimate(total, breakdown, links, memory, reason)
+    after = np.select([sharding == 0, sharding == 1], [2 * gradients, gradients], 0.0)
+    before = np.where((sharding == 1) | (sharding == 2), weights, 0.0)
+    in_forward = np.where(sharding == 3, weights, 0.0)
+    return after, before, in_forward, np.where(sharding >= 2, gradients, 0.0) + in_forward
 
 
-def _left(link, window, layers):
+def _estimate(
+    model: Transformer, machine: Machine, runtime: Runtime, batch, layer: LayerCosts, stage: StageCosts, wrong
+) -> Estimate:
+    b, p, d, v, G = (batch[name].astype(float) for name in BATCH_KEY)
+    m, fill, chunked = np.ceil(G / (d * b)), (p - 1) / v, v > 1
+    window = (stage.layers - 1) * runtime.overlap_data
+    forward, backward = window * layer.forward_s, window * layer.backward_s
+    each = _exposed(stage.in_forward_s, forward, stage.layers) + _exposed(stage.in_backward_s, backward, stage.layers)
+    stage_s = stage.layers * (layer.forward_s + layer.backward_s) + each
+    hop = stage.hop_latency_s + layer.boundary_bytes / stage.hop_Bps + layer.boundary_gather_s
+    hops = 2 * v * (p > 1) * hop  # of a micro-batch
+    hidden = np.minimum(hops, stage_s) * (chunked & runtime.overlap_pipeline)
+    all_layers = m * stage.layers
+    breakdown = {f"{name}_s": all_layers * layer.seconds[name] for name in STAGE} | {
+        "logits_s": m * layer.logits_s,
+        "pipeline_s": m * (hops - hidden),
+        "bubble_s": fill * (stage_s + hops),
+        "data_s": m * each
+        + _exposed(stage.after_s, backward, stage.layers)
+        + _exposed(stage.before_s, forward, stage.layers),
+        "optimizer_s": stage.optimizer_s,
+        "offload_s": stage.offload_s,
+    }
+    links = {f"{name}_link_s": all_layers * time for name, time in layer.links.items()} | {
+        "logits_link_s": m * layer.logits_link_s,
+        "pipeline_link_s": m * hops,
+        "data_link_s": m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s,
+    }
+    # Activations of p micro-batches wait on the first stage, interleaved of p + fill, and of p - fill on the last one.
+    kept = stage.layers * layer.kept_bytes
+    first, last = np.minimum(p + chunked * fill, m) * kept, np.minimum(p - fill, m) * kept + layer.logits_bytes
+    memory = {
+        "weights_bytes": stage.weights_bytes,
+        "gradients_bytes": stage.gradients_bytes,
+        "optimizer_bytes": stage.optimizer_bytes,
+        "activations_bytes": np.maximum(first, last) + layer.working_bytes,
+        "reserved_bytes": np.full_like(m, machine.reserved_bytes),
+    }
+    total, used = np.asarray(sum(breakdown.values())), np.asarray(sum(memory.values()))
+    rest = indivisible(model, batch) | {"network": ~np.isfinite(total), "memory": used > machine.memory_bytes}
+    reason = np.minimum(wrong, _first_reason(rest, "batch", "interleave", "network", "memory"))
+    return Estimate(total, breakdown, links, memory, np.where(reason == len(REASONS), 0, reason).astype(np.int8))
+
+
+def _exposed(link, window, layers):
     """What a window does not hide of a link time: at least one layer's share, all of it without a window."""
     return np.maximum(link - window, link / layers)
-
-
-def _memory(machine: Machine, at: dict[str, np.ndarray], m: np.ndarray) -> dict[str, np.ndarray]:
-    kept = at["layers"] * at["kept_bytes"]
-    first = np.minimum(at["flight"], m) * kept
-    last = np.minimum(at["flight_last"], m) * kept + at["logits_bytes"]
-    states = {name: at[name] for name in ("weights_bytes", "gradients_bytes", "optimizer_bytes")}
-    working = {"activations_bytes": np.maximum(first, last) + at["working_bytes"]}
-    return states | working | {"reserved_bytes": np.full_like(m, machine.reserved_bytes)}
