@@ -1,14 +1,13 @@
-"""Tables of the two-stage model: sweeps, its variables with their values, and its optimum."""
+"""Tables of the two-stage model: the document's variables with their values, and N_M by each rule."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from railcore.facts import units
-from railcore.training.iteration.two_stage import TERMS, TwoStage, minimiser
+from railcore.documents.railonly2023.two_stage_count import numerical_optimum
+from railcore.training.iteration.two_stage import TERMS, TwoStage
 
 _VARIABLES = (
     ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs"),
@@ -32,35 +31,23 @@ _VARIABLES = (
 )
 
 
-def sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[str, Any]) -> pd.DataFrame:
-    """Every model at every combination of `grid` (arguments of `TwoStage.iteration`), one row each.
-
-    An argument is a list of values, or by model's name the one value that is its own.
-    Columns model, those of the grid, group_size, compute_s, first_dp_s, second_dp_s, model_parallel_s, iteration_s,
-    ideal_s and relative (ideal_s / iteration_s).
-    """
-    frames = []
-    for name, model in models.items():
-        axes = [[values[name]] if isinstance(values, Mapping) else values for values in grid.values()]
-        cases = pd.DataFrame(list(product(*axes)), columns=list(grid))
-        at = {key: column.to_numpy() for key, column in cases.items()}
-        chosen = at.pop("group_size", None)
-        if chosen is None:
-            chosen = model.group_size(at["gpus"], at["batch_tokens"], at["hb_domain_size"])
-        time = model.iteration(**at, group_size=chosen)
-        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TERMS, "iteration_s")})
-        rows["ideal_s"] = model.ideal(at["gpus"], at["batch_tokens"]).iteration_s
-        frames.append(rows.assign(relative=rows.ideal_s / rows.iteration_s, model=name))
-    table = pd.concat(frames, ignore_index=True)
-    return table[["model", *(column for column in table if column != "model")]]
-
-
-def variables(
+def two_stage_variables(
     models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
 ) -> pd.DataFrame:
     """The variables of railonly2023 Table 1 with their values for each model; times are of a whole iteration.
 
-    batch_tokens: of each model. Columns symbol, description, unit, and one for each model.
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+
+    Returns
+    -------
+    Columns symbol, description, unit, and one for each model.
     """
     columns: dict[str, list] = {}
     for name, model in models.items():
@@ -73,8 +60,8 @@ def variables(
     return pd.DataFrame(_VARIABLES, columns=["symbol", "description", "unit"]).assign(**columns)
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """`variables` as people read it: every value with its unit, whole numbers in full, others with four digits."""
+def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """`two_stage_variables` as people read it: each value with its unit, whole numbers in full, others with four digits."""
     symbols = ["" if unit in ("1", "GPUs", "elements", "tokens") else unit for unit in table["unit"]]
     text = table.drop(columns="unit")
     for name in list(text)[2:]:
@@ -85,13 +72,24 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     return text
 
 
-def optima(
+def group_size_rules(
     models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
 ) -> pd.DataFrame:
     """N_M by Eq. (2) as printed (b d in elements or in bytes), at the minimum of Eq. (1), and as the model takes it.
 
-    Columns model, rule, group_size (1 to K), over_minimum (of the unclipped size), iteration_s, slowdown over the
-    minimum.
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+
+    Returns
+    -------
+    Columns model, rule, group_size (1 to K), over_minimum (of the size before it is limited to 1 to K), iteration_s,
+    slowdown over the minimum.
     """
     rows = []
     for name, model in models.items():
@@ -99,7 +97,7 @@ def optima(
         found = {
             "Eq. (2)": model.printed_group_size(gpus, b),
             "Eq. (2), all in bytes": model.printed_group_size(gpus, b, model.element_bytes),
-            "minimum of Eq. (1)": minimiser(model, gpus, hb_domain_size, b),
+            "minimum of Eq. (1)": numerical_optimum(model, gpus, hb_domain_size, b),
             "our reading": model.group_size(gpus, b, hb_domain_size),
         }
         sizes = {rule: float(np.clip(size, 1.0, hb_domain_size)) for rule, size in found.items()}
