@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training.parallelism import DIMENSIONS, KINDS, Strategy, megatron_run
+from railcore.training.parallelism import DIMENSIONS, KINDS, Strategy, indivisible, megatron_run
 from railcore.training.transformer import from_catalog
 
 GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "
@@ -121,6 +121,28 @@ def test_the_step_divides_or_says_what_does_not():
     odd = Strategy(tensor=8, pipeline=2).check(from_catalog("GPT-3"), 1)
     assert any("vocabulary" in text for text in odd) and any("idle" in text for text in odd)
     assert any("copied" in text for text in Strategy(tensor=12).check(from_catalog("PaLM-540B"), 1))
+
+
+def test_what_does_not_divide_is_found_for_many_strategies_at_once():
+    mixture, rng = dataclasses.replace(from_catalog("MoE-1.3B"), kv_heads=4), np.random.default_rng(3)
+    sizes = {name: rng.choice([1, 2, 3, 8], 400) for name in (*DIMENSIONS, "expert", "interleave", "micro_batch")}
+    sizes |= {"sequence_parallel": rng.integers(0, 2, 400), "global_batch": rng.choice([8, 24, 96], 400)}
+    wrong = indivisible(mixture, sizes)
+    fits = ~np.any(list(wrong.values()), axis=0)
+    assert 0 < fits.sum() < 200 and all(broken.any() for broken in wrong.values())
+    words = {"heads": "heads", "layers": "layers", "batch": "global_batch", "interleave": "interleave"}
+    words |= {"sequence": "sequence", "experts": "expert"}
+    for i in range(400):
+        row = {name: int(column[i]) for name, column in sizes.items()}
+        batch, named = row.pop("global_batch"), "|".join(words[reason] for reason in wrong if wrong[reason][i])
+        if fits[i]:
+            Strategy(**row).check(mixture, batch)
+        else:
+            with pytest.raises(ValueError, match=named):
+                Strategy(**row).check(mixture, batch)
+    some = indivisible(mixture, {name: sizes[name] for name in ("tensor", "context", "sequence_parallel")})
+    assert np.array_equal(some["heads"], wrong["heads"]) and np.array_equal(some["sequence"], wrong["sequence"])
+    assert not some["layers"] and not some["batch"] and not some["interleave"] and not some["experts"].any()
 
 
 @pytest.mark.parametrize(

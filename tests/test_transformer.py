@@ -114,8 +114,10 @@ def test_narayanan_et_al_2021_eq_2_counts_the_same_parameters():
 def test_one_token_meets_top_k_of_the_experts(model):
     all_experts = dataclasses.replace(model, top_k=max(model.experts, 1), imbalance=1.0)
     assert all_experts.active_parameters == model.total_parameters
-    unused = model.mixture_layers * (model.experts - model.top_k) * model.ffn_weights if model.experts else 0
+    one = model.ffn_weights + ((model.ffn_matrices - 1) * model.ffn_hidden + model.hidden) * model.biases
+    unused = model.mixture_layers * (model.experts - model.top_k) * one if model.experts else 0
     assert model.active_parameters == model.total_parameters - unused
+    assert model.expert_parameters == model.mixture_layers * model.experts * one
 
 
 @pytest.mark.parametrize("name", ["GPT-3", "GPT-1T", "Megatron 22B"])
@@ -262,11 +264,14 @@ def test_arrays_are_a_loop_of_numbers():
     b, t, c, e = (rng.choice([1, 2, 4, 8], 40) for _ in range(4))
     sequence_parallel, level, sharding = rng.integers(0, 2, 40), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
     model = small(**MIXTURE, kv_heads=2)
-    many = model.layer_activation_bytes(b, t, c, sequence_parallel, level), model.state_bytes(t, b, c * e, sharding, e)
+    many = (
+        model.layer_activation_bytes(b, t, c, sequence_parallel, level),
+        model.state_bytes(t, b, c * e, sharding, e, c),
+    )
     for i in range(40):
         one = model.layer_activation_bytes(b[i], t[i], c[i], sequence_parallel[i], level[i])
         assert {kind: float(x) for kind, x in one.items()} == {kind: x[i] for kind, x in many[0].items()}
-        one = model.state_bytes(t[i], b[i], c[i] * e[i], sharding[i], e[i])
+        one = model.state_bytes(t[i], b[i], c[i] * e[i], sharding[i], e[i], c[i])
         assert {kind: float(x) for kind, x in one.items()} == {kind: x[i] for kind, x in many[1].items()}
 
 
@@ -281,7 +286,7 @@ def test_one_rank_holds_eighteen_bytes_of_every_parameter(model):
 @given(models(), SIZES, SIZES, SIZES, SIZES)
 def test_sharding_splits_one_kind_of_state_after_another(model, t, p, ranks, e):
     n = ranks * e
-    levels = [model.state_bytes(t, p, n, level, e) for level in range(len(SHARDING))]
+    levels = [model.state_bytes(t, p, n, level, e, whole_layers=0) for level in range(len(SHARDING))]
     shared, experts = model.rank_parameters(t, p, e)
     whole, own = shared + experts, shared / n + experts / ranks
     for level, states in enumerate(levels):
@@ -293,6 +298,21 @@ def test_sharding_splits_one_kind_of_state_after_another(model, t, p, ranks, e):
     assert sum(model.state_bytes(t, p, 1, 3, 1).values()) == sum(model.state_bytes(t, p, 1, 0, 1).values())
 
 
+@given(models(), SIZES, SIZES, SIZES, SIZES, SIZES)
+def test_a_rank_holds_layers_whole_beside_its_share_of_sharded_weights_and_gradients(model, t, p, n, e, v):
+    places = {"tensor": t, "pipeline": p, "replicas": n * e, "expert": e, "interleave": v}
+    every, shares = model.state_bytes(**places), model.state_bytes(**places, sharding=3, whole_layers=0)
+    held = model.state_bytes(**places, sharding=3)
+    layers = v * -(-model.layers // (p * v))
+    two = min(2, layers) / layers if n * e > 1 else 0
+    assert held["weights"] == pytest.approx(shares["weights"] + every["weights"] * two, rel=1e-12)
+    more = shares["gradients"] + every["gradients"] * two
+    assert held["gradients"] == pytest.approx(min(more, every["gradients"]), rel=1e-12)
+    assert held["optimizer"] == shares["optimizer"]
+    again = model.state_bytes(**places, sharding=2)
+    assert (again["weights"], again["gradients"]) == (every["weights"], held["gradients"])
+
+
 @given(models(), SIZES, SIZES, SIZES)
 def test_tensor_and_pipeline_ranks_split_the_states(model, t, p, e):
     one, many = (np.array(model.rank_parameters(ranks, p, e)) for ranks in (1, t))
@@ -301,18 +321,19 @@ def test_tensor_and_pipeline_ranks_split_the_states(model, t, p, e):
     ends = sum(kinds[kind] for kind in ("embedding", "positions", "output"))
     last = kinds["embedding"] if model.tied_embeddings else kinds["output"]
     fullest = ends if p == 1 else max(kinds["embedding"] + kinds["positions"], last)
-    inner = model.total_parameters - kinds["experts"] - ends
+    inner = model.total_parameters - model.expert_parameters - ends
     shared, experts = model.rank_parameters(t, p, e)
     assert shared == pytest.approx((inner / p + fullest) / t, rel=1e-12)
-    assert experts * t * p * e == pytest.approx(kinds["experts"], rel=1e-12)
+    assert experts * t * p * e == pytest.approx(model.expert_parameters, rel=1e-12)
 
 
 def test_expert_ranks_split_the_experts_alone():
     model = small(**MIXTURE)
-    kinds = model.parameters()
-    one, eight = (float(sum(model.state_bytes(data=8, expert=e).values())) for e in (1, 8))
-    assert one - eight == pytest.approx(18 * kinds["experts"] * 7 / 8, rel=1e-12)
-    sharded = [float(sum(model.state_bytes(data=8, sharding=3, expert=e).values())) for e in (1, 2, 8)]
+    one, eight = (float(sum(model.state_bytes(replicas=8, expert=e).values())) for e in (1, 8))
+    assert one - eight == pytest.approx(18 * model.expert_parameters * 7 / 8, rel=1e-12)
+    sharded = [
+        float(sum(model.state_bytes(replicas=8, sharding=3, expert=e, whole_layers=0).values())) for e in (1, 2, 8)
+    ]
     assert np.allclose(sharded, 18 * model.total_parameters / 8, rtol=1e-12)
 
 

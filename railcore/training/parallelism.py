@@ -26,6 +26,29 @@ VOCABULARY_MULTIPLE = 128
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 
 
+def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
+    """What does not divide, by reason: True where a strategy cannot split the model or the batch evenly.
+
+    heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: by p v. batch: G by d b.
+    interleave: where v > 1, p > 1 must divide the micro-batches (rounded up). sequence: by c, and by c t where
+    sequence_parallel, which needs t > 1. experts: by e, which must divide c d too.
+    strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
+    divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
+    """
+    t, c, p, d, e, v, b = (np.asarray(strategy.get(name, 1)) for name in _COUNTS)
+    sliced = np.asarray(strategy.get("sequence_parallel", False), bool)
+    batch, together = np.asarray(strategy.get("global_batch", d * b * p)), d * b
+    kv = model.kv_heads
+    return {
+        "heads": (model.heads % t > 0) | (model.ffn_hidden % t > 0) | ((kv % t > 0) & (t % kv > 0)),
+        "layers": model.layers % (p * v) > 0,
+        "batch": batch % together > 0,
+        "interleave": (v > 1) & ((p == 1) | (-(-batch // together) % p > 0)),
+        "sequence": (model.sequence_length % (c * np.where(sliced, t, 1)) > 0) | (sliced & (t == 1)),
+        "experts": (max(model.experts, 1) % e > 0) | (c * d % e > 0),
+    }
+
+
 @dataclass(frozen=True)
 class Strategy:
     """How one model is split over N = t c p d GPUs.
@@ -131,39 +154,29 @@ class Strategy:
         return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))
 
     def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
-        """What is odd but allowed, as texts. Raises ValueError for what does not divide, naming it.
+        """What is odd but allowed, as texts. Raises ValueError for what `indivisible` finds, naming it.
 
-        Cluster by N, layers by p v, heads and ffn_hidden by t, sequence by c (and by c t where sequence_parallel),
-        batch by d b, micro-batches by p where interleaved, experts by e.
-        global_batch [sequences], gpus [GPUs].
+        global_batch [sequences], gpus [GPUs] of the cluster.
         """
         if gpus is not None and gpus != self.gpus:
             factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
             raise ValueError(f"gpus is {gpus}, but the strategy takes {factors} = {self.gpus}: change one of them")
-        split = ("context x tensor", self.tensor) if self.sequence_parallel else ("context", 1)
-        rules = [
-            ("layers", model.layers, "pipeline x interleave", self.pipeline * self.interleave),
-            ("heads", model.heads, "tensor", self.tensor),
-            ("ffn_hidden", model.ffn_hidden, "tensor", self.tensor),
-            ("sequence_length", model.sequence_length, split[0], self.context * split[1]),
-            ("experts", model.experts, "expert", self.expert),
-        ]
-        for name, whole, by, parts in rules:
-            if whole % parts:
-                raise ValueError(f"{by} is {parts}, which does not divide {name} {whole} of {model.name}: change one")
-        if model.kv_heads % self.tensor and self.tensor % model.kv_heads:
-            raise ValueError(
-                f"tensor is {self.tensor}, neither a divisor nor a multiple of kv_heads {model.kv_heads} of "
-                f"{model.name}: change one"
-            )
-        if self.expert > 1 and not model.experts:
-            raise ValueError(f"expert is {self.expert}, but {model.name} has no experts: give 1")
         microbatches = self.microbatches(global_batch)
-        if self.interleave > 1 and microbatches % self.pipeline:
-            raise ValueError(
-                f"micro-batches are {microbatches}, which pipeline {self.pipeline} does not divide: interleaving needs "
-                "that, change global_batch, data, micro_batch, or give interleave 1"
-            )
+        remedies = {
+            "heads": f"tensor is {self.tensor}: give a divisor of heads {model.heads} and of ffn_hidden "
+            f"{model.ffn_hidden}, and a divisor or a multiple of kv_heads {model.kv_heads}",
+            "layers": f"pipeline x interleave is {self.pipeline} x {self.interleave}: give a divisor of layers "
+            f"{model.layers}",
+            "interleave": f"interleave is {self.interleave}: give 1, or a pipeline that divides the {microbatches} "
+            f"micro-batches, not {self.pipeline}",
+            "sequence": f"context is {self.context}, sequence_parallel {self.sequence_parallel}: give a divisor of "
+            f"sequence_length {model.sequence_length} as context, or as context x tensor",
+            "experts": f"expert is {self.expert}: give a divisor of experts {model.experts}, or 1 for a dense model",
+        }
+        wrong = indivisible(model, {**vars(self), "global_batch": global_batch})
+        for reason, remedy in remedies.items():
+            if wrong[reason]:
+                raise ValueError(f"{remedy} ({model.name})")
         return self._oddities(model, microbatches)
 
     def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:

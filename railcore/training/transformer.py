@@ -88,17 +88,25 @@ class Transformer:
         """Weights of one feed-forward, or of one expert: m h f."""
         return self.ffn_matrices * self.hidden * self.ffn_hidden
 
+    @property
+    def ffn_biases(self) -> int:
+        """Biases of one feed-forward, or of one expert: (m - 1) f + h, or none."""
+        return (self.ffn_matrices - 1) * self.ffn_hidden + self.hidden if self.biases else 0
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of all experts with their biases; a rank holds those of its experts, and shares the rest."""
+        return self.mixture_layers * self.experts * (self.ffn_weights + self.ffn_biases)
+
     def parameters(self) -> dict[str, int]:
         """Parameters by kind; their sum is `total_parameters`.
 
         embedding V h, positions P h, output V h unless tied; of all layers attention, feed-forward (dense layers),
-        experts E m h f and router E h of the mixture layers, biases, norms (the last one included).
+        experts E m h f and router E h of the mixture layers, biases (the experts' too), norms (the last one included).
         """
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
-        d, h = self.head_dim, self.hidden
-        each = (self.ffn_matrices - 1) * self.ffn_hidden + h  # biases of one feed-forward
-        attention = (self.heads + 2 * self.kv_heads) * d + h
-        biases = self.layers * attention + (dense + mixed * self.experts) * each
+        h, attention = self.hidden, (self.heads + 2 * self.kv_heads) * self.head_dim + self.hidden
+        biases = self.layers * attention * self.biases + (dense + mixed * self.experts) * self.ffn_biases
         norms = (self.layers * (1 if self.parallel_block else 2) + 1) * h * (2 if self.biases else 1)
         return {
             "embedding": self.vocabulary * h,
@@ -108,7 +116,7 @@ class Transformer:
             "feed-forward": dense * self.ffn_weights,
             "experts": mixed * self.experts * self.ffn_weights,
             "router": mixed * self.experts * h,
-            "biases": biases if self.biases else 0,
+            "biases": biases,
             "norms": norms,
         }
 
@@ -120,9 +128,8 @@ class Transformer:
     @property
     def active_parameters(self) -> int:
         """Parameters that one token meets: top_k of E experts."""
-        kinds = self.parameters()
-        unused = kinds["experts"] * (1 - self.top_k / self.experts) if self.experts else 0
-        return round(sum(kinds.values()) - unused)
+        unused = self.experts - self.top_k if self.experts else 0
+        return self.total_parameters - self.expert_parameters // max(self.experts, 1) * unused
 
     def forward_flops(self, batch: ArrayLike = 1, causal: bool = False) -> dict[str, np.ndarray]:
         """FLOPs of the forward pass of `batch` sequences, by kind.
@@ -195,38 +202,61 @@ class Transformer:
             "dispatched": 2 * tokens * self.hidden * share * kept * mixed * self.top_k * self.imbalance,
         }
 
-    def state_bytes(
-        self,
-        tensor: ArrayLike = 1,
-        pipeline: ArrayLike = 1,
-        data: ArrayLike = 1,
-        sharding: ArrayLike = 0,
-        expert: ArrayLike = 1,
-    ) -> dict[str, np.ndarray]:
-        """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
-
-        Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-        P / (t p) parameters without the embeddings, and those on the first stage on top; experts over e ranks of
-        the data-parallel group. sharding (index in SHARDING): over the data-parallel ranks, for experts data / e.
-        Source: Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3.
-        """
-        t, p, n, e = (np.asarray(value, float) for value in (tensor, pipeline, data, expert))
-        level = np.asarray(sharding)
-        shared, experts = self.rank_parameters(t, p, e)
-        found = {}
-        kinds = (("weights", WEIGHT_BYTES, 3), ("gradients", GRADIENT_BYTES, 2), ("optimizer", OPTIMIZER_BYTES, 1))
-        for kind, size, least in kinds:
-            over = level >= least
-            found[kind] = size * (shared / np.where(over, n, 1) + experts / np.where(over, np.maximum(n / e, 1), 1))
-        return found
-
     def rank_parameters(self, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
         """Parameters on one rank of the fullest stage: (shared by all tokens, of its experts)."""
         kinds = self.parameters()
         edge = kinds["embedding"] + kinds["positions"]
         ends = edge + np.where(np.asarray(pipeline) == 1, kinds["output"], 0)  # the last stage's are no more
-        inner = self.total_parameters - kinds["experts"] - edge - kinds["output"]
-        return (inner / pipeline + ends) / tensor, kinds["experts"] / (pipeline * tensor * expert)
+        inner = self.total_parameters - self.expert_parameters - edge - kinds["output"]
+        return (inner / pipeline + ends) / tensor, self.expert_parameters / (pipeline * tensor * expert)
+
+    def state_bytes(
+        self,
+        tensor: ArrayLike = 1,
+        pipeline: ArrayLike = 1,
+        replicas: ArrayLike = 1,
+        sharding: ArrayLike = 0,
+        expert: ArrayLike = 1,
+        interleave: ArrayLike = 1,
+        whole_layers: int = 2,
+    ) -> dict[str, np.ndarray]:
+        """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
+
+        Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
+        P / (t p) parameters without the embeddings, and those on the first stage on top. A sharded state is the rank's
+        share of it, and besides the layers that it holds whole for a while: weights gathered for a pass, gradients
+        not yet scattered (with these never more than all of the stage).
+
+        Parameters
+        ----------
+        tensor, pipeline, expert, interleave
+            t, p and e ranks, v model chunks of a device.
+        replicas
+            Ranks that hold the same shared parameters, c d; experts have c d / e replicas.
+        sharding
+            Index in SHARDING.
+        whole_layers
+            Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
+
+        Returns
+        -------
+        weights, gradients, optimizer [bytes], each of the arguments' shape.
+
+        References
+        ----------
+        Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
+        """
+        t, p, n, e, v = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert, interleave))
+        level = np.asarray(sharding)
+        shared, experts = self.rank_parameters(t, p, e)
+        all_of_stage, share = shared + experts, shared / n + experts / np.maximum(n // e, 1)
+        layers = np.ceil(self.layers / (p * v)) * v
+        whole = np.where(n > 1, np.minimum(whole_layers, layers) * all_of_stage / layers, 0)
+        return {
+            "weights": WEIGHT_BYTES * np.where(level >= 3, share + whole, all_of_stage),
+            "gradients": GRADIENT_BYTES * np.where(level >= 2, np.minimum(share + whole, all_of_stage), all_of_stage),
+            "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, all_of_stage),
+        }
 
 
 def from_catalog(name: str, **changes: Any) -> Transformer:
