@@ -1,6 +1,7 @@
 """Which verdicts depend on how a text is read, and what the other readings give."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from railcore.facts import claims, files
 
@@ -22,13 +23,17 @@ def with_prefix(prefix: str, values: Mapping, reasons: Mapping[str, str], taken:
     -------
     The three tables, in this order.
     """
-    first, second, third = ({f"{prefix}.{name}": x for name, x in part.items()} for part in (values, reasons, taken))
-    return first, second, third
+    found: list[dict[str, Any]] = [
+        {f"{prefix}.{name}": x for name, x in part.items()} for part in (values, reasons, taken)
+    ]
+    return found[0], found[1], found[2]
 
 
 def entries_together(*groups: Entries) -> Entries:
     """Values, reasons and readings of several groups of claims as one."""
-    values, reasons, taken = ({key: x for part in parts for key, x in part.items()} for parts in zip(*groups))
+    values, reasons, taken = (
+        {key: x for part in parts for key, x in part.items()} for parts in zip(*groups, strict=True)
+    )
     return values, reasons, taken
 
 

@@ -95,7 +95,7 @@ def split_by_each_way(
 def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int) -> dict[str, float]:
     t, c, p, d = strategy.tensor, strategy.context, strategy.pipeline, strategy.data
     columns = strategy.columns(batch) | {"micro_batch": batch // (d * p)}
-    states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert)
+    states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert, whole_layers=0)
     places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
     key = {name: np.array([columns[name]]) for name in KEY}

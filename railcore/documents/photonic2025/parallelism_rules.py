@@ -20,7 +20,9 @@ def printed_rows(table: int) -> list[dict[str, str]]:
     return read_csv(files.data(f"rules/photonic2025_table{table}.csv"))
 
 
-def rules_of_thumb(models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int) -> pd.DataFrame:
+def rules_of_thumb(
+    models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int
+) -> pd.DataFrame:
     """Every rule of Table 1 on each model and GPU count that it covers: the best strategy that obeys it, and of all.
 
     Parameters

@@ -19,10 +19,10 @@ from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime,
 
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:
-    """T_iter from counted bytes: those of the busiest rank on the network over B_S, inside its domain over B_F.
+    """T_iter from the counted bytes of a rank: those between domains over B_S, those inside its domain over B_F.
 
     The gradients of a shard take a hierarchical AllReduce of N_Ds x N_Df ranks; a replica's activations are gathered
-    among N_M ranks, all of one HB domain. A send costs what the link costs that joins its two ranks.
+    among N_M ranks, all of one HB domain.
 
     Parameters
     ----------
@@ -40,15 +40,13 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
         whole(name, size)
     reduce = collectives.hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
-    inside, across = np.zeros((2, reduce.ranks))
-    for (source, target), sent in collectives.count(reduce, model.block_bytes / n_m / reduce.blocks).pairs.items():
-        (inside if source // n_ds == target // n_ds else across)[source] += sent
+    sent = collectives.grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
     gathered = collectives.count(collectives.schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
         compute_s=batch_tokens * model.token_flops / (n_m * n_ds * n_df) / model.gpu_flops,
-        first_dp_s=model.layers * across.max() / model.nic_Bps,
-        second_dp_s=model.layers * inside.max() / model.hb_Bps,
+        first_dp_s=model.layers * sent.by_rail[0] / n_df / model.nic_Bps,
+        second_dp_s=model.layers * sent.by_domain[0] / n_ds / model.hb_Bps,
         model_parallel_s=model.layers * model.collective_rounds * gathered / model.hb_Bps,
     )
 
@@ -157,7 +155,7 @@ def _worst(time: TwoStageTime, counted: TwoStageTime) -> float:
     return max(abs(ours - theirs) / (theirs or 1.0) for ours, theirs in pairs)
 
 
-def on_networks(
+def times_on_networks(
     models: Mapping[str, TwoStage],
     gpus: float,
     hb_domain_size: float,

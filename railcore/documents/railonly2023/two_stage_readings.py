@@ -21,9 +21,7 @@ OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
 }
 
 
-def models_by_reading(
-    tried: pd.DataFrame, nic_Bps: ArrayLike, rounds: Mapping[str, ArrayLike]
-) -> dict[str, TwoStage]:
+def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike, rounds: Mapping[str, ArrayLike]) -> dict[str, TwoStage]:
     """The models named in `rounds` (with their M_cc) under every reading.
 
     tried: columns gpu_flops, hb_Bps and those of OPEN_CHOICES, a row for each reading.

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from railcore.facts import units
 from railcore.documents.railonly2023.two_stage_count import numerical_optimum
+from railcore.facts import units
 from railcore.training.iteration.two_stage import TERMS, TwoStage
 
 _VARIABLES = (
@@ -61,7 +61,7 @@ def two_stage_variables(
 
 
 def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """`two_stage_variables` as people read it: each value with its unit, whole numbers in full, others with four digits."""
+    """`two_stage_variables` for people: each value with its unit, whole numbers in full, others with four digits."""
     symbols = ["" if unit in ("1", "GPUs", "elements", "tokens") else unit for unit in table["unit"]]
     text = table.drop(columns="unit")
     for name in list(text)[2:]:

@@ -118,7 +118,9 @@ def job_interruptions(
         "rail-optimized": rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"]),
     }
     for name, fabric in fabrics.items():
-        every = reliability.parts_at_risk(fabric, int(hb["hb_switch_parts"])) | {"host": -(-gpus // host_gpus(platform))}
+        every = reliability.parts_at_risk(fabric, int(hb["hb_switch_parts"])) | {
+            "host": -(-gpus // host_gpus(platform))
+        }
         near = {"switch": 0, "link": 0, "transceiver": 0}
         if fabric.tiers and fabric.planes == 1:
             near = {"switch": int(fabric.parts.switches_by_tier[0]), "link": gpus, "transceiver": 2 * gpus}
@@ -131,6 +133,6 @@ def job_interruptions(
 
 
 def host_gpus(platform: str) -> int:
-    """GPUs of a host of a catalog platform; where the catalog does not say, of the hosts whose failures were counted."""
+    """GPUs of a host of a platform; where the catalog does not say, of the hosts whose failures were counted."""
     measured = catalog.item("failure_rates", "host")["gpus"]
     return int(catalog.item("platforms", platform).get("host_gpus", measured))

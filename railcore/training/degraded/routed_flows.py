@@ -58,7 +58,9 @@ def _links(graph: "nx.Graph") -> _Links:
     domain = np.array([at["domain"] or 0 for _, at in graph.nodes(data=True)])
     every = np.arange(tail.size)
     out, into = (csr_array((np.ones(tail.size), (every, end)), (tail.size, len(place))) for end in (tail, head))
-    return _Links(pd.Index(list(place)), domain, tail, head, kind, tier, rate, np.where(kind == "hb", domain[head], 0), out, into)
+    return _Links(
+        pd.Index(list(place)), domain, tail, head, kind, tier, rate, np.where(kind == "hb", domain[head], 0), out, into
+    )
 
 
 def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:

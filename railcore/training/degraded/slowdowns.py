@@ -148,7 +148,7 @@ def time_on_fabric(
     return found.total_s.item(), REASONS[found.reason.item()]
 
 
-def moe_slowdowns(
+def mixture_slowdowns(
     model: Transformer,
     machine: Machine,
     strategy: Strategy,
@@ -186,6 +186,7 @@ def moe_slowdowns(
         raise ValueError(f"model {model.name} has no experts: give a mixture of experts")
     if max(hb_domain_sizes) > strategy.gpus:
         raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
+    ways: list[tuple[str, float, dict[str, Any]]]
     ways = [("direct", float(ratio), {"routing": "direct", "pipelined": True}) for ratio in (1.0, *oversubscriptions)]
     ways += [("two-hop, pipelined", math.inf, {"routing": "two-hop", "pipelined": True})]
     ways += [("two-hop, in turn", math.inf, {"routing": "two-hop", "pipelined": False})]

@@ -127,7 +127,7 @@ def _among(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
 
 
 def gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, Counter[str]]:
-    """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [splits, 4]; all splits by reason."""
+    """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [n, 4], and all splits by reason."""
     rows = [
         (t, c, p, gpus // (t * c * p))
         for t in _among(divisors(gpus), allowed["tensor"])

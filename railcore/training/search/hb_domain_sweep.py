@@ -68,7 +68,7 @@ def smallest_near_ideal(table: pd.DataFrame, within: float) -> int:
 
 
 def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: float) -> pd.DataFrame:
-    """Of each model and cluster the slowdown and strategy at one HB domain size, and `smallest_near_ideal` as plateau."""
+    """Slowdown and strategy of each model and cluster at one HB domain size, and `smallest_near_ideal` as plateau."""
     sizes = {key: smallest_near_ideal(part, within) for key, part in table.groupby(["model", "gpus"])}
     rows = table[table["hb_domain_size"] == hb_domain_size].assign(
         plateau=lambda mine: [sizes[key] for key in zip(mine["model"], mine["gpus"], strict=True)]

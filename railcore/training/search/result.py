@@ -61,14 +61,14 @@ class SearchResult:
 
     def distribution(self) -> pd.DataFrame:
         """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
-            if self.best.empty:
+        if self.best.empty:
             return pd.DataFrame({"times_best": [], "share": []})
         some = np.flatnonzero(self.histogram)
         times = np.maximum(EDGES[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
     def breakdown(self) -> pd.DataFrame:
-        """The best strategies with time [s] and memory [bytes], and the parts of the time, those that any of them has."""
+        """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
         parts = pd.DataFrame(self.estimate().breakdown)
         return with_labels(self.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
 
@@ -91,8 +91,8 @@ def search(
     """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by reason.
 
     Memory is bounded by a block of strategies, whatever their number. Ranks fill HB domains in their order: where
-    groups do not divide one, the worst of them sets the time (`Machine.link_time`), so that HB domains of 72 GPUs can be
-    worse than those of 64.
+    groups do not divide one, the worst of them sets the time (`Machine.link_time`), so that HB domains of 72 GPUs can
+    be worse than those of 64.
 
     Parameters
     ----------
@@ -142,9 +142,10 @@ def search(
             best.merge(columns, place, time, memory[good])
             front.merge(columns, place, time, memory[good])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
-    kept = {"counts": by_reason, "splits": dict(splits), "best": best.table(), "pareto": front.table()}
-    rest = {"least_memory_bytes": float(least), "histogram": histogram}
-    return SearchResult(model, machine, runtime, offload, gpus, **kept, **rest)
+    tables = best.table(), front.table()
+    return SearchResult(
+        model, machine, runtime, offload, gpus, by_reason, dict(splits), *tables, float(least), histogram
+    )
 
 
 @dataclass
@@ -182,7 +183,7 @@ class _Kept:
         return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
 
     def table(self) -> pd.DataFrame:
-            columns = dict(zip(STRATEGY, self.rows.T, strict=True))
+        columns = dict(zip(STRATEGY, self.rows.T, strict=True))
         times = {"sequence_s": self.time, "total_s": self.time * columns["global_batch"]}
         return pd.DataFrame({**columns, **times, "memory_bytes": self.memory})
 
