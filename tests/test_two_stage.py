@@ -159,19 +159,21 @@ def test_the_ring_takes_the_time_of_equation_1():
 
 CHOICES = two_stage_readings.OPEN_CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
 OURS = {key: values[0] for key, values in CHOICES.items()} | {"gpu_flops": 3e15}
-ROUNDS = {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
 
 
 def test_readings():
     tried = reading_search.reading_combinations(OURS, CHOICES)
     assert len(tried) == 1 + np.prod([len(values) for values in CHOICES.values()])
     assert tried.iloc[0].to_dict() == OURS
-    fits = two_stage_readings.models_by_reading(tried, 5e10, ROUNDS)
+    assert two_stage_readings.printed_rounds() == {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
+    other = two_stage_readings.models_by_reading(tried[:2].assign(palm_rounds=[12, 8]), 5e10)
+    assert other["PaLM-540B"].collective_rounds.tolist() == [12, 8] and other["GPT-3"].collective_rounds == 8
+    fits = two_stage_readings.models_by_reading(tried, 5e10)
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": [1e6, 4e6]}
     found = two_stage_readings.quoted_values(fits, 16384, 32768, 32768, 256, tokens, 780e9)
     for row in (0, 17, len(tried) - 1):
         picked = tried.iloc[row]
-        one = two_stage_readings.models_by_reading(tried.iloc[[row]], 5e10, ROUNDS)
+        one = two_stage_readings.models_by_reading(tried.iloc[[row]], 5e10)
         alone = two_stage_readings.quoted_values(one, 16384, 32768, 32768, 256, tokens, 780e9)
         assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
         gpt = one["GPT-3"]

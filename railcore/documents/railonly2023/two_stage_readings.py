@@ -1,16 +1,17 @@
 """What railonly2023 leaves open of its two-stage model, and the numbers that it quotes, for every reading at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import units
+from railcore.facts import catalog, units
 from railcore.training.iteration import two_stage
 from railcore.training.iteration.two_stage import TwoStage
 
+MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
 OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
@@ -21,13 +22,51 @@ OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
 }
 
 
-def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike, rounds: Mapping[str, ArrayLike]) -> dict[str, TwoStage]:
-    """The models named in `rounds` (with their M_cc) under every reading.
+def open_choices(
+    gpu_flops: float, hb_Bps: float, printed_hb_Bps: float, clusters: Sequence[int]
+) -> dict[str, Sequence]:
+    """Everything that the document leaves open: OPEN_CHOICES, rates, M_cc of PaLM, and the clusters of its figures.
 
-    tried: columns gpu_flops, hb_Bps and those of OPEN_CHOICES, a row for each reading.
+    Parameters
+    ----------
+    gpu_flops
+        Dense rate of the GPU [FLOP/s]; the rate with sparsity is twice as high.
+    hb_Bps, printed_hb_Bps
+        HB bandwidth of a GPU, one direction, and as the document prints it [bytes/s].
+    clusters
+        GPUs of Fig. 7's clusters, in order; the first one is left out for Fig. 5.
+
+    Returns
+    -------
+    The choices by name, for `reading_combinations`.
+    """
+    rates = {"gpu_flops": [gpu_flops, 2 * gpu_flops], "hb_Bps": [hb_Bps, 2 * hb_Bps, printed_hb_Bps]}
+    sizes = {"fig7_gpus": clusters, "fig5_gpus": clusters[1:]}
+    return {**OPEN_CHOICES, **rates, "palm_rounds": [12, 8], **sizes}
+
+
+def printed_rounds() -> dict[str, float]:
+    """M_cc of each model as the document prints it."""
+    return {name: catalog.item("models", name)["collective_rounds_railonly2023"] for name in MODELS}
+
+
+def printed_batches(palm_sequences: Sequence[int]) -> dict[str, np.ndarray]:
+    """Batch of each model [tokens] as the document prints it; of PaLM every one of `palm_sequences`."""
+    found = {name: catalog.item("models", name)["batch_railonly2023"] for name in MODELS[:2]}
+    length = catalog.item("models", MODELS[2])["sequence_length"]
+    return found | {MODELS[2]: np.array(palm_sequences) * length}
+
+
+def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoStage]:
+    """The document's models under every reading, a row each.
+
+    tried: columns gpu_flops, hb_Bps, those of OPEN_CHOICES, and palm_rounds where PaLM's M_cc is open.
     """
     at = {key: np.array(tried[key].tolist()) for key in ("gpu_flops", "hb_Bps", *OPEN_CHOICES)}
-    return {name: two_stage.from_catalog(name, nic_Bps=nic_Bps, rounds=many, **at) for name, many in rounds.items()}
+    rounds: dict[str, ArrayLike] = {**printed_rounds()}
+    if "palm_rounds" in tried:
+        rounds[MODELS[2]] = tried["palm_rounds"].to_numpy()
+    return {name: two_stage.from_catalog(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in MODELS}
 
 
 def quoted_values(

@@ -1,13 +1,14 @@
 """Tables of the two-stage model: the document's variables with their values, and N_M by each rule."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from railcore.documents.railonly2023.two_stage_count import numerical_optimum
 from railcore.facts import units
-from railcore.training.iteration.two_stage import TERMS, TwoStage
+from railcore.training.iteration.two_stage import TERMS, TwoStage, two_stage_sweep
 
 _VARIABLES = (
     ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs"),
@@ -107,3 +108,30 @@ def group_size_rules(
             row = {"model": name, "rule": rule, "group_size": sizes[rule], "over_minimum": float(size / found[least])}
             rows.append(row | {"iteration_s": times[rule], "slowdown": times[rule] / times[least]})
     return pd.DataFrame(rows)
+
+
+def terms_by_hb_domain_size(
+    model: TwoStage, gpus: int, hb_domain_size: int, batch_tokens: float, nic_Bps: float, rails: int
+) -> pd.DataFrame:
+    """Eq. (1) at the HB domain size and at a quarter, half, twice and four times of it, as far as the cluster goes.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+    nic_Bps
+        Of a GPU, one direction [bytes/s].
+    rails
+        NICs of an HB domain.
+
+    Returns
+    -------
+    A row for each size, columns of `two_stage_sweep`.
+    """
+    sizes = [k for k in (hb_domain_size * 2**i // 4 for i in range(5)) if 1 <= k <= gpus]
+    grid = {"gpus": [gpus], "hb_domain_size": sizes, "batch_tokens": [batch_tokens], "rails": [rails]}
+    return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)
