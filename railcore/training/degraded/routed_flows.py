@@ -32,7 +32,7 @@ _BLOCK = 2**22  # targets x links at a time
 class _Links:
     """Links of a graph as arrays, each direction one: places of its nodes, kind, tier, bandwidth [bytes/s].
 
-    domain: of each node; hb_domain: of an HB link, else 0. out, into: incidence [links, nodes] of tails and heads.
+    domain: of each node; hb_domain: of an HB link, else 0. out, into: incidence [nodes, links] of tails and heads.
     """
 
     names: pd.Index
@@ -57,7 +57,7 @@ def _links(graph: "nx.Graph") -> _Links:
     kind, tier, rate = (np.concatenate([column, column]) for column in rest)
     domain = np.array([at["domain"] or 0 for _, at in graph.nodes(data=True)])
     every = np.arange(tail.size)
-    out, into = (csr_array((np.ones(tail.size), (every, end)), (tail.size, len(place))) for end in (tail, head))
+    out, into = (csr_array((np.ones(tail.size), (end, every)), (len(place), tail.size)) for end in (tail, head))
     return _Links(
         pd.Index(list(place)), domain, tail, head, kind, tier, rate, np.where(kind == "hb", domain[head], 0), out, into
     )
@@ -70,7 +70,15 @@ def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:
     graph: of a fabric, whole or with failed parts; flows: columns source, target (names of GPUs) and bytes.
     Raises ValueError for a flow whose GPU the graph lacks, and for GPUs that are cut off from each other.
     """
-    links = _links(graph)
+    return _load_table(_links(graph), flows)
+
+
+def fabric_loads(fabric: RailFabric, flows: pd.DataFrame) -> pd.DataFrame:
+    """`wired_loads` of a whole fabric."""
+    return _load_table(_wired(fabric, None)[2], flows)
+
+
+def _load_table(links: _Links, flows: pd.DataFrame) -> pd.DataFrame:
     total = _link_bytes(links, flows)
     used = np.flatnonzero(total)
     used = used[np.argsort(-total[used] / links.rate[used], kind="stable")]
@@ -129,14 +137,14 @@ def _pushed(links: _Links, held, left, cost, ends) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         way = np.abs(left[:, links.tail] - left[:, links.head] - cost) < 1e-6
     rate = way * links.rate
-    share = rate / np.maximum((rate @ links.out)[:, links.tail], 1e-300)
+    share = rate / np.maximum((links.out @ rate.T).T[:, links.tail], 1e-300)
     total = np.zeros(links.tail.size)
     every = np.arange(len(ends))
     held[every, ends] = 0.0
     while held.any():
         moved = held[:, links.tail] * share
         total += moved.sum(axis=0)
-        held = moved @ links.into
+        held = (links.into @ moved.T).T
         held[every, ends] = 0.0
     return total
 

@@ -14,7 +14,7 @@ import pandas as pd
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, rail_only
 from railcore.training import traffic
-from railcore.training.degraded.routed_flows import flow_patterns, named_flows, nic_bandwidth_share, wired_loads
+from railcore.training.degraded.routed_flows import fabric_loads, flow_patterns, named_flows, nic_bandwidth_share
 from railcore.training.iteration.critical_path import REASONS, iteration_times
 from railcore.training.iteration.machine import Machine
 from railcore.training.parallelism import Strategy
@@ -67,7 +67,7 @@ def dense_slowdown(
     whole = traffic.matrix(model, strategy, global_batch).entries()
     flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
     for name, network in both_fabrics(fabric).items():
-        loads = wired_loads(network.graph(), flows)
+        loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
         times = {
