@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from railcore.facts import units
 from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
-from railcore.training.search import EDGES, divisors, enumeration, pareto_front, search, strategy_blocks
+from railcore.training.search import divisors, enumeration, search
+from railcore.training.search.enumeration import strategy_blocks
+from railcore.training.search.result import EDGES, pareto_front
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)

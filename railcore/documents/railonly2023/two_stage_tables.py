@@ -2,34 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from railcore.documents.railonly2023.two_stage_count import numerical_optimum
 from railcore.facts import units
-from railcore.training.iteration.two_stage import TERMS, TwoStage, two_stage_sweep
-
-_VARIABLES = (
-    ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs"),
-    ("N_M", "GPUs of a model-parallel group", "GPUs"),
-    ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs"),
-    ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs"),
-    ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs"),
-    ("d_model", "embedding dimension", "elements"),
-    ("M_flop", "FLOPs of an iteration", "FLOP"),
-    ("M_cc", "model-parallel collectives of a block", "1"),
-    ("l", "transformer blocks", "1"),
-    ("B_F", "bandwidth of a GPU in its HB domain", "B/s"),
-    ("B_S", "bandwidth of a GPU on its rail", "B/s"),
-    ("C", "compute rate of a GPU", "FLOP/s"),
-    ("S_T", "size of a block", "B"),
-    ("b", "batch", "tokens"),
-    ("T_c", "compute, all blocks", "s"),
-    ("T_Df", "first-level data parallelism, all blocks", "s"),
-    ("T_Ds", "second-level data parallelism, all blocks", "s"),
-    ("T_M", "model parallelism, all blocks", "s"),
-)
+from railcore.training.iteration.two_stage import TwoStage, two_stage_sweep
 
 
 def two_stage_variables(
@@ -50,15 +29,33 @@ def two_stage_variables(
     -------
     Columns symbol, description, unit, and one for each model.
     """
-    columns: dict[str, list] = {}
-    for name, model in models.items():
-        b = batch_tokens[name]
-        n_m, time = float(model.group_size(gpus, b, hb_domain_size)), model.iteration(gpus, hb_domain_size, b)
-        sizes = [gpus, n_m, gpus / hb_domain_size, hb_domain_size / n_m, hb_domain_size, model.hidden]
-        work = [b * model.token_flops, model.collective_rounds, model.layers, model.hb_Bps, model.nic_Bps]
-        rest = [model.gpu_flops, model.block_bytes, b, *(getattr(time, term) for term in TERMS)]
-        columns[name] = [float(value) for value in sizes + work + rest]
-    return pd.DataFrame(_VARIABLES, columns=["symbol", "description", "unit"]).assign(**columns)
+    found = {name: _variables(model, gpus, hb_domain_size, batch_tokens[name]) for name, model in models.items()}
+    table = pd.DataFrame([row[:3] for row in next(iter(found.values()))], columns=["symbol", "description", "unit"])
+    return table.assign(**{name: [float(value) for *_, value in rows] for name, rows in found.items()})
+
+
+def _variables(model: TwoStage, n: float, k: float, b: float) -> list[tuple[str, str, str, Any]]:
+    n_m, time = model.group_size(n, b, k), model.iteration(n, k, b)
+    return [
+        ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs", n),
+        ("N_M", "GPUs of a model-parallel group", "GPUs", n_m),
+        ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs", n / k),
+        ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs", k / n_m),
+        ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs", k),
+        ("d_model", "embedding dimension", "elements", model.hidden),
+        ("M_flop", "FLOPs of an iteration", "FLOP", b * model.token_flops),
+        ("M_cc", "model-parallel collectives of a block", "1", model.collective_rounds),
+        ("l", "transformer blocks", "1", model.layers),
+        ("B_F", "bandwidth of a GPU in its HB domain", "B/s", model.hb_Bps),
+        ("B_S", "bandwidth of a GPU on its rail", "B/s", model.nic_Bps),
+        ("C", "compute rate of a GPU", "FLOP/s", model.gpu_flops),
+        ("S_T", "size of a block", "B", model.block_bytes),
+        ("b", "batch", "tokens", b),
+        ("T_c", "compute, all blocks", "s", time.compute_s),
+        ("T_Df", "first-level data parallelism, all blocks", "s", time.first_dp_s),
+        ("T_Ds", "second-level data parallelism, all blocks", "s", time.second_dp_s),
+        ("T_M", "model parallelism, all blocks", "s", time.model_parallel_s),
+    ]
 
 
 def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
@@ -92,22 +89,22 @@ def group_size_rules(
     Columns model, rule, group_size (1 to K), over_minimum (of the size before it is limited to 1 to K), iteration_s,
     slowdown over the minimum.
     """
-    rows = []
+    least, tables = "minimum of Eq. (1)", []
     for name, model in models.items():
         b = batch_tokens[name]
-        found = {
+        sizes = {
             "Eq. (2)": model.printed_group_size(gpus, b),
             "Eq. (2), all in bytes": model.printed_group_size(gpus, b, model.element_bytes),
-            "minimum of Eq. (1)": numerical_optimum(model, gpus, hb_domain_size, b),
+            least: numerical_optimum(model, gpus, hb_domain_size, b),
             "our reading": model.group_size(gpus, b, hb_domain_size),
         }
-        sizes = {rule: float(np.clip(size, 1.0, hb_domain_size)) for rule, size in found.items()}
-        times = {rule: float(model.iteration(gpus, hb_domain_size, b, n).iteration_s) for rule, n in sizes.items()}
-        least = "minimum of Eq. (1)"
-        for rule, size in found.items():
-            row = {"model": name, "rule": rule, "group_size": sizes[rule], "over_minimum": float(size / found[least])}
-            rows.append(row | {"iteration_s": times[rule], "slowdown": times[rule] / times[least]})
-    return pd.DataFrame(rows)
+        size = pd.Series({rule: float(x) for rule, x in sizes.items()})
+        table = pd.DataFrame({"group_size": size.clip(1, hb_domain_size), "over_minimum": size / size[least]})
+        table["iteration_s"] = model.iteration(gpus, hb_domain_size, b, table["group_size"]).iteration_s
+        table = table.assign(slowdown=table["iteration_s"] / table["iteration_s"][least], model=name)
+        tables.append(table.rename_axis("rule").reset_index())
+    columns = ["model", "rule", "group_size", "over_minimum", "iteration_s", "slowdown"]
+    return pd.concat(tables, ignore_index=True)[columns]
 
 
 def terms_by_hb_domain_size(

@@ -30,18 +30,18 @@ _BLOCK = 2**22  # targets x links at a time
 
 @dataclass(frozen=True)
 class _Links:
-    """Links of a graph as arrays, each direction one: places of its nodes, kind, tier, bandwidth [bytes/s].
+    """Links of a graph, each direction one.
 
+    table: columns from, to, kind, tier, bandwidth_Bps. names: of nodes; tail, head: their places at the ends of links.
     domain: of each node; hb_domain: of an HB link, else 0. out, into: incidence [nodes, links] of tails and heads.
     """
 
+    table: pd.DataFrame
+    rate: np.ndarray
     names: pd.Index
-    domain: np.ndarray
     tail: np.ndarray
     head: np.ndarray
-    kind: np.ndarray
-    tier: np.ndarray
-    rate: np.ndarray
+    domain: np.ndarray
     hb_domain: np.ndarray
     out: Any
     into: Any
@@ -50,17 +50,16 @@ class _Links:
 def _links(graph: "nx.Graph") -> _Links:
     from scipy.sparse import csr_array
 
-    place = {node: i for i, node in enumerate(graph)}
-    edges = [(place[a], place[b], at["kind"], at["tier"], at["bandwidth_Bps"]) for a, b, at in graph.edges(data=True)]
-    a, b, *rest = (np.array(column) for column in zip(*edges, strict=True))
-    tail, head = np.concatenate([a, b]), np.concatenate([b, a])
-    kind, tier, rate = (np.concatenate([column, column]) for column in rest)
+    rows = [(a, b, at["kind"], at["tier"], at["bandwidth_Bps"]) for a, b, at in graph.edges(data=True)]
+    rows += [(b, a, *rest) for a, b, *rest in rows]
+    table = pd.DataFrame(rows, columns=["from", "to", "kind", "tier", "bandwidth_Bps"])
+    names, rate = pd.Index(list(graph)), table["bandwidth_Bps"].to_numpy()
     domain = np.array([at["domain"] or 0 for _, at in graph.nodes(data=True)])
-    every = np.arange(tail.size)
-    out, into = (csr_array((np.ones(tail.size), (end, every)), (len(place), tail.size)) for end in (tail, head))
-    return _Links(
-        pd.Index(list(place)), domain, tail, head, kind, tier, rate, np.where(kind == "hb", domain[head], 0), out, into
-    )
+    tail, head = (names.get_indexer(table[end]) for end in ("from", "to"))
+    every, shape = np.arange(len(table)), (len(names), len(table))
+    out, into = (csr_array((np.ones(len(table)), (end, every)), shape) for end in (tail, head))
+    hb_domain = np.where(table["kind"] == "hb", domain[head], 0)
+    return _Links(table, rate, names, tail, head, domain, hb_domain, out, into)
 
 
 def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:
@@ -80,12 +79,9 @@ def fabric_loads(fabric: RailFabric, flows: pd.DataFrame) -> pd.DataFrame:
 
 def _load_table(links: _Links, flows: pd.DataFrame) -> pd.DataFrame:
     total = _link_bytes(links, flows)
-    used = np.flatnonzero(total)
-    used = used[np.argsort(-total[used] / links.rate[used], kind="stable")]
-    ends = {"from": links.names[links.tail[used]], "to": links.names[links.head[used]]}
-    columns = {"kind": links.kind[used], "tier": links.tier[used], "bytes": total[used]}
-    rates = {"bandwidth_Bps": links.rate[used], "time_s": total[used] / links.rate[used]}
-    return pd.DataFrame(ends | columns | rates)
+    table = links.table.assign(bytes=total, time_s=total / links.rate)[total > 0]
+    table = table.sort_values("time_s", ascending=False, kind="stable", ignore_index=True)
+    return table[["from", "to", "kind", "tier", "bytes", "bandwidth_Bps", "time_s"]]
 
 
 def _link_bytes(links: _Links, flows: pd.DataFrame) -> np.ndarray:
