@@ -5,20 +5,22 @@ import pandas as pd
 import pytest
 
 from railcore.documents.photonic2025 import parallelism_rules
+from railcore.documents.railonly2025 import hb_domain_claims
 from railcore.facts import claims
 from railcore.network.topology import rail_only
-from railcore.training import transformer
+from railcore.training import parallelism_splits, transformer
+from railcore.training.degraded import slowdowns
 from railcore.training.iteration import machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import hb_domain_sweep, named, search
+from railcore.training.search import hb_domain_sweep, search, with_labels
 
 H100 = machine.from_catalog("DGX H100")
 LLAMA, MIXTURE = transformer.from_catalog("Llama-3 8B"), transformer.from_catalog("MoE-1.3B")
 
 
 def test_each_way_splits_what_it_should():
-    table = parallelism_rules.splits(LLAMA, MIXTURE, H100, 4, 8).set_index("strategy")
-    half = parallelism_rules.splits(LLAMA, MIXTURE, H100, 2, 8).set_index("strategy")
+    table = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 4, 8).set_index("strategy")
+    half = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 2, 8).set_index("strategy")
     states = ["weights_bytes", "gradients_bytes", "optimizer_bytes"]
     for way in ("DP", "CP"):
         assert table.loc[way, states].tolist() == pytest.approx(half.loc["DP", states].tolist())
@@ -33,11 +35,11 @@ def test_each_way_splits_what_it_should():
 
 
 def test_broken_rows_are_those_that_differ():
-    table = parallelism_rules.splits(LLAMA, MIXTURE, H100, 8, 8)
-    assert parallelism_rules.broken(table, ["memory", "compute"]) == ["FSDP"]
-    assert parallelism_rules.broken(table, ["communication", "per"]) == ["FSDP", "CP"]
+    table = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 8)
+    assert parallelism_rules.broken_rows(table, ["memory", "compute"]) == ["FSDP"]
+    assert parallelism_rules.broken_rows(table, ["communication", "per"]) == ["FSDP", "CP"]
     table.loc[0, "communication"] = "forward:all_reduce"
-    assert parallelism_rules.broken(table, ["communication"]) == ["DP", "FSDP", "CP"]
+    assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
 
 
 def test_rules_of_thumb_never_beat_the_best():
@@ -51,7 +53,7 @@ def test_rules_of_thumb_never_beat_the_best():
 
 def test_names_tell_strategies_apart_and_columns_go_both_ways():
     found = search(LLAMA, H100, 16, 32, top=60)
-    names = named(found.best)["strategy"]
+    names = with_labels(found.best)["strategy"]
     assert names.is_unique and names.str.contains("b").all()
     for row in found.best.to_dict("records"):
         strategy = Strategy.from_columns(row)
@@ -61,9 +63,9 @@ def test_names_tell_strategies_apart_and_columns_go_both_ways():
 
 def test_batch_that_does_not_divide():
     with pytest.raises(ValueError, match="batch is 12: give a multiple of degree 8"):
-        parallelism_rules.splits(LLAMA, MIXTURE, H100, 8, 12)
-    with pytest.raises(ValueError, match=r"way 'ZP' is none of DP"):
-        parallelism_rules.way("ZP", 8)
+        parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 12)
+    with pytest.raises(ValueError, match=r"name is 'ZP': give one of DP"):
+        parallelism_splits.single_way("ZP", 8)
 
 
 def sweep(times, ideal=1.0, gpus=64):
@@ -75,17 +77,25 @@ def sweep(times, ideal=1.0, gpus=64):
 
 
 def test_plateau_and_rising_gains():
-    assert hb_domain_sweep.plateau(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
-    assert hb_domain_sweep.plateau(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
-    assert hb_domain_sweep.plateau(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
+    assert hb_domain_sweep.smallest_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
+    assert (
+        hb_domain_sweep.smallest_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32
+    )  # near once is not near from there on
+    assert hb_domain_sweep.smallest_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
     assert hb_domain_sweep.rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
     assert hb_domain_sweep.rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
 
 
 def test_within_is_the_share_that_is_asked_and_includes_its_end():
     table = sweep([1.5, 1.25, 1.125, 1])  # slowdowns 1/2, 1/4, 1/8, 0, exact in binary
-    assert [hb_domain_sweep.plateau(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [8, 16, 16, 32, 64]
-    assert [hb_domain_sweep.summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
+    assert [hb_domain_sweep.smallest_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
+        8,
+        16,
+        16,
+        32,
+        64,
+    ]
+    assert [hb_domain_sweep.hb_domain_summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
 
 
 def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
@@ -100,17 +110,17 @@ def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
     rates = pd.DataFrame(
         {"sustained_fraction": [0.1, 0.25, 0.9], "GPT-1T": [0.0, printed["gpt1t"], 1.0], "GPT-146B": [9, 8, 7.0]}
     )
-    values, reasons, taken = hb_domain_sweep.quoted(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
+    values, reasons, taken = hb_domain_claims.fig8_claims(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
     assert values == {
-        "diminishing": 0.5,
-        "gpt1t_k256_slowdown": 0.08,
-        "gpt146b_k256_slowdown": 0.1,
-        "gpt1t_plateau": 64,
+        "railonly2025.fig8.diminishing": 0.5,
+        "railonly2025.fig8.gpt1t_k256_slowdown": 0.08,
+        "railonly2025.fig8.gpt146b_k256_slowdown": 0.1,
+        "railonly2025.fig8.gpt1t_plateau": 64,
     }
-    assert taken["gpt1t_k256_slowdown"] == "16 GPUs, the cluster is not printed; 2.00% at 8 GPUs"
-    assert taken["gpt1t_plateau"] == "16 GPUs, the cluster is not printed; 256 at 8 GPUs"
-    assert "sustained 0.25 of its best rate" in reasons["gpt1t_k256_slowdown"]
-    assert "sustained 0.9 of its best rate" in reasons["gpt146b_k256_slowdown"]
+    assert taken["railonly2025.fig8.gpt1t_k256_slowdown"] == "16 GPUs, the cluster is not printed; 2.00% at 8 GPUs"
+    assert taken["railonly2025.fig8.gpt1t_plateau"] == "16 GPUs, the cluster is not printed; 256 at 8 GPUs"
+    assert "sustained 0.25 of its best rate" in reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
+    assert "sustained 0.9 of its best rate" in reasons["railonly2025.fig8.gpt146b_k256_slowdown"]
 
 
 def test_larger_domains_and_faster_nics_are_never_slower():
@@ -132,7 +142,7 @@ def test_larger_domains_and_faster_nics_are_never_slower():
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():
     fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.from_catalog("GPT-3")}
-    table = parallelism_rules.dense_slowdowns(fabric, models, H100, 64, splits=2)
+    table = slowdowns.dense_slowdowns(fabric, models, H100, 64, splits=2)
     assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
     assert len(table) == 4 and table.strategy.nunique() == 2
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
@@ -143,7 +153,7 @@ def test_best_strategies_of_dense_models_load_both_networks_alike():
 def test_by_rate_takes_the_cluster_that_suffers_most():
     """A cluster of one HB domain has no slowdown, a larger one has; fewer FLOP/s make its links matter less."""
     models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
-    table = hb_domain_sweep.by_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
+    table = hb_domain_sweep.slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
     for row in table.to_dict("records"):
         machine_then = replace(H100, sustained_fraction=row["sustained_fraction"])
         large = hb_domain_sweep.best_times(models, machine_then, [32], [8], **sizes)

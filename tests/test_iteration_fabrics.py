@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2023 import two_stage_count
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
-from railcore.training.degraded import nic_loads, slowdowns
+from railcore.training.degraded import failed_parts, goodput, routed_flows, slowdowns
 from railcore.training.experts import token_routing
 from railcore.training.iteration import machine
 from railcore.training.iteration.critical_path import iteration_times
@@ -38,7 +38,7 @@ def table(*rows):
 def flows_of(matrix, size):
     source, target = np.nonzero(matrix)
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
-    return nic_loads.named_flows(entries, size)
+    return routed_flows.named_flows(entries, size)
 
 
 SMALL = [
@@ -56,9 +56,9 @@ def test_bytes_are_conserved_at_every_node(fabric, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.uniform(1, 9, (24, 24)) * (rng.random((24, 24)) < 0.2)
     np.fill_diagonal(matrix, 0)
-    loads, graph = nic_loads.wired_loads(fabric.graph(), flows_of(matrix, 4)), fabric.graph()
+    loads, graph = routed_flows.wired_loads(fabric.graph(), flows_of(matrix, 4)), fabric.graph()
     out, into = (loads.groupby(end)["bytes"].sum().reindex(list(graph), fill_value=0.0) for end in ("from", "to"))
-    names = nic_loads.gpu_names(range(24), 4)
+    names = routed_flows.gpu_names(range(24), 4)
     gained = pd.Series(0.0, list(graph))
     gained[names] = matrix.sum(axis=1) - matrix.sum(axis=0)
     np.testing.assert_allclose(out - into, gained, atol=1e-9)
@@ -73,7 +73,7 @@ def test_bytes_are_conserved_at_every_node(fabric, seed):
 def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
     graph = fabric.graph()
     path = route(graph, "D1.GPU1", target)
-    loads = nic_loads.wired_loads(graph, table(("D1.GPU1", target, 7.0)))
+    loads = routed_flows.wired_loads(graph, table(("D1.GPU1", target, 7.0)))
     assert set(zip(loads["from"], loads["to"], strict=True)) == set(pairwise(path))
     assert set(loads["bytes"]) == {7.0}
 
@@ -81,7 +81,7 @@ def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
 def test_equal_ways_share_by_their_bandwidth():
     fabric = rail_only(32, 4, 4)  # leaves of two hosts, two spines on each rail
     flows = table(("D1.GPU1", "D8.GPU1", 8.0))
-    whole = nic_loads.wired_loads(fabric.graph(), flows)
+    whole = routed_flows.wired_loads(fabric.graph(), flows)
     assert sorted(whole["bytes"]) == [4.0] * 4 + [8.0] * 2
     left = fabric.graph()
     spine = whole["to"][whole["tier"] == 2].iloc[0]
@@ -89,18 +89,23 @@ def test_equal_ways_share_by_their_bandwidth():
     left.edges[trunk]["bandwidth_Bps"] *= 3
     leaf = trunk[1]
     flows = table((next(n for n in left[leaf] if "GPU" in n), "D8.GPU1", 8.0))
-    loads = nic_loads.wired_loads(left, flows).set_index(["from", "to"])["bytes"]
+    loads = routed_flows.wired_loads(left, flows).set_index(["from", "to"])["bytes"]
     assert loads[(leaf, spine)] == pytest.approx(6.0)
 
 
 @pytest.mark.parametrize("build", [rail_only, rail_optimized])
 @pytest.mark.parametrize(("gpus", "size", "radix"), [(64, 8, 16), (64, 4, 8), (128, 8, 16)])
-def test_a_ring_of_domains_loads_links_as_the_two_stage_model_counts_them(build, gpus, size, radix):
-    fabric = build(gpus, size, radix)
-    ranks = np.arange(gpus)
-    ends = {"source": ranks, "target": (ranks + size) % gpus, "bytes": 5e9}
-    loads = nic_loads.wired_loads(fabric.graph(), nic_loads.named_flows(pd.DataFrame(ends), size))
-    assert loads["time_s"].max() == pytest.approx(two_stage_count.ring_time(fabric, 5e9))
+def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, size, radix):
+    fabric, ring = build(gpus, size, radix), routed_flows.domain_ring(gpus, size)
+    assert set(ring["source"]) == set(ring["target"]) and len(ring) == gpus
+    assert ring["target"].iloc[[0, -1]].tolist() == ["D2.GPU1", f"D1.GPU{size}"]
+    graph, counted = fabric.graph(), Counter()
+    for flow in ring.itertuples():
+        counted.update(pairwise(route(graph, flow.source, flow.target, forward=False)))
+    slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
+    loads = routed_flows.wired_loads(graph, ring.assign(bytes=5e9))
+    assert loads["time_s"].max() == pytest.approx(slowest)
+    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_Bps / slowest)
 
 
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
@@ -108,7 +113,7 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
     fabric = rail_only(32, 4, 8)
     demand = token_routing.expert_demand(1e9, 32, 3.0, skew)
     counted = token_routing.link_loads(demand, 4, "two-hop")
-    loads = nic_loads.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
         ("to", "host", counted.nic_ingress_bytes),
@@ -116,45 +121,45 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
         ("to", "hb", counted.hb_ingress_bytes),
     ):
         found = loads[loads["kind"] == kind].groupby(end)["bytes"].sum()
-        np.testing.assert_allclose(found[nic_loads.gpu_names(range(32), 4)], expected.ravel())
+        np.testing.assert_allclose(found[routed_flows.gpu_names(range(32), 4)], expected.ravel())
 
 
 def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
     fabric = rail_optimized(32, 4, 8)
     demand = token_routing.expert_demand(1e9, 32)
     counted = token_routing.link_loads(demand, 4, "direct")
-    loads = nic_loads.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
-    np.testing.assert_allclose(hosts[nic_loads.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
+    np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
     within = loads[loads["kind"] == "hb"].groupby("from")["bytes"].sum()
-    np.testing.assert_allclose(within[nic_loads.gpu_names(range(32), 4)], counted.hb_egress_bytes.ravel())
+    np.testing.assert_allclose(within[routed_flows.gpu_names(range(32), 4)], counted.hb_egress_bytes.ravel())
 
 
 def test_flows_that_cannot_be_routed_are_refused():
     graph = rail_only(16, 4, 4).graph()
     with pytest.raises(ValueError, match=r"D9.GPU1, which the graph lacks"):
-        nic_loads.wired_loads(graph, table(("D1.GPU1", "D9.GPU1", 1.0)))
+        routed_flows.wired_loads(graph, table(("D1.GPU1", "D9.GPU1", 1.0)))
     alone = rail_only(4, 1, 4).graph()
     with pytest.raises(ValueError, match=r"D1.GPU1 to D2.GPU1: they are cut off"):
-        nic_loads.wired_loads(faults.fail(alone, "NIC"), table(("D1.GPU1", "D2.GPU1", 1.0)))
+        routed_flows.wired_loads(faults.fail(alone, "NIC"), table(("D1.GPU1", "D2.GPU1", 1.0)))
     with pytest.raises(ValueError, match="have no NIC left"):
-        nic_loads.moved(alone, table(("D1.GPU1", "D2.GPU1", 1.0)), ["D1.GPU1"])
+        routed_flows.moved_to_other_rails(alone, table(("D1.GPU1", "D2.GPU1", 1.0)), ["D1.GPU1"])
 
 
 def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
     graph = rail_only(16, 4, 4).graph()
     flows = table(("D1.GPU1", "D2.GPU1", 6.0), ("D1.GPU2", "D2.GPU2", 6.0))
-    spread = nic_loads.moved(graph, flows, ["D1.GPU1"])
+    spread = routed_flows.moved_to_other_rails(graph, flows, ["D1.GPU1"])
     across = spread[spread["source"].str[:2] != spread["target"].str[:2]]
     assert across["bytes"].sum() == 12.0 and not across["source"].eq("D1.GPU1").any()
     assert across.groupby("source")["bytes"].sum().to_dict() == {"D1.GPU2": 8.0, "D1.GPU3": 2.0, "D1.GPU4": 2.0}
     assert (across["source"].str[-4:] == across["target"].str[-4:]).all()
-    one = nic_loads.moved(graph, flows, ["D1.GPU1", "D1.GPU2", "D2.GPU2"], True)
-    loads = nic_loads.wired_loads(graph, one)
+    one = routed_flows.moved_to_other_rails(graph, flows, ["D1.GPU1", "D1.GPU2", "D2.GPU2"], True)
+    loads = routed_flows.wired_loads(graph, one)
     assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
-    next_one = nic_loads.moved(graph, table(("D1.GPU2", "D2.GPU2", 6.0)), ["D2.GPU2"], True)
+    next_one = routed_flows.moved_to_other_rails(graph, table(("D1.GPU2", "D2.GPU2", 6.0)), ["D2.GPU2"], True)
     assert set(next_one["source"]) == {"D1.GPU2", "D1.GPU3", "D2.GPU3"}
-    last = nic_loads.moved(graph, table(("D1.GPU4", "D2.GPU4", 6.0)), ["D1.GPU4"], True)
+    last = routed_flows.moved_to_other_rails(graph, table(("D1.GPU4", "D2.GPU4", 6.0)), ["D1.GPU4"], True)
     assert "D1.GPU1" in set(last["source"])
 
 
@@ -165,31 +170,31 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 @pytest.mark.parametrize("fabric", WIDE, ids=lambda fabric: f"{fabric.oversubscription} {fabric.radix}")
 @pytest.mark.parametrize("fault", ["NIC", "rail switch"])
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
-    flows = list(nic_loads.patterns(MODEL, ALIGNED, BATCH, 8).values())
+    flows = list(routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 8).values())
     effect = faults.effect(fabric.graph(), fault)
-    assert nic_loads.nic_share(fabric, flows) == pytest.approx(1.0)
-    assert nic_loads.nic_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
+    assert routed_flows.nic_bandwidth_share(fabric, flows) == pytest.approx(1.0)
+    assert routed_flows.nic_bandwidth_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
-    assert nic_loads.nic_share(fabric, flows, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
+    assert routed_flows.nic_bandwidth_share(fabric, flows, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
 
 
 def test_what_a_nic_itself_limits_is_no_loss():
     into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)))
-    assert nic_loads.nic_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
-    assert nic_loads.nic_share(rail_only(64, 8, 16), []) == 1.0
+    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
+    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), []) == 1.0
 
 
 def test_a_plane_that_fails_leaves_the_others():
     fabric = rail_only(64, 8, 8, planes=4)
-    flows = list(nic_loads.patterns(MODEL, replace(ALIGNED, data=2), BATCH, 8).values())
-    assert nic_loads.nic_share(fabric, flows, "host link") == pytest.approx(3 / 4)
+    flows = list(routed_flows.flow_patterns(MODEL, replace(ALIGNED, data=2), BATCH, 8).values())
+    assert routed_flows.nic_bandwidth_share(fabric, flows, "host link") == pytest.approx(3 / 4)
 
 
 def test_patterns_are_the_groups_that_leave_the_domain():
-    assert set(nic_loads.patterns(MODEL, ALIGNED, BATCH, 8)) == {"pipeline", "replica"}
-    assert set(nic_loads.patterns(MODEL, ALIGNED, BATCH, 32)) == {"pipeline"}
-    assert not nic_loads.patterns(MODEL, ALIGNED, BATCH, 128)
-    ranks = nic_loads.patterns(MODEL, ALIGNED, BATCH, 8)["replica"]
+    assert set(routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 8)) == {"pipeline", "replica"}
+    assert set(routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 32)) == {"pipeline"}
+    assert not routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 128)
+    ranks = routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 8)["replica"]
     assert len(ranks) == 128 and ranks["bytes"].nunique() == 1
 
 
@@ -220,7 +225,7 @@ def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
     assert found["nic_share"].tolist() == pytest.approx([0.5, 1.0])
     assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
     assert found["slowdown"].iloc[0] > 0.01
-    found = slowdowns.degraded(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    found = failed_parts.failed_part_slowdowns(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
     assert (found["nic_share"] <= 0.5 + 1e-12).all() and found["nic_share"].iloc[0] == pytest.approx(0.5)
 
 
@@ -232,7 +237,7 @@ def test_one_domain_has_no_network():
 
 
 def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
-    for run in (slowdowns.dense_slowdown, slowdowns.degraded):
+    for run in (slowdowns.dense_slowdown, failed_parts.failed_part_slowdowns):
         with pytest.raises(ValueError, match="fabric has 64 GPUs, the strategy takes 128"):
             run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
     other = replace(ALIGNED, order=("tensor", "pipeline", "context", "data"))
@@ -243,7 +248,8 @@ def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
 @pytest.fixture(scope="module")
 def broken():
     return pd.concat(
-        [slowdowns.degraded(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]], ignore_index=True
+        [failed_parts.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
+        ignore_index=True,
     )
 
 
@@ -291,10 +297,12 @@ def test_a_lost_gpu_takes_its_replica(broken):
 
 def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
     spread = Strategy(tensor=2, pipeline=2, data=16, expert=4)
-    found = slowdowns.degraded(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(["fault", "job"])
+    found = failed_parts.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(
+        ["fault", "job"]
+    )
     assert found.loc[("GPU", "replicas dropped, less batch"), ["data", "global_batch"]].tolist() == [12, 48]
     assert found.loc[("HB domain", "replicas dropped, less batch"), "data"] == 12
-    alone = slowdowns.degraded(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
+    alone = failed_parts.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
     ended = alone[alone["data"] == 0]
     assert set(ended["fault"]) == {"GPU", "HB switch", "HB domain"} and (ended["limit"] == "no replica left").all()
     assert (ended["tokens_share"] == 0).all() and np.isinf(ended["iteration_s"]).all()
@@ -302,21 +310,21 @@ def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
 
 def test_interleaving_rounds_the_micro_batches_up_to_whole_turns():
     inter = replace(ALIGNED, interleave=2)
-    found = slowdowns.degraded(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
+    found = failed_parts.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
     row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches take 12, three turns of 4 stages
     expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(36) | {"data": 3})
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
 def test_a_domain_that_is_the_cluster_ends_the_job():
-    found = slowdowns.degraded(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    found = failed_parts.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
     assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
     assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
 
 
 def test_the_two_stage_model_on_broken_fabrics():
     model = TwoStage(96, 12288, 12 * 12288**2 * 2, 6 * 175e9, 8, 2, 989e12, 1.0, 1.0)
-    found = slowdowns.two_stage_degraded(WIDE[0], model, 3.2e6).set_index(["fault", "job"])
+    found = failed_parts.two_stage_failed_part_slowdowns(WIDE[0], model, 3.2e6).set_index(["fault", "job"])
     ours = replace(model, nic_Bps=WIDE[0].nic_Bps, hb_Bps=WIDE[0].hb_Bps)
     whole, group = ours.iteration(128, 8, 3.2e6), ours.group_size(128, 3.2e6, 8)
     assert found["iteration_s"].iloc[0] == pytest.approx(float(whole.iteration_s))
@@ -329,14 +337,14 @@ def test_the_two_stage_model_on_broken_fabrics():
         row = found.loc[(fault, "HB domain left out, whole batch")]
         assert row["gpus"] == 120 and row["gpus_idle"] == idle
         assert row["iteration_s"] == pytest.approx(float(ours.iteration(120, 8, 3.2e6, group).iteration_s))
-    one = slowdowns.two_stage_degraded(rail_only(8, 8, 4, hb_switches=4), model, 3.2e6)
+    one = failed_parts.two_stage_failed_part_slowdowns(rail_only(8, 8, 4, hb_switches=4), model, 3.2e6)
     assert one["tokens_share"].iloc[-1] == 0 and one["nic_share"].eq(1).all()
     with pytest.raises(ValueError, match="give whole HB domains of 8"):
-        slowdowns.two_stage_degraded(rail_only(100, 8, 16), model, 3.2e6)
+        failed_parts.two_stage_failed_part_slowdowns(rail_only(100, 8, 16), model, 3.2e6)
 
 
 def test_fabrics_beside_each_other(broken):
-    wide = slowdowns.beside(broken)
+    wide = failed_parts.fabrics_side_by_side(broken)
     rows = broken[["fault", "job"]].drop_duplicates()
     assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
     only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
@@ -348,24 +356,24 @@ def test_fabrics_beside_each_other(broken):
 JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"
 
 
-def goodput(**options):
-    return slowdowns.goodput_of_training(MODEL, H100, *JOB, **options)
+def of_job(**options):
+    return goodput.training_goodput(MODEL, H100, *JOB, **options)
 
 
 def test_without_failures_all_time_counts():
-    found = goodput(rate_factor=1e-13)
+    found = of_job(rate_factor=1e-13)
     np.testing.assert_allclose(found["goodput"], 1, atol=1e-5)
     np.testing.assert_allclose(found["effective_tokens_per_s"], found["tokens_per_s"], rtol=1e-5)
-    assert (goodput(rate_factor=1.0)["goodput"] > goodput(rate_factor=10.0)["goodput"]).all()
+    assert (of_job(rate_factor=1.0)["goodput"] > of_job(rate_factor=10.0)["goodput"]).all()
 
 
 def test_goodput_falls_with_gpus_restarts_and_checkpoints():
-    base = goodput()
+    base = of_job()
     assert set(base["gpus"]) == {128, 1024} and len(base) == 2 * 2 * 2 * 3
     small, large = (base[base["gpus"] == n]["goodput"].to_numpy() for n in (128, 1024))
     assert (large < small).all()
     for options in ({"checkpoint_time": 120.0}, {"restart_time": 3600.0}):
-        assert (goodput(**options)["goodput"] < base["goodput"]).all()
+        assert (of_job(**options)["goodput"] < base["goodput"]).all()
     wide = base.pivot_table("events_per_year", ["gpus", "fabric", "stops"], "rates")
     assert (wide["low"] < wide["value"]).all() and (wide["value"] < wide["high"]).all()
     tokens = base["tokens_per_s"] * base["iteration_s"] / MODEL.sequence_length
@@ -373,7 +381,7 @@ def test_goodput_falls_with_gpus_restarts_and_checkpoints():
 
 
 def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
-    found = slowdowns.interruptions(4096, 8, 64, "DGX H100").pivot_table(
+    found = goodput.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
         "events_per_year", ["stops", "rates"], "fabric"
     )
     cut, every = (found.loc[name] for name in ("what cuts GPUs off", "every part"))
@@ -382,17 +390,19 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
 
 
 def test_one_domain_is_stopped_by_no_rails():
-    found = slowdowns.interruptions(8, 8, 64, "DGX H100", ["value"])
+    found = goodput.job_interruptions(8, 8, 64, "DGX H100", ["value"])
     assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
 
 
 def test_in_rails_of_one_switch_every_part_cuts_gpus_off():
-    found = slowdowns.interruptions(512, 8, 64, "DGX H100", ["value"]).set_index(["fabric", "stops"])["events_per_year"]
+    found = goodput.job_interruptions(512, 8, 64, "DGX H100", ["value"]).set_index(["fabric", "stops"])[
+        "events_per_year"
+    ]
     assert found["rail-only"].nunique() == 1 and found["rail-optimized"].nunique() == 2
 
 
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
-    found = slowdowns.interruptions(16384, 8, 64, "DGX H100", ["value"])["events_per_year"]
+    found = goodput.job_interruptions(16384, 8, 64, "DGX H100", ["value"])["events_per_year"]
     rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]
     counted = 16384 * rate * 365 * 86400
     assert (abs(found / counted - 1) < 0.1).all()
@@ -400,17 +410,17 @@ def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
 
 def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
     with pytest.raises(ValueError, match="multiples of tensor x context x pipeline, 32"):
-        slowdowns.goodput_of_training(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
+        goodput.training_goodput(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
     for factor in (0.0, -1.0, math.inf):
         with pytest.raises(ValueError, match="rate_factor is"):
-            goodput(rate_factor=factor)
+            of_job(rate_factor=factor)
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)
 
 
 def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
-    found = slowdowns.moe_iteration(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
+    found = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
     full = found[found["oversubscription"] == 1]
     assert (full["slowdown"] == 0).all() and (found["slowdown"] >= 0).all()
     held = found[found["hb_domain_size"] >= 16]  # all experts of a token's group inside one domain
@@ -421,7 +431,7 @@ def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
 
 
 def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = slowdowns.moe_iteration(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
+    found = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
     rates = H100.hb_Bps * H100.hb_fraction, H100.nic_Bps * H100.nic_fraction
     step = H100.hb_latency_s + H100.nic_latency_s
@@ -434,7 +444,7 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
     demand = token_routing.expert_demand(1e9, 32)
-    loads = nic_loads.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
     direct = token_routing.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))
@@ -442,9 +452,9 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
 
 def test_dense_models_and_domains_beyond_the_cluster_are_refused():
     with pytest.raises(ValueError, match="has no experts"):
-        slowdowns.moe_iteration(MODEL, H100, ALIGNED, BATCH, [8])
+        slowdowns.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
-        slowdowns.moe_iteration(MIXED, H100, EXPERTS, 64, [128])
+        slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
 
 
 def test_a_machine_checks_its_way_to_the_experts():
@@ -456,9 +466,9 @@ def test_a_machine_checks_its_way_to_the_experts():
 
 
 def test_plots_show_every_line():
-    figure = plots.goodput(goodput())
+    figure = plots.goodput(of_job())
     assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
-    data = slowdowns.moe_iteration(MIXED, H100, EXPERTS, 64, [4, 16])
+    data = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
     figure = plots.experts(data)
     assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
     assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"

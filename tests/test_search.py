@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from railcore.facts import units
 from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
-from railcore.training.search import EDGES, divisors, enumeration, pareto_front, search, space
+from railcore.training.search import divisors, enumeration, search
+from railcore.training.search.enumeration import strategy_blocks
+from railcore.training.search.result import EDGES, pareto_front
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
@@ -87,7 +89,7 @@ def plain_front(time, memory):
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_the_space_is_what_nested_loops_find(case):
     model, gpus, batches, limits = CASES[case]
-    found = rows_of(space(model, gpus, batches, **limits))
+    found = rows_of(strategy_blocks(model, gpus, batches, **limits))
     assert len(found) == len(set(found)) >= 48
     assert set(found) == set(enumerated(case))
 
@@ -95,7 +97,7 @@ def test_the_space_is_what_nested_loops_find(case):
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_every_row_divides(case):
     model, gpus, batches, limits = CASES[case]
-    for block in space(model, gpus, batches, **limits):
+    for block in strategy_blocks(model, gpus, batches, **limits):
         assert set(block) == set(STRATEGY)
         ranks = block["tensor"] * block["context"] * block["pipeline"] * block["data"]
         assert np.all(ranks == gpus)
@@ -105,7 +107,7 @@ def test_every_row_divides(case):
 
 def test_what_the_space_leaves_out_does_not_divide():
     model, gpus, batch = MIXTURE, 8, 8
-    inside = {row for row in rows_of(space(model, gpus, batch, context=divisors(8))) if row[5] == row[9] == 0}
+    inside = {row for row in rows_of(strategy_blocks(model, gpus, batch, context=divisors(8))) if row[5] == row[9] == 0}
     values = [range(1, 9)] * 4 + [(0, 1), (0,), range(1, 9), range(1, 9), range(1, 5), (0,), (batch,)]
     columns = dict(zip(STRATEGY, (x.ravel() for x in np.meshgrid(*values)), strict=True))
     whole = columns["tensor"] * columns["context"] * columns["pipeline"] * columns["data"] == gpus
@@ -120,8 +122,8 @@ def test_what_the_space_leaves_out_does_not_divide():
 @pytest.mark.parametrize("case", [0, 2])
 def test_blocks_of_the_space_change_nothing(case, block):
     model, gpus, batches, limits = CASES[case]
-    whole = rows_of(space(model, gpus, batches, **limits))
-    parts = list(space(model, gpus, batches, block, **limits))
+    whole = rows_of(strategy_blocks(model, gpus, batches, **limits))
+    parts = list(strategy_blocks(model, gpus, batches, block, **limits))
     assert rows_of(parts) == whole
     sizes = [part["tensor"].size for part in parts]
     assert sizes[:-1] == [block] * (len(sizes) - 1) and 1 <= sizes[-1] <= block
@@ -258,7 +260,7 @@ def test_nothing_that_fits_is_an_answer():
     found = search(DENSE, tiny, 16, 8)
     assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
-    columns = dict(zip(STRATEGY, np.array(rows_of(space(DENSE, 16, 8))).T, strict=True))
+    columns = dict(zip(STRATEGY, np.array(rows_of(strategy_blocks(DENSE, 16, 8))).T, strict=True))
     assert found.least_memory_bytes == iteration_times(DENSE, tiny, columns).memory_bytes.min()
     need = f"{units.show(found.least_memory_bytes, 'B', 4)} of a GPU's 1 MB"
     with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
@@ -273,7 +275,7 @@ def test_nothing_that_divides_is_an_answer():
     assert found.evaluated == 0 and set(found.counts.values()) == {0} and found.least_memory_bytes == math.inf
     with pytest.raises(ValueError, match=r"of 7 GPUs divides dense and its batch .*'heads': 1"):
         found.strategy()
-    assert list(space(DENSE, 7, 3)) == []
+    assert list(strategy_blocks(DENSE, 7, 3)) == []
     assert search(DENSE, A100, 16, 8, tensor=3).evaluated == 0
 
 
@@ -313,7 +315,7 @@ def test_a_strategy_without_a_route_is_not_feasible():
 
 def test_the_space_refuses_a_cluster_of_none():
     with pytest.raises(ValueError, match="gpus is 0: give a positive whole number"):
-        next(space(DENSE, 0, 8))
+        next(strategy_blocks(DENSE, 0, 8))
 
 
 @given(st.integers(1, 5000))

@@ -7,13 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2023 import readings, two_stage_count, two_stage_tables
+from railcore.documents import reading_search
+from railcore.documents.railonly2023 import (
+    two_stage_claims,
+    two_stage_count,
+    two_stage_readings,
+    two_stage_tables,
+    two_stage_traffic,
+)
 from railcore.documents.readings import turned
 from railcore.facts import claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
+from railcore.training.collectives import hierarchical_schedule, run
+from railcore.training.degraded.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
 from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import TERMS, equation_1, minimiser
+from railcore.training.iteration.two_stage import TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import iteration as plots
 
 MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
@@ -36,12 +45,10 @@ def test_equation_1_equals_what_the_ranks_send(n_m, n_ds, n_df, b):
 def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
     ranks = n_m * n_ds * n_df
     given_arrays = np.array([[random.randint(-9, 9) for _ in range(n_ds * n_df * chunk)] for _ in range(ranks)])
-    got, sent = two_stage_count.hierarchical_all_reduce(given_arrays, n_m, n_ds, n_df)
+    plan = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")  # of the ranks that share a shard
     for m in range(n_m):
-        assert (got[m::n_m] == given_arrays[m::n_m].sum(axis=0)).all()
-    assert (sent.sum(axis=0) == sent.sum(axis=1)).all() and not sent.diagonal().any()
-    shards = np.arange(ranks) % n_m
-    assert not sent[shards[:, None] != shards].any()
+        got = run(plan, given_arrays[m::n_m])
+        assert (np.array(got) == given_arrays[m::n_m].sum(axis=0)).all()
 
 
 def test_tables_k_is_a_misprint():
@@ -56,7 +63,7 @@ def test_tables_k_is_a_misprint():
 @given(POWERS, st.floats(1e5, 1e8), st.sampled_from([256, 1024]), st.sampled_from([4096, 32768]))
 def test_the_minimum_of_equation_1(width, b, k, n):
     model = replace(MODEL, hidden=1024 * width)
-    best, found = model.best_group_size(n, b), minimiser(model, n, k, b)
+    best, found = model.best_group_size(n, b), two_stage_count.numerical_optimum(model, n, k, b)
     assert found == pytest.approx(best, rel=1e-12)
     assert best == pytest.approx(8**0.5 * model.printed_group_size(n, b, model.element_bytes))
     times = [equation_1(model, n, k, b, x, k / x, n / k).iteration_s for x in (best, best * 1.01, best / 1.01)]
@@ -106,14 +113,14 @@ def test_gpus_share_the_nics_of_fewer_rails():
 def test_arrays_equal_the_loop():
     gpus, sizes, batches = [4096, 16384], [8, 64, 256], [1e6, 8e6]
     models = {"GPT-3": MODEL, "PaLM-540B": two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11)}
-    table = two_stage_tables.sweep(models, gpus=gpus, hb_domain_size=sizes, batch_tokens=batches)
+    table = two_stage_sweep(models, gpus=gpus, hb_domain_size=sizes, batch_tokens=batches)
     assert len(table) == 2 * 2 * 3 * 2
     for row in table.itertuples():
         model = models[row.model]
         time = model.iteration(row.gpus, row.hb_domain_size, row.batch_tokens)
         assert row.iteration_s == pytest.approx(float(time.iteration_s))
         assert row.ideal_s == pytest.approx(float(model.ideal(row.gpus, row.batch_tokens).iteration_s))
-    own = two_stage_tables.sweep(models, gpus=[4096], hb_domain_size=[8], batch_tokens={"GPT-3": 1e6, "PaLM-540B": 2e6})
+    own = two_stage_sweep(models, gpus=[4096], hb_domain_size=[8], batch_tokens={"GPT-3": 1e6, "PaLM-540B": 2e6})
     assert own.batch_tokens.tolist() == [1e6, 2e6]
 
 
@@ -133,36 +140,41 @@ def test_models_of_the_catalog():
 @given(st.sampled_from([(16, 4, 4), (32, 4, 8), (64, 8, 8)]), st.floats(1, 1e9))
 @settings(max_examples=10)
 def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
-    times = [two_stage_count.ring_time(build(*case), sent) for build in (rail_only, rail_optimized)]
-    assert times == pytest.approx([sent / 5e10] * 2)
-    assert two_stage_count.ring_time(rail_only(4, 4, 4), sent) == 0
+    n, k, _ = case
+    ring = domain_ring(n, k).assign(bytes=sent)
+    for fabric in (rail_only(*case), rail_optimized(*case)):
+        loads = wired_loads(fabric.graph(), ring)
+        assert loads["time_s"].max() == pytest.approx(sent / 5e10) and not loads["kind"].eq("hb").any()
+        assert nic_bandwidth_share(fabric, [ring]) == pytest.approx(1)
 
 
 def test_the_ring_takes_the_time_of_equation_1():
     n, k, b = 64, 8, 1e6
-    table = two_stage_count.on_networks({"GPT-3": MODEL}, n, k, {"GPT-3": b}, [(64, 8)]).set_index("network")
+    table = two_stage_count.times_on_networks({"GPT-3": MODEL}, n, k, {"GPT-3": b}, [(64, 8)]).set_index("network")
     assert table.iteration_s["any-to-any"] == pytest.approx(float(MODEL.iteration(n, k, b).iteration_s))
     assert table.iteration_s["trimmed"] == table.iteration_s["any-to-any"] > table.iteration_s["ideal"]
-    assert two_stage_count.links_removable(32768, 256, 64) == pytest.approx(1 / 3)
-    assert two_stage_count.links_removable(256, 256, 64) == 1
+    assert two_stage_claims.links_removable(32768, 256, 64) == pytest.approx(1 / 3)
+    assert two_stage_claims.links_removable(256, 256, 64) == 1
 
 
-CHOICES = two_stage.CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
+CHOICES = two_stage_readings.OPEN_CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
 OURS = {key: values[0] for key, values in CHOICES.items()} | {"gpu_flops": 3e15}
-ROUNDS = {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
 
 
 def test_readings():
-    tried = readings.combinations(OURS, CHOICES)
+    tried = reading_search.reading_combinations(OURS, CHOICES)
     assert len(tried) == 1 + np.prod([len(values) for values in CHOICES.values()])
     assert tried.iloc[0].to_dict() == OURS
-    fits = readings.models(tried, 5e10, ROUNDS)
+    assert two_stage_readings.printed_rounds() == {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
+    other = two_stage_readings.models_by_reading(tried[:2].assign(palm_rounds=[12, 8]), 5e10)
+    assert other["PaLM-540B"].collective_rounds.tolist() == [12, 8] and other["GPT-3"].collective_rounds == 8
+    fits = two_stage_readings.models_by_reading(tried, 5e10)
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": [1e6, 4e6]}
-    found = readings.quoted(fits, 16384, 32768, 32768, 256, tokens, 780e9)
+    found = two_stage_readings.quoted_values(fits, 16384, 32768, 32768, 256, tokens, 780e9)
     for row in (0, 17, len(tried) - 1):
         picked = tried.iloc[row]
-        one = readings.models(tried.iloc[[row]], 5e10, ROUNDS)
-        alone = readings.quoted(one, 16384, 32768, 32768, 256, tokens, 780e9)
+        one = two_stage_readings.models_by_reading(tried.iloc[[row]], 5e10)
+        alone = two_stage_readings.quoted_values(one, 16384, 32768, 32768, 256, tokens, 780e9)
         assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
         gpt = one["GPT-3"]
         assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
@@ -173,7 +185,7 @@ def test_readings():
         ]
         assert alone["fig5.ideal_speedup_min"][0] == pytest.approx(min(speedups))
         assert alone["fig5.ideal_speedup_max"][0] == pytest.approx(max(speedups)) and min(speedups) < max(speedups)
-    best = readings.compared(tried, found, "railonly2023", best=3, gpu_flops=2e15)
+    best = reading_search.reading_scores(tried, found, "railonly2023", best=3, gpu_flops=2e15)
     assert best.reading[:2].tolist() == ["the document", "ours"]
     assert best.claims_met[0] == len(found.columns)
     scores = (found / [claims.paper_value(f"railonly2023.{name}") for name in found] - 1).abs()
@@ -181,7 +193,7 @@ def test_readings():
     assert best.claims_met[2] == best.claims_met[2:].max()
     assert "GPU 2 PFLOP/s" in best.reading.tolist()
     with pytest.raises(ValueError, match="give one choice for each"):
-        readings.combinations({"a": 1}, {"b": [1]})
+        reading_search.reading_combinations({"a": 1}, {"b": [1]})
 
 
 DOCUMENT, NAMES = "railonly2023", ["fig7.gpt3_k32_to_64", "fig7.opt_k32_to_64", "fig8.palm_rel_b512"]
@@ -195,18 +207,18 @@ def values_off(*deviations):
 
 def test_the_chosen_reading_meets_most_and_is_nearest():
     far, near = (0.0, 0.5, 0.5), (0.001, 0.001, 0.5)
-    assert readings.chosen(values_off(far, near), DOCUMENT, NAMES).tolist() == [1]
-    assert readings.chosen(values_off(far, near), DOCUMENT, NAMES[:1]).tolist() == [0]
-    assert readings.chosen(values_off(near, far, near), DOCUMENT, NAMES).tolist() == [0, 2]
+    assert reading_search.nearest_readings(values_off(far, near), DOCUMENT, NAMES).tolist() == [1]
+    assert reading_search.nearest_readings(values_off(far, near), DOCUMENT, NAMES[:1]).tolist() == [0]
+    assert reading_search.nearest_readings(values_off(near, far, near), DOCUMENT, NAMES).tolist() == [0, 2]
 
 
 def test_null_test_of_one_reading_and_of_enough_to_meet_anything():
-    exact = readings.null_test(values_off((0, 0, 0)), DOCUMENT, NAMES[:1], [0.0, 0.5], 200)
+    exact = reading_search.reading_null_test(values_off((0, 0, 0)), DOCUMENT, NAMES[:1], [0.0, 0.5], 200)
     assert exact.met.tolist() == [3, 3] and exact.predicted.tolist() == [2, 2]
     assert exact.share.tolist() == [1.0, pytest.approx(0, abs=0.02)]
     steps = np.arange(0.9, 1.11, 0.004) - 1
     many = values_off(*((a, b, c) for a in steps for b in steps for c in steps))
-    assert readings.null_test(many, DOCUMENT, NAMES, [0.1], 20).share[0] == 1
+    assert reading_search.reading_null_test(many, DOCUMENT, NAMES, [0.1], 20).share[0] == 1
 
 
 def test_the_calibration_names_what_moves_with_it():
@@ -216,9 +228,11 @@ def test_the_calibration_names_what_moves_with_it():
     changes = ({}, {"weight_bytes": 2}, {"element_bytes": 1}, {"element_bytes": 2}, {"group_rule": "printed, in bytes"})
     found = []
     for change in changes:
-        cases = traffic.two_stage_cases(models, group_rounding="power of two", **ours | change)
-        nets = {case: traffic.two_stage_matrix(block, 32768, 256, size) for case, (block, size) in cases.items()}
-        table = traffic.compared(nets, 256).set_index(["kind", "case"])
+        cases = two_stage_traffic.two_stage_cases(models, group_rounding="power of two", **ours | change)
+        nets = {
+            case: two_stage_traffic.two_stage_matrix(block, 32768, 256, size) for case, (block, size) in cases.items()
+        }
+        table = traffic.traffic_summaries(nets, 256).set_index(["kind", "case"])
         heavy = table.loc["tensor"] + table.loc["data within"]
         ends = {
             "no_traffic_pairs": table.loc["all"].silent_pairs.min(),
@@ -234,22 +248,24 @@ def test_the_calibration_names_what_moves_with_it():
 
 def test_variables_and_optima():
     models, tokens = {"GPT-3": MODEL}, {"GPT-3": 32e6}
-    table = two_stage_tables.variables(models, 32768, 256, tokens).set_index("symbol")["GPT-3"]
+    table = two_stage_tables.two_stage_variables(models, 32768, 256, tokens).set_index("symbol")["GPT-3"]
     assert table.N_M * table.N_Df * table.N_Ds == table.N and table.N_M * table.N_Ds == table.K
     assert table[["T_c", "T_Df", "T_Ds", "T_M"]].sum() == pytest.approx(
         float(MODEL.iteration(32768, 256, 32e6).iteration_s)
     )
-    text = two_stage_tables.shown(two_stage_tables.variables(models, 32768, 256, tokens)).set_index("symbol")
+    text = two_stage_tables.variables_as_text(
+        two_stage_tables.two_stage_variables(models, 32768, 256, tokens)
+    ).set_index("symbol")
     assert (
         text["GPT-3"]["B_S"] == "50 GB/s" and text["GPT-3"]["b"] == "32,000,000" and text["GPT-3"]["T_c"] == "1.025 s"
     )
-    optima = two_stage_tables.optima(models, 32768, 256, tokens).set_index("rule")
+    optima = two_stage_tables.group_size_rules(models, 32768, 256, tokens).set_index("rule")
     assert optima.over_minimum["Eq. (2), all in bytes"] == pytest.approx(8**-0.5)
     assert optima.slowdown.min() == pytest.approx(1)
 
 
 def test_pictures():
-    table = two_stage_tables.sweep(
+    table = two_stage_sweep(
         {"GPT-3": MODEL, "again": MODEL}, gpus=[4096], hb_domain_size=[8, 64], batch_tokens=[1e6, 2e6]
     )
     assert len(plots.domain_sizes(table[table.batch_tokens == 1e6]).axes) == 2
@@ -291,8 +307,8 @@ def test_refused_cases(arguments, words):
 
 
 def test_refused_counts_and_names():
-    with pytest.raises(ValueError, match="give 8 rows of a multiple of 4"):
-        two_stage_count.hierarchical_all_reduce(np.ones((8, 3)), 2, 2, 2)
+    with pytest.raises(ValueError, match="give one for each of 4 ranks"):
+        run(hierarchical_schedule("all_reduce", 2, 2, "direct", "direct"), np.ones((3, 4)))
     with pytest.raises(ValueError, match="n_m is 0"):
         two_stage_count.counted_iteration(MODEL, 1e6, 0, 2, 2)
     with pytest.raises(ValueError, match="block is 'all'"):

@@ -1,10 +1,40 @@
-"""Which verdicts turn on a choice among readings of a text, and what the other readings give."""
+"""Which verdicts depend on how a text is read, and what the other readings give."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from railcore.facts import claims, files
 
 Values = Mapping[str, float | None]
+Entries = tuple[dict[str, float], dict[str, str], dict[str, str]]  # values, reasons and readings for `claims.record`
+
+
+def with_prefix(prefix: str, values: Mapping, reasons: Mapping[str, str], taken: Mapping[str, str]) -> Entries:
+    """Values, reasons and readings by whole claim ids, for `claims.record`.
+
+    Parameters
+    ----------
+    prefix
+        What the ids begin with, such as "railonly2023" or "railonly2025.fig8".
+    values, reasons, taken
+        By the rest of the id.
+
+    Returns
+    -------
+    The three tables, in this order.
+    """
+    found: list[dict[str, Any]] = [
+        {f"{prefix}.{name}": x for name, x in part.items()} for part in (values, reasons, taken)
+    ]
+    return found[0], found[1], found[2]
+
+
+def entries_together(*groups: Entries) -> Entries:
+    """Values, reasons and readings of several groups of claims as one."""
+    values, reasons, taken = (
+        {key: x for part in parts for key, x in part.items()} for parts in zip(*groups, strict=True)
+    )
+    return values, reasons, taken
 
 
 def verdicts(values: Values) -> dict[str, str]:
@@ -17,19 +47,19 @@ def verdicts(values: Values) -> dict[str, str]:
 
 
 def turned(ours: Values, others: Values) -> list[str]:
-    """Claims whose verdict is another one with other values, in the order of ours; those that others lack do not turn.
+    """Claims whose verdict changes with other values, in the order of ours; claims that `others` lacks stay.
 
-    Verdicts are compared, not values: a relation that holds either way rests on neither.
+    Verdicts are compared, not values: a relation that holds with both readings depends on neither.
     """
     mine, theirs = verdicts(ours), verdicts(others)
     return [claim_id for claim_id in mine if theirs.get(claim_id, mine[claim_id]) != mine[claim_id]]
 
 
 def readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) -> dict[str, str]:
-    """Texts for `claims.record`, of the claims whose verdict a choice among readings decides.
+    """Texts for `claims.record`, of the claims whose verdict depends on how the text is read.
 
-    choices: for each reading taken, in words, what the other readings give, by their names:
-    {"32k is 32,000": {"32,768": {claim: value}}} gives {claim: "32k is 32,000 (32,768: 8.003 GB)"}. None in a run with
+    choices: for each reading that was taken, in words, the values of the other readings by their names:
+    {"32k is 32,000": {"32,768": {claim: value}}} gives {claim: "32k is 32,000 (32,768: 8.003 GB)"}. Empty in a run with
     the user's own numbers, which has no verdicts.
     """
     if files.parameterized():

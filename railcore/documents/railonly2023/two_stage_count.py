@@ -1,4 +1,4 @@
-"""The two-stage model counted rank by rank, and link by link: the check of its equations.
+"""The two-stage model counted send by send, and on wired networks: the check of its equations.
 
 Rank (m, s, f) is m + N_M (s + N_Ds f); its HB domain is rank // K with K = N_M N_Ds. Collectives send every piece
 directly to the rank that needs it, which is optimal in bytes and in steps.
@@ -6,86 +6,76 @@ directly to the rank that needs it, which is optimal in bytes and in steps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from railcore.facts.checks import whole
-from railcore.network.topology.clos import rail_parts
-from railcore.network.topology.graph import route
-from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime, equation_1, minimiser
-
-Held = dict[int, np.ndarray]
-
-
-def hierarchical_all_reduce(gradients: np.ndarray, n_m: int, n_ds: int, n_df: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sum over data-parallel ranks on every rank, and the elements that each rank sent to each other one.
-
-    ReduceScatter inside a domain, AllReduce of the piece across domains, AllGather inside.
-    gradients [ranks, elements]: of the model-parallel shard of each rank; n_ds n_df must divide elements.
-    Gives arrays [ranks, elements] and [from, to]. Raises ValueError for a shape that does not fit.
-    """
-    ranks = n_m * n_ds * n_df
-    if gradients.ndim != 2 or len(gradients) != ranks or gradients.shape[1] % (n_ds * n_df):
-        raise ValueError(
-            f"gradients has shape {gradients.shape}: give {ranks} rows of a multiple of {n_ds * n_df} elements"
-        )
-    order = np.arange(ranks).reshape(n_df, n_ds, n_m)
-    inside = [order[f, :, m] for f in range(n_df) for m in range(n_m)]
-    across = [order[:, s, m] for s in range(n_ds) for m in range(n_m)]
-    held, sent = dict(enumerate(gradients)), np.zeros((ranks, ranks))
-    for groups, step in ((inside, _scatter), (across, _scatter), (across, _gather), (inside, _gather)):
-        for group in groups:
-            held |= step({rank: held[rank] for rank in group.tolist()}, sent)
-    return np.stack([held[rank] for rank in range(ranks)]), sent
-
-
-def _scatter(held: Held, sent: np.ndarray) -> Held:
-    pieces = {rank: np.split(array, len(held)) for rank, array in held.items()}
-    for place, target in enumerate(held):
-        for source in held:
-            sent[source, target] += pieces[source][place].size * (source != target)
-    return {rank: np.sum([array[place] for array in pieces.values()], axis=0) for place, rank in enumerate(held)}
-
-
-def _gather(held: Held, sent: np.ndarray) -> Held:
-    for source, array in held.items():
-        for target in held:
-            sent[source, target] += array.size * (source != target)
-    return {rank: np.concatenate(list(held.values())) for rank in held}
+from railcore.facts.checks import Floats, whole
+from railcore.network.topology.rails import rail_only, rail_optimized
+from railcore.training import collectives
+from railcore.training.degraded.routed_flows import domain_ring, nic_bandwidth_share
+from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime, equation_1
 
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:
-    """T_iter from counted bytes: those of the busiest rank on the network over B_S, inside its domain over B_F.
+    """T_iter from the counted bytes of a rank: those between domains over B_S, those inside its domain over B_F.
 
-    A block's gradient and a replica's activations are arrays that the ranks really exchange; what a send costs is
-    decided by the two ranks' HB domains. batch_tokens b. Raises ValueError for sizes that are not whole.
+    The gradients of a shard take a hierarchical AllReduce of N_Ds x N_Df ranks; a replica's activations are gathered
+    among N_M ranks, all of one HB domain.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    batch_tokens
+        b [tokens].
+    n_m, n_ds, n_df
+        N_M, N_Ds and N_Df, whole [GPUs].
+
+    Returns
+    -------
+    The four terms [s].
     """
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
         whole(name, size)
-    ranks, k = n_m * n_ds * n_df, n_m * n_ds
-    domain = np.arange(ranks) // k
-    same = domain[:, None] == domain
-    _, sync = hierarchical_all_reduce(np.ones((ranks, n_ds * n_df)), n_m, n_ds, n_df)
-    sync = sync * model.block_bytes / (n_m * n_ds * n_df)
-    exchange = np.zeros((ranks, ranks))
-    for group in np.arange(ranks).reshape(-1, n_m).tolist():
-        _gather({rank: np.ones(1) for rank in group}, exchange)
+    reduce = collectives.hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
+    sent = collectives.grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
-    exchange *= model.collective_rounds * replica / n_m
-
-    def busiest(sent: np.ndarray, where: np.ndarray, bandwidth: float) -> float:
-        return model.layers * float((sent * where).sum(axis=1).max()) / bandwidth
-
-    flops = batch_tokens * model.token_flops / ranks
+    gathered = collectives.count(collectives.schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
-        compute_s=flops / model.gpu_flops,
-        first_dp_s=busiest(sync, ~same, model.nic_Bps),
-        second_dp_s=busiest(sync, same, model.hb_Bps),
-        model_parallel_s=busiest(exchange, same, model.hb_Bps) + busiest(exchange, ~same, model.nic_Bps),
+        compute_s=batch_tokens * model.token_flops / (n_m * n_ds * n_df) / model.gpu_flops,
+        first_dp_s=model.layers * sent.by_rail[0] / n_df / model.nic_Bps,
+        second_dp_s=model.layers * sent.by_domain[0] / n_ds / model.hb_Bps,
+        model_parallel_s=model.layers * model.collective_rounds * gathered / model.hb_Bps,
     )
+
+
+def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+    """N_M at which Eq. (1) is least: the slope by a complex step, and its root. No closed form goes in.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+
+    Returns
+    -------
+    Any positive real number, beyond K too.
+    """
+    from scipy.optimize.elementwise import find_root
+
+    def slope(log_n_m, n, k, b):
+        n_m = np.exp(log_n_m) * (1 + 1e-30j)
+        return np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) * 1e30
+
+    sizes = np.broadcast_arrays(np.asarray(gpus, float), hb_domain_size, np.asarray(batch_tokens, float))
+    given = tuple(array.astype(float) for array in sizes)
+    return np.exp(find_root(slope, (np.log(1e-6), np.log(1e12)), args=given).x)
 
 
 def against_count(model: TwoStage, batch_tokens: float, groups: Sequence[Sequence[int]]) -> pd.DataFrame:
@@ -116,17 +106,32 @@ def formula_errors(
     batch_tokens: Sequence[float],
     groups: Sequence[Sequence[int]],
 ) -> dict[str, float]:
-    """Largest relative error of each formula of railonly2023 over the cases given, by its place in the document.
+    """Largest relative error of each formula over the cases given, by its claim.
 
-    Eq. (1), Eq. (3) and Table 1's K against the count over `groups`; Eq. (2), S_T in bytes and b d in elements, against
-    the numerical minimum of Eq. (1); that minimum's change as K runs over `hb_domain_sizes` and the bandwidths fall,
-    and from b^(-1/2) as b runs over `batch_tokens`; Eq. (3) against Eq. (1) at K = N.
+    Eq. (1), Eq. (3) and Table 1's K against the count; Eq. (2), S_T in bytes and b d in elements, against the numerical
+    minimum of Eq. (1); the change of that minimum with K and with slower links, and its difference from b^(-1/2);
+    Eq. (3) against Eq. (1) at K = N.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus
+        N [GPUs].
+    hb_domain_sizes, batch_tokens
+        K [GPUs]; b [tokens].
+    groups
+        (N_M, N_Ds, N_Df) of the counts.
+
+    Returns
+    -------
+    Errors by the last parts of the claims' ids.
     """
     b = np.asarray(batch_tokens, float)
     counted = against_count(model, b[0], groups)
     slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
-    minima = np.stack([minimiser(each, gpus, hb_domain_sizes, b[0]) for each in slower])
-    least = minimiser(model, gpus, hb_domain_sizes[0], b)
+    minima = np.stack([numerical_optimum(each, gpus, hb_domain_sizes, b[0]) for each in slower])
+    least = numerical_optimum(model, gpus, hb_domain_sizes[0], b)
     group = np.clip(least, 1, gpus)
     printed = model.printed_group_size(gpus, b)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)
@@ -150,55 +155,44 @@ def _worst(time: TwoStageTime, counted: TwoStageTime) -> float:
     return max(abs(ours - theirs) / (theirs or 1.0) for ours, theirs in pairs)
 
 
-def ring_time(fabric: RailFabric, sent_bytes: float) -> float:
-    """Time [s] of the busiest link when GPUs of equal rank pass `sent_bytes` each around a ring of all HB domains.
-
-    Every flow takes its route of the wired graph, without forwarding; each direction of a link is loaded on its own.
-    What any AllReduce across domains costs that sends as much from every GPU and keeps to neighbours.
-    """
-    net, loads = fabric.graph(), dict[tuple[str, str], float]()
-    for domain in range(1, fabric.domains + 1):
-        for rank in range(1, fabric.hb_domain_size + 1):
-            after = domain % fabric.domains + 1
-            path = route(net, f"D{domain}.GPU{rank}", f"D{after}.GPU{rank}", forward=False)
-            for link in pairwise(path):
-                loads[link] = loads.get(link, 0.0) + sent_bytes
-    return max((load / net.edges[link]["bandwidth_Bps"] for link, load in loads.items()), default=0.0)
-
-
-def on_networks(
+def times_on_networks(
     models: Mapping[str, TwoStage],
     gpus: float,
     hb_domain_size: float,
     batch_tokens: Mapping[str, float],
     wired: Sequence[tuple[int, int]],
 ) -> pd.DataFrame:
-    """Iteration time where the busiest link of a wired network sets the first-level AllReduce, and the ideal.
+    """Fig. 5: iteration time where the busiest link of a wired network sets the first-level AllReduce, and the ideal.
 
-    Networks are "any-to-any" (rail-optimized), "trimmed" (rail-only) and "ideal", Eq. (3); wired: (GPUs, radix and HB
-    domain size) of small fabrics, the slowest of which counts. What a GPU sends is that of the cluster of `gpus`.
-    Columns model, network, the terms and iteration_s [s].
+    The AllReduce is a ring of the HB domains on every rail. A GPU sends what it sends in the cluster of `gpus`.
+
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+    wired
+        (GPUs, radix and HB domain size) of small wired networks; the slowest one counts.
+
+    Returns
+    -------
+    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), the terms and
+    iteration_s [s].
     """
     rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
-    crowding = {  # time of the busiest link over that of a NIC
-        network: max(ring_time(build(n, k, k, nic_Bps=1.0), 1.0) for n, k in wired)
+    shares = {  # of NIC bandwidth
+        network: min(nic_bandwidth_share(build(n, k, k), [domain_ring(n, k)]) for n, k in wired)
         for network, build in networks.items()
     }
     for name, model in models.items():
         time = model.iteration(gpus, hb_domain_size, batch_tokens[name])
         sent = model.layers * 2 * model.block_bytes * (1 / hb_domain_size - 1 / gpus)
-        for network, factor in crowding.items():
-            first = replace(time, first_dp_s=sent / model.nic_Bps * factor)
+        for network, share in shares.items():
+            first = replace(time, first_dp_s=sent / (model.nic_Bps * share))
             rows.append({"model": name, "network": network, **vars(first)})
         rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
     table = pd.DataFrame(rows)
     return table.assign(iteration_s=table[list(TERMS)].sum(axis=1))
-
-
-def links_removable(gpus: int, hb_domain_size: int, radix: int) -> float:
-    """Share of the links of the any-to-any Clos over all GPUs that rail-only does without.
-
-    (t - t') / t for t and t' tiers of N links each. Source: railonly2023, section 2.2.
-    """
-    rails, full = (rail_parts(gpus, hb_domain_size, radix, s).links for s in (np.inf, 1.0))
-    return float(1 - rails / full)

@@ -1,80 +1,65 @@
-"""Tables of the two-stage model: sweeps, its variables with their values, and its optimum."""
+"""Tables of the two-stage model: the document's variables with their values, and N_M by each rule."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from railcore.documents.railonly2023.two_stage_count import numerical_optimum
 from railcore.facts import units
-from railcore.training.iteration.two_stage import TERMS, TwoStage, minimiser
-
-_VARIABLES = (
-    ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs"),
-    ("N_M", "GPUs of a model-parallel group", "GPUs"),
-    ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs"),
-    ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs"),
-    ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs"),
-    ("d_model", "embedding dimension", "elements"),
-    ("M_flop", "FLOPs of an iteration", "FLOP"),
-    ("M_cc", "model-parallel collectives of a block", "1"),
-    ("l", "transformer blocks", "1"),
-    ("B_F", "bandwidth of a GPU in its HB domain", "B/s"),
-    ("B_S", "bandwidth of a GPU on its rail", "B/s"),
-    ("C", "compute rate of a GPU", "FLOP/s"),
-    ("S_T", "size of a block", "B"),
-    ("b", "batch", "tokens"),
-    ("T_c", "compute, all blocks", "s"),
-    ("T_Df", "first-level data parallelism, all blocks", "s"),
-    ("T_Ds", "second-level data parallelism, all blocks", "s"),
-    ("T_M", "model parallelism, all blocks", "s"),
-)
+from railcore.training.iteration.two_stage import TwoStage, two_stage_sweep
 
 
-def sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[str, Any]) -> pd.DataFrame:
-    """Every model at every combination of `grid` (arguments of `TwoStage.iteration`), one row each.
-
-    An argument is a list of values, or by model's name the one value that is its own.
-    Columns model, those of the grid, group_size, compute_s, first_dp_s, second_dp_s, model_parallel_s, iteration_s,
-    ideal_s and relative (ideal_s / iteration_s).
-    """
-    frames = []
-    for name, model in models.items():
-        axes = [[values[name]] if isinstance(values, Mapping) else values for values in grid.values()]
-        cases = pd.DataFrame(list(product(*axes)), columns=list(grid))
-        at = {key: column.to_numpy() for key, column in cases.items()}
-        chosen = at.pop("group_size", None)
-        if chosen is None:
-            chosen = model.group_size(at["gpus"], at["batch_tokens"], at["hb_domain_size"])
-        time = model.iteration(**at, group_size=chosen)
-        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TERMS, "iteration_s")})
-        rows["ideal_s"] = model.ideal(at["gpus"], at["batch_tokens"]).iteration_s
-        frames.append(rows.assign(relative=rows.ideal_s / rows.iteration_s, model=name))
-    table = pd.concat(frames, ignore_index=True)
-    return table[["model", *(column for column in table if column != "model")]]
-
-
-def variables(
+def two_stage_variables(
     models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
 ) -> pd.DataFrame:
     """The variables of railonly2023 Table 1 with their values for each model; times are of a whole iteration.
 
-    batch_tokens: of each model. Columns symbol, description, unit, and one for each model.
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+
+    Returns
+    -------
+    Columns symbol, description, unit, and one for each model.
     """
-    columns: dict[str, list] = {}
-    for name, model in models.items():
-        b = batch_tokens[name]
-        n_m, time = float(model.group_size(gpus, b, hb_domain_size)), model.iteration(gpus, hb_domain_size, b)
-        sizes = [gpus, n_m, gpus / hb_domain_size, hb_domain_size / n_m, hb_domain_size, model.hidden]
-        work = [b * model.token_flops, model.collective_rounds, model.layers, model.hb_Bps, model.nic_Bps]
-        rest = [model.gpu_flops, model.block_bytes, b, *(getattr(time, term) for term in TERMS)]
-        columns[name] = [float(value) for value in sizes + work + rest]
-    return pd.DataFrame(_VARIABLES, columns=["symbol", "description", "unit"]).assign(**columns)
+    found = {name: _variables(model, gpus, hb_domain_size, batch_tokens[name]) for name, model in models.items()}
+    table = pd.DataFrame([row[:3] for row in next(iter(found.values()))], columns=["symbol", "description", "unit"])
+    return table.assign(**{name: [float(value) for *_, value in rows] for name, rows in found.items()})
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """`variables` as people read it: every value with its unit, whole numbers in full, others with four digits."""
+def _variables(model: TwoStage, n: float, k: float, b: float) -> list[tuple[str, str, str, Any]]:
+    n_m, time = model.group_size(n, b, k), model.iteration(n, k, b)
+    return [
+        ("N", "GPUs of the cluster, N_M N_Df N_Ds", "GPUs", n),
+        ("N_M", "GPUs of a model-parallel group", "GPUs", n_m),
+        ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs", n / k),
+        ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs", k / n_m),
+        ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs", k),
+        ("d_model", "embedding dimension", "elements", model.hidden),
+        ("M_flop", "FLOPs of an iteration", "FLOP", b * model.token_flops),
+        ("M_cc", "model-parallel collectives of a block", "1", model.collective_rounds),
+        ("l", "transformer blocks", "1", model.layers),
+        ("B_F", "bandwidth of a GPU in its HB domain", "B/s", model.hb_Bps),
+        ("B_S", "bandwidth of a GPU on its rail", "B/s", model.nic_Bps),
+        ("C", "compute rate of a GPU", "FLOP/s", model.gpu_flops),
+        ("S_T", "size of a block", "B", model.block_bytes),
+        ("b", "batch", "tokens", b),
+        ("T_c", "compute, all blocks", "s", time.compute_s),
+        ("T_Df", "first-level data parallelism, all blocks", "s", time.first_dp_s),
+        ("T_Ds", "second-level data parallelism, all blocks", "s", time.second_dp_s),
+        ("T_M", "model parallelism, all blocks", "s", time.model_parallel_s),
+    ]
+
+
+def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """`two_stage_variables` for people: each value with its unit, whole numbers in full, others with four digits."""
     symbols = ["" if unit in ("1", "GPUs", "elements", "tokens") else unit for unit in table["unit"]]
     text = table.drop(columns="unit")
     for name in list(text)[2:]:
@@ -85,27 +70,65 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     return text
 
 
-def optima(
+def group_size_rules(
     models: Mapping[str, TwoStage], gpus: float, hb_domain_size: float, batch_tokens: Mapping[str, float]
 ) -> pd.DataFrame:
     """N_M by Eq. (2) as printed (b d in elements or in bytes), at the minimum of Eq. (1), and as the model takes it.
 
-    Columns model, rule, group_size (1 to K), over_minimum (of the unclipped size), iteration_s, slowdown over the
-    minimum.
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+
+    Returns
+    -------
+    Columns model, rule, group_size (1 to K), over_minimum (of the size before it is limited to 1 to K), iteration_s,
+    slowdown over the minimum.
     """
-    rows = []
+    least, tables = "minimum of Eq. (1)", []
     for name, model in models.items():
         b = batch_tokens[name]
-        found = {
+        sizes = {
             "Eq. (2)": model.printed_group_size(gpus, b),
             "Eq. (2), all in bytes": model.printed_group_size(gpus, b, model.element_bytes),
-            "minimum of Eq. (1)": minimiser(model, gpus, hb_domain_size, b),
+            least: numerical_optimum(model, gpus, hb_domain_size, b),
             "our reading": model.group_size(gpus, b, hb_domain_size),
         }
-        sizes = {rule: float(np.clip(size, 1.0, hb_domain_size)) for rule, size in found.items()}
-        times = {rule: float(model.iteration(gpus, hb_domain_size, b, n).iteration_s) for rule, n in sizes.items()}
-        least = "minimum of Eq. (1)"
-        for rule, size in found.items():
-            row = {"model": name, "rule": rule, "group_size": sizes[rule], "over_minimum": float(size / found[least])}
-            rows.append(row | {"iteration_s": times[rule], "slowdown": times[rule] / times[least]})
-    return pd.DataFrame(rows)
+        size = pd.Series({rule: float(x) for rule, x in sizes.items()})
+        table = pd.DataFrame({"group_size": size.clip(1, hb_domain_size), "over_minimum": size / size[least]})
+        table["iteration_s"] = model.iteration(gpus, hb_domain_size, b, table["group_size"]).iteration_s
+        table = table.assign(slowdown=table["iteration_s"] / table["iteration_s"][least], model=name)
+        tables.append(table.rename_axis("rule").reset_index())
+    columns = ["model", "rule", "group_size", "over_minimum", "iteration_s", "slowdown"]
+    return pd.concat(tables, ignore_index=True)[columns]
+
+
+def terms_by_hb_domain_size(
+    model: TwoStage, gpus: int, hb_domain_size: int, batch_tokens: float, nic_Bps: float, rails: int
+) -> pd.DataFrame:
+    """Eq. (1) at the HB domain size and at a quarter, half, twice and four times of it, as far as the cluster goes.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+    nic_Bps
+        Of a GPU, one direction [bytes/s].
+    rails
+        NICs of an HB domain.
+
+    Returns
+    -------
+    A row for each size, columns of `two_stage_sweep`.
+    """
+    sizes = [k for k in (hb_domain_size * 2**i // 4 for i in range(5)) if 1 <= k <= gpus]
+    grid = {"gpus": [gpus], "hb_domain_size": sizes, "batch_tokens": [batch_tokens], "rails": [rails]}
+    return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)

@@ -4,32 +4,26 @@ Symbols, of railonly2023 Table 1: N GPUs, K GPUs of an HB domain (scale-up or NV
 group (inside an HB domain), N_Ds of a second-level data-parallel group (inside too), N_Df of a first-level one (across
 domains, over the rails), l blocks, d width, S_T bytes of a block, b batch [tokens], M_flop = b f FLOPs of an
 iteration, M_cc collectives of a block, e bytes of an activation's element, C, B_S, B_F. N = N_M N_Ds N_Df and
-K = N_M N_Ds; the document's table has K = N_M N_Df, which contradicts its Eq. (1): see `two_stage_count`.
+K = N_M N_Ds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.checks import Floats, positive
 from railcore.training import transformer
 
-Floats = NDArray[np.float64]
 GROUP_RULES = ("printed", "printed, in bytes", "minimiser")
 ROUNDINGS = ("real", "integer", "power of two")
 BLOCKS = ("published", "12 d^2", "parameters / layers")
 FLOPS = ("6 P", "6 P + scores", "8 P", "72 d^2 l")
-CHOICES: dict[str, tuple] = {  # what `from_catalog` leaves open
-    "weight_bytes": (2, 4),
-    "element_bytes": (1, 2, 4),
-    "block": BLOCKS,
-    "flops": FLOPS,
-    "group_rule": GROUP_RULES,
-    "group_rounding": ROUNDINGS,
-}
 TERMS = ("compute_s", "first_dp_s", "second_dp_s", "model_parallel_s")
 
 
@@ -77,30 +71,30 @@ class TwoStage:
 
     def __post_init__(self) -> None:
         for name in list(self.__dataclass_fields__)[:9]:
-            _positive(name, getattr(self, name))
+            positive(name, getattr(self, name))
         _pick("group_rule", self.group_rule, dict.fromkeys(GROUP_RULES, 0.0))
         _pick("group_rounding", self.group_rounding, dict.fromkeys(ROUNDINGS, 0.0))
 
     def printed_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, bytes_of_b_d: ArrayLike = 1) -> Floats:
-        """N_M of Eq. (2) as printed: sqrt(N S_T) / (2 sqrt(b M_cc d)), no minimum of Eq. (1).
+        """N_M of Eq. (2) as printed: sqrt(N S_T) / (2 sqrt(b M_cc d)). It is not the minimum of Eq. (1).
 
-        bytes_of_b_d: 1 where b d counts elements beside S_T in bytes; `element_bytes` puts both in bytes.
+        bytes_of_b_d: 1 counts b d in elements and S_T in bytes; `element_bytes` counts both in bytes.
         Source: railonly2023, section 3.2.
         """
-        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens) * np.asarray(bytes_of_b_d)
+        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens) * np.asarray(bytes_of_b_d)
         return np.sqrt(n * self.block_bytes) / (2 * np.sqrt(b * self.collective_rounds * self.hidden))
 
     def best_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike) -> Floats:
-        """N_M that minimises Eq. (1): sqrt(2 N S_T / (b M_cc d e)), where its derivative by N_M vanishes."""
-        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens)
+        """N_M of the least time by Eq. (1): sqrt(2 N S_T / (b M_cc d e)), where the derivative by N_M is 0."""
+        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens)
         return np.sqrt(2 * n * self.block_bytes / (b * self.collective_rounds * self.hidden * self.element_bytes))
 
     def group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, most: ArrayLike) -> Floats:
-        """N_M by `group_rule`, then `group_rounding`, at least 1 and at most `most` (K: it fits in an HB domain).
+        """N_M by `group_rule`, then by `group_rounding`, from 1 to `most` (K, so that a group fits in an HB domain).
 
-        Rules: "printed" Eq. (2), S_T in bytes and b d in elements; "printed, in bytes" both in bytes; "minimiser" of
-        Eq. (1). Rounding to an integer or a power of two takes the neighbour with the nearer logarithm, which is the
-        better one: T_iter is u / N_M + v N_M + const.
+        Rules: "printed" is Eq. (2), S_T in bytes and b d in elements; "printed, in bytes" has both in bytes;
+        "minimiser" is the minimum of Eq. (1). Rounding to an integer or to a power of two takes the neighbour with the
+        nearer logarithm. It is the better one, because T_iter is u / N_M + v N_M + const.
         """
         rules = (
             self.printed_group_size(gpus, batch_tokens),
@@ -111,7 +105,7 @@ class TwoStage:
         low = np.floor(x)
         rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, np.rint(np.log2(x)).astype(int)))
         x = _pick("group_rounding", self.group_rounding, dict(zip(ROUNDINGS, rounded, strict=True)))
-        return np.clip(x, 1.0, _positive("most", most))
+        return np.clip(x, 1.0, positive("most", most))
 
     def iteration(
         self,
@@ -123,18 +117,34 @@ class TwoStage:
     ) -> TwoStageTime:
         """Eq. (1) with K = N_M N_Ds and N_Df = N / K.
 
-        gpus N, hb_domain_size K [GPUs], batch_tokens b; group_size N_M, by default `self.group_size`.
-        rails: NICs of an HB domain, on a rail each; fewer than K are shared: B_S rails / K for a GPU. By default K.
-        Raises ValueError unless 1 <= N_M <= K <= N.
+        Parameters
+        ----------
+        gpus, hb_domain_size
+            N; K [GPUs].
+        batch_tokens
+            b [tokens].
+        group_size
+            N_M [GPUs], by default `self.group_size`.
+        rails
+            NICs of an HB domain, each on a rail of its own. With fewer than K a GPU has B_S rails / K. By default K.
+
+        Returns
+        -------
+        The four terms of Eq. (1) [s].
+
+        Raises
+        ------
+        ValueError
+            Unless 1 <= N_M <= K <= N.
         """
-        n, k = _positive("gpus", gpus), _positive("hb_domain_size", hb_domain_size)
-        b = _positive("batch_tokens", batch_tokens)
+        n, k = positive("gpus", gpus), positive("hb_domain_size", hb_domain_size)
+        b = positive("batch_tokens", batch_tokens)
         if np.any(k > n):
             raise ValueError(f"hb_domain_size is {hb_domain_size!r}: give at most the {gpus!r} GPUs of the cluster")
         n_m = self.group_size(n, b, k) if group_size is None else np.asarray(group_size, float)
         if np.any((n_m < 1) | (n_m > k)):
             raise ValueError(f"group_size is {group_size!r}: give 1 to hb_domain_size {hb_domain_size!r}")
-        share = 1.0 if rails is None else np.minimum(_positive("rails", rails) / k, 1.0)
+        share = 1.0 if rails is None else np.minimum(positive("rails", rails) / k, 1.0)
         return equation_1(self, n, k, b, n_m, k / n_m, n / k, share)
 
     def ideal(self, gpus: ArrayLike, batch_tokens: ArrayLike, group_size: ArrayLike | None = None) -> TwoStageTime:
@@ -143,7 +153,7 @@ class TwoStage:
         M_flop / (N C) + l / (B_F N) (2 S_T (N / N_M - 1) + M_cc b d e (N_M - 1)).
         Arguments as for `iteration`. Source: railonly2023, section 3.3.
         """
-        n, b = _positive("gpus", gpus), _positive("batch_tokens", batch_tokens)
+        n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens)
         n_m = self.group_size(n, b, n) if group_size is None else np.asarray(group_size, float)
         each = self.layers / (self.hb_Bps * n)
         sync = each * 2 * self.block_bytes * (n / n_m - 1)
@@ -156,18 +166,48 @@ class TwoStage:
         return ideal.iteration_s / real.iteration_s
 
     def reduction(self, gpus: ArrayLike, before: ArrayLike, after: ArrayLike, batch_tokens: ArrayLike) -> Floats:
-        """Share of T_iter that a larger HB domain saves: 1 - T(after) / T(before), both in GPUs."""
+        """Share of T_iter that a larger HB domain saves: 1 - T(after) / T(before).
+
+        Parameters
+        ----------
+        gpus, batch_tokens
+            N [GPUs]; b [tokens].
+        before, after
+            HB domain sizes [GPUs].
+
+        Returns
+        -------
+        0 to 1 where it saves time.
+        """
         old, new = (self.iteration(gpus, size, batch_tokens).iteration_s for size in (before, after))
         return 1 - new / old
 
 
 def equation_1(model: TwoStage, n, k, b, n_m, n_ds, n_df, share=1.0) -> TwoStageTime:
-    """Eq. (1) term by term, for any K and group sizes, related or not; N_M may be complex.
+    """Eq. (1) term by term, for any K and group sizes, whether they fit together or not; N_M may be complex.
 
     T_iter = M_flop / (N C) + l (2 S_T (N_Df - 1) / (N B_S)
     + (2 S_T (N_Ds - 1) / K + M_cc b d e (N_M - 1) / N) / B_F).
-    `share` of B_S that a GPU has. With N = K N_Df the first-level term is 2 (S_T / K) (N_Df - 1) / N_Df bytes a GPU.
-    Source: railonly2023, section 3.2.
+    With N = K N_Df the first-level term is 2 (S_T / K) (N_Df - 1) / N_Df bytes for each GPU.
+
+    Parameters
+    ----------
+    model
+        l, d, S_T, f, M_cc, e, C, B_S and B_F.
+    n, k, n_m, n_ds, n_df
+        N, K, N_M, N_Ds and N_Df [GPUs].
+    b
+        Batch [tokens].
+    share
+        Share of B_S that a GPU has.
+
+    Returns
+    -------
+    The four terms [s].
+
+    References
+    ----------
+    railonly2023, section 3.2.
     """
     exchange = model.collective_rounds * b * model.hidden * model.element_bytes * (n_m - 1) / n
     return TwoStageTime(
@@ -176,22 +216,6 @@ def equation_1(model: TwoStage, n, k, b, n_m, n_ds, n_df, share=1.0) -> TwoStage
         second_dp_s=model.layers * 2 * model.block_bytes * (n_ds - 1) / (k * model.hb_Bps),
         model_parallel_s=model.layers * exchange / model.hb_Bps,
     )
-
-
-def minimiser(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
-    """N_M at which Eq. (1) is least, found numerically: the slope by a complex step, its root by bisection.
-
-    Any positive real number, beyond K too. No closed form of the optimum goes in.
-    """
-    given = np.broadcast_arrays(np.asarray(gpus, float), hb_domain_size, np.asarray(batch_tokens, float))
-    n, k, b = (array.astype(float) for array in given)
-    low, high = np.full(n.shape, np.log(1e-6)), np.full(n.shape, np.log(1e12))
-    for _ in range(80):
-        middle = (low + high) / 2
-        n_m = np.exp(middle) * (1 + 1e-30j)
-        falls = np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) < 0
-        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
-    return np.exp((low + high) / 2)
 
 
 def collective_rounds(layers: int, parallel: bool = False) -> int:
@@ -216,12 +240,36 @@ def from_catalog(
     flops: ArrayLike = "6 P",
     **group: ArrayLike,
 ) -> TwoStage:
-    """A model of the catalog; every argument but the name may be an array, texts too.
+    """A model of the catalog; every argument but the name may be an array, also the texts.
 
-    rounds M_cc: by default 4 for each attention and feed-forward layer. weight_bytes, element_bytes: of a gradient's
-    and an activation's element. block: weights of a block, of BLOCKS. flops: FLOPs of a token, of FLOPS (P published
-    parameters, scores of attention in full, 8 P recomputes everything). group: group_rule, group_rounding.
-    Raises UnknownName for the model, ValueError for the rest.
+    Parameters
+    ----------
+    name
+        Model of the catalog.
+    gpu_flops, nic_Bps, hb_Bps
+        C [FLOP/s]; B_S and B_F of a GPU, one direction [bytes/s].
+    rounds
+        M_cc, by default 4 for each attention and feed-forward layer.
+    weight_bytes, element_bytes
+        Bytes of an element of a gradient; of an activation.
+    block
+        How the weights of a block are counted, one of BLOCKS.
+    flops
+        FLOPs of a token, one of FLOPS: P are the published parameters, scores counts attention in full, 8 P recomputes
+        everything.
+    group
+        group_rule, group_rounding of `TwoStage`.
+
+    Returns
+    -------
+    The model on these GPUs.
+
+    Raises
+    ------
+    UnknownName
+        For a model that the catalog lacks.
+    ValueError
+        For another unknown name and for a value that is not positive.
     """
     network, parameters = transformer.from_catalog(name), catalog.item("models", name)["parameters"]
     layers, d = network.layers, network.hidden
@@ -243,16 +291,32 @@ def from_catalog(
     )
 
 
+def two_stage_sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[str, Any]) -> pd.DataFrame:
+    """Every model at every combination of `grid` (arguments of `TwoStage.iteration`), a row each.
+
+    An argument is a list of values, or a mapping from the model's name to the one value that it takes.
+    Columns model, those of the grid, group_size, compute_s, first_dp_s, second_dp_s, model_parallel_s, iteration_s,
+    ideal_s and relative (ideal_s / iteration_s).
+    """
+    frames = []
+    for name, model in models.items():
+        axes = [[values[name]] if isinstance(values, Mapping) else values for values in grid.values()]
+        cases = pd.DataFrame(list(product(*axes)), columns=list(grid))
+        at = {key: column.to_numpy() for key, column in cases.items()}
+        chosen = at.pop("group_size", None)
+        if chosen is None:
+            chosen = model.group_size(at["gpus"], at["batch_tokens"], at["hb_domain_size"])
+        time = model.iteration(**at, group_size=chosen)
+        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TERMS, "iteration_s")})
+        rows["ideal_s"] = model.ideal(at["gpus"], at["batch_tokens"]).iteration_s
+        frames.append(rows.assign(relative=rows.ideal_s / rows.iteration_s, model=name))
+    table = pd.concat(frames, ignore_index=True)
+    return table[["model", *(column for column in table if column != "model")]]
+
+
 def _pick(name: str, option: ArrayLike, values: Mapping[str, Any]) -> Floats:
     options = np.asarray(option, dtype=str)
     chosen = [options == key for key in values]
     if not np.all(known := np.logical_or.reduce(chosen)):
         raise ValueError(f"{name} is {str(options[~known][0])!r}: give one of {', '.join(map(repr, values))}")
     return np.select(chosen, [np.asarray(value, float) for value in values.values()])
-
-
-def _positive(name: str, value: ArrayLike) -> Floats:
-    array = np.asarray(value, float)
-    if not np.all((array > 0) & np.isfinite(array)):
-        raise ValueError(f"{name} is {value!r}: give positive numbers")
-    return array

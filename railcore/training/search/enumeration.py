@@ -2,16 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from railcore.training.iteration.critical_path import REASONS, STRATEGY
+from railcore.training.parallelism import indivisible
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
-BLOCK = 131_072  # rows of `space` at a time: bounds the memory of a search
+BLOCK = 131_072  # strategies at a time: bounds the memory of a search
+Columns = dict[str, np.ndarray]
+Allowed = dict[str, np.ndarray | None]  # values of each name in STRATEGY, None for whatever divides
 
 
 @lru_cache(maxsize=4096)
@@ -24,26 +27,44 @@ def divisors(n: int) -> np.ndarray:
     return found
 
 
-def space(
+def strategy_blocks(
     model: Transformer,
     gpus: int,
     global_batch: int | Sequence[int],
     block: int = BLOCK,
     **limits: int | Sequence[int],
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[Columns]:
     """Every strategy of `gpus` GPUs that divides heads, layers, sequence, experts and batch, in blocks of columns.
 
-    global_batch: sequences of an iteration, one or several. limits: the values allowed of any name in STRATEGY, such as
-    tensor=8 or recompute=["none", "full"]; by default context is 1, and the rest whatever divides.
-    Raises ValueError for a count or limit out of range.
+    Parameters
+    ----------
+    model
+        What is trained.
+    gpus
+        Of the cluster.
+    global_batch
+        Sequences of an iteration, one number or several.
+    block
+        Strategies in a block.
+    limits
+        The values allowed of any name in STRATEGY, such as tensor=8 or recompute=["none", "full"]. By default context
+        is 1, and the rest whatever divides.
+
+    Returns
+    -------
+    Arrays of one shape by the names in STRATEGY.
+
+    Raises
+    ------
+    ValueError
+        For a count or limit out of range.
     """
-    if block < 1:
-        raise ValueError(f"block is {block!r}: give 1 row or more")
-    yield from _blocks(_parts(model, gpus, checked_limits(gpus, global_batch, limits), Counter()), block)
+    allowed = checked_limits(gpus, global_batch, limits)
+    yield from _blocks(_parts(model, gpu_splits(model, gpus, allowed)[0], allowed), block)
 
 
-def _blocks(parts: Iterator[dict[str, np.ndarray]], block: int) -> Iterator[dict[str, np.ndarray]]:
-    pending: list[dict[str, np.ndarray]] = []
+def _blocks(parts: Iterable[Columns], block: int) -> Iterator[Columns]:
+    pending: list[Columns] = []
     rows = 0
     for part in parts:
         start, size = 0, part["tensor"].size
@@ -58,39 +79,37 @@ def _blocks(parts: Iterator[dict[str, np.ndarray]], block: int) -> Iterator[dict
         yield _merged(pending)
 
 
-@lru_cache(maxsize=8)
-def _in_one(model: Transformer, gpus: int, limits: tuple) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
-    """A space of no more than a block and its splits, kept for searches on other machines; None for a larger one."""
-    allowed = {name: None if values is None else np.array(values) for name, values in limits}
-    splits = Counter[str]()
-    blocks = _blocks(_parts(model, gpus, allowed, splits), BLOCK)
-    first = next(blocks, {})
-    return None if next(blocks, None) else (first, dict(splits))
-
-
-def blocks_of(model: Transformer, gpus: int, allowed: dict) -> tuple[Iterator[dict[str, np.ndarray]], Counter[str]]:
-    """The blocks of a space, and its splits by reason, complete once all blocks are taken."""
-    limits = tuple((name, None if values is None else tuple(values.tolist())) for name, values in allowed.items())
-    if few := _in_one(model, gpus, limits):
-        return iter([few[0]] if few[0] else []), Counter(few[1])
-    splits = Counter[str]()
-    return _blocks(_parts(model, gpus, allowed, splits), BLOCK), splits
-
-
-def _merged(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _merged(parts: list[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in STRATEGY}
 
 
-def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> dict[str, np.ndarray | None]:
-    """Values allowed for each name in STRATEGY, None for whatever divides. Raises ValueError as `space`."""
+def blocks_and_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[Iterable[Columns], Counter[str]]:
+    """The blocks of `strategy_blocks`, and the splits of the GPUs by reason. allowed: of `checked_limits`."""
+    splits, counts = gpu_splits(model, gpus, allowed)
+    limits = tuple((name, None if values is None else tuple(values.tolist())) for name, values in allowed.items())
+    few = _in_one(model, gpus, limits)
+    return (_blocks(_parts(model, splits, allowed), BLOCK) if few is None else few), counts
+
+
+@lru_cache(maxsize=8)
+def _in_one(model: Transformer, gpus: int, limits: tuple) -> list[Columns] | None:
+    """The strategies of a cluster where one block holds them, kept for searches on other machines; None for more."""
+    allowed = {name: None if values is None else np.array(values) for name, values in limits}
+    blocks = _blocks(_parts(model, gpu_splits(model, gpus, allowed)[0], allowed), BLOCK)
+    first = [block for block, _ in zip(blocks, range(2), strict=False)]
+    return first if len(first) < 2 else None
+
+
+def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> Allowed:
+    """Values allowed for each name in STRATEGY. Raises ValueError as `strategy_blocks`."""
     if unknown := sorted(set(limits) - set(STRATEGY)):
         raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY)}")
     given = {"context": 1, **limits, "global_batch": global_batch}
-    allowed: dict[str, np.ndarray | None] = dict.fromkeys(STRATEGY)
+    allowed: Allowed = dict.fromkeys(STRATEGY)
     for name, values in given.items():
-        places = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
+        names = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
         listed = [values] if isinstance(values, str | int | np.integer) else list(values)
-        array = np.unique(np.asarray([places.index(value) if value in places else value for value in listed]))
+        array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
         least, most = {"sequence_parallel": (0, 1), "recompute": (0, 2), "sharding": (0, 3)}.get(name, (1, 2**31))
         if array.dtype == bool:
             array = array.astype(np.int64)
@@ -107,50 +126,52 @@ def _among(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
     return values if allowed is None else values[np.isin(values, allowed)]
 
 
-def _parts(
-    model: Transformer, gpus: int, allowed: dict[str, np.ndarray | None], splits: Counter[str]
-) -> Iterator[dict[str, np.ndarray]]:
-    """Strategies of each split of the GPUs, in order of tensor, context, pipeline; counts the splits by reason."""
+def gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, Counter[str]]:
+    """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [n, 4], and all splits by reason."""
+    rows = [
+        (t, c, p, gpus // (t * c * p))
+        for t in _among(divisors(gpus), allowed["tensor"])
+        for c in _among(divisors(gpus // t), allowed["context"])
+        for p in _among(divisors(gpus // (t * c)), allowed["pipeline"])
+    ]
+    splits = np.array(rows, np.int64).reshape(-1, 4)
+    if allowed["data"] is not None:
+        splits = splits[np.isin(splits[:, 3], allowed["data"])]
+    columns = {name: splits[:, [i]] for i, name in enumerate(("tensor", "context", "pipeline", "data"))}
+    wrong = indivisible(model, {**columns, "global_batch": allowed["global_batch"]})
+    reason = np.zeros(len(splits), np.int64)
+    for name in reversed(wrong):
+        reason[wrong[name].all(axis=1)] = REASONS.index(name)
+    return splits[reason == 0], Counter(REASONS[i] for i in reason)
+
+
+def _parts(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
+    """Strategies of each split of the GPUs, in parts no larger than a block."""
     batches = np.asarray(allowed["global_batch"])
-    for t in _among(divisors(gpus), allowed["tensor"]):
-        heads = model.heads % t or model.ffn_hidden % t or (model.kv_heads % t and t % model.kv_heads)
-        for c in _among(divisors(gpus // t), allowed["context"]):
-            for p in _among(divisors(gpus // (t * c)), allowed["pipeline"]):
-                d = gpus // (t * c * p)
-                if allowed["data"] is not None and d not in allowed["data"]:
-                    continue
-                wrong = (heads, model.layers % p, np.all(batches % d), 0, model.sequence_length % c)
-                reason = next((i for i, value in enumerate(wrong, start=1) if value), 0)
-                splits[REASONS[reason]] += 1
-                if not reason:
-                    yield from _split(model, t, c, p, d, allowed)
-
-
-def _split(model: Transformer, t, c, p, d, allowed) -> Iterator[dict[str, np.ndarray]]:
-    batches = allowed["global_batch"]
-    k, b = _with_divisors(tuple((batches[batches % d == 0] // d).tolist()))
-    if allowed["micro_batch"] is not None:
-        k, b = (x[np.isin(b, allowed["micro_batch"])] for x in (k, b))
-    chunks = _among(divisors(model.layers // p) if p > 1 else np.ones(1, np.int64), allowed["interleave"])
-    experts = _among(divisors(max(model.experts, 1)), allowed["expert"])
-    parallel = np.array([0, 1] if t > 1 and model.sequence_length % (c * t) == 0 else [0])
-    kinds = [experts[(d * c) % experts == 0], _among(parallel, allowed["sequence_parallel"])]
-    kinds += [_among(np.arange(3), allowed["recompute"]), _among(np.arange(4), allowed["sharding"])]
-    inner = [axis.ravel() for axis in np.meshgrid(*kinds, indexing="ij")]
-    fixed = dict(zip(("tensor", "context", "pipeline", "data"), (t, c, p, d), strict=True))
-    outer = [np.repeat(k * d, chunks.size), np.repeat(b, chunks.size), np.tile(chunks, k.size)]
-    m = np.repeat(k // b, chunks.size)
-    keep = (outer[2] == 1) | (m % p == 0)
-    outer = [x[keep] for x in outer]
-    each = max(BLOCK // max(inner[0].size, 1), 1)  # a part is no larger than a block
-    for start in range(0, outer[0].size, each):
-        some = [x[start : start + each] for x in outer]
-        columns = {name: np.full(some[0].size * inner[0].size, x) for name, x in fixed.items()}
-        for name, x in zip(("global_batch", "micro_batch", "interleave"), some, strict=True):
-            columns[name] = np.repeat(x, inner[0].size)
-        for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
-            columns[name] = np.tile(x, some[0].size)
-        yield columns
+    for t, c, p, d in splits.tolist():
+        k, b = _with_divisors(tuple((batches[batches % d == 0] // d).tolist()))  # sequences of a replica, micro-batch
+        if allowed["micro_batch"] is not None:
+            k, b = (x[np.isin(b, allowed["micro_batch"])] for x in (k, b))
+        chunks = _among(divisors(model.layers // p) if p > 1 else np.ones(1, np.int64), allowed["interleave"])
+        experts = _among(divisors(max(model.experts, 1)), allowed["expert"])
+        parallel = np.array([0, 1] if t > 1 and model.sequence_length % (c * t) == 0 else [0])
+        kinds = [experts[(d * c) % experts == 0], _among(parallel, allowed["sequence_parallel"])]
+        kinds += [_among(np.arange(3), allowed["recompute"]), _among(np.arange(4), allowed["sharding"])]
+        inner = [axis.ravel() for axis in np.meshgrid(*kinds, indexing="ij")]
+        outer = [np.repeat(k * d, chunks.size), np.repeat(b, chunks.size), np.tile(chunks, k.size)]
+        keep = (outer[2] == 1) | (np.repeat(k // b, chunks.size) % p == 0)
+        outer = [x[keep] for x in outer]
+        each = max(BLOCK // max(inner[0].size, 1), 1)
+        for start in range(0, outer[0].size, each):
+            some = [x[start : start + each] for x in outer]
+            size = some[0].size * inner[0].size
+            columns = {"tensor": np.full(size, t), "context": np.full(size, c)}
+            columns |= {"pipeline": np.full(size, p), "data": np.full(size, d)}
+            for name, x in zip(("global_batch", "micro_batch", "interleave"), some, strict=True):
+                columns[name] = np.repeat(x, inner[0].size)
+            for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
+                columns[name] = np.tile(x, some[0].size)
+            yield columns
 
 
 @lru_cache(maxsize=64)

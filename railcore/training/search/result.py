@@ -2,32 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from railcore.facts.units import show
 from railcore.training.iteration.critical_path import REASONS, STRATEGY, Estimate, estimates, iteration_times
 from railcore.training.iteration.layer import MODERN, Runtime
 from railcore.training.iteration.machine import Machine
-from railcore.training.search.enumeration import blocks_of, checked_limits
+from railcore.training.search.enumeration import blocks_and_splits, checked_limits
 from railcore.training.transformer import Transformer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-EDGES = np.logspace(-6, 6, 12 * 200 + 1)  # of `Found.histogram` [s]
+EDGES = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found, strategies a row each with columns STRATEGY, and sequence_s, total_s and memory_bytes.
+class SearchResult:
+    """What a search found. A strategy is a row with columns STRATEGY, sequence_s, total_s and memory_bytes.
 
-    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them;
-    splits: of the GPUs over tensor, context, pipeline and data ranks, those that do not divide by reason.
-    best: those of least time a sequence, in order, one of each time and memory. pareto: none is faster with less
-    memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible ones by time a sequence,
-    between EDGES.
+    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them.
+    splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by reason too. best: the strategies of
+    least time per sequence, in order, one of each time and memory. pareto: those that no other beats in both time and
+    memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible strategies by time per
+    sequence, between EDGES.
     """
 
     model: Transformer
@@ -37,8 +34,8 @@ class Found:
     gpus: int
     counts: dict[str, int]
     splits: dict[str, int]
-    best: "pd.DataFrame"
-    pareto: "pd.DataFrame"
+    best: pd.DataFrame
+    pareto: pd.DataFrame
     least_memory_bytes: float
     histogram: np.ndarray
 
@@ -62,17 +59,20 @@ class Found:
             "take more GPUs or larger ones"
         )
 
-    def distribution(self) -> "pd.DataFrame":
+    def distribution(self) -> pd.DataFrame:
         """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
-        import pandas as pd
-
         if self.best.empty:
             return pd.DataFrame({"times_best": [], "share": []})
         some = np.flatnonzero(self.histogram)
         times = np.maximum(EDGES[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
-    def estimate(self, table: "pd.DataFrame | None" = None) -> Estimate:
+    def breakdown(self) -> pd.DataFrame:
+        """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
+        parts = pd.DataFrame(self.estimate().breakdown)
+        return with_labels(self.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
+
+    def estimate(self, table: pd.DataFrame | None = None) -> Estimate:
         """`iteration_times` of rows of `best` or `pareto`, with breakdown, links and memory."""
         rows = self.best if table is None else table
         return iteration_times(self.model, self.machine, rows, self.runtime, self.offload)
@@ -87,20 +87,43 @@ def search(
     offload: str = "none",
     top: int = 10,
     **limits: int | Sequence[int],
-) -> Found:
-    """Evaluate `space` block by block; keep the `top` best, the Pareto front of time and memory, and counts by reason.
+) -> SearchResult:
+    """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by reason.
 
-    Memory is bounded by a block, whatever the number of strategies. An empty result is an answer: `Found.counts` says
-    why. Ranks fill HB domains in their order: where groups do not divide one, the worst of them sets the time
-    (`Machine.link_time`), so that 72 GPUs can be worse than 64. Raises ValueError for an HB domain larger than the
-    cluster, and what `space` refuses.
+    Memory is bounded by a block of strategies, whatever their number. Ranks fill HB domains in their order: where
+    groups do not divide one, the worst of them sets the time (`Machine.link_time`), so that HB domains of 72 GPUs can
+    be worse than those of 64.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained; a GPU and its links; what the software overlaps.
+    gpus
+        Of the cluster.
+    global_batch
+        Sequences of an iteration, one number or several.
+    offload
+        "none" or "optimizer", as for `iteration_times`.
+    top
+        How many of the best to keep.
+    limits
+        The values allowed of any name in STRATEGY, as for `strategy_blocks`.
+
+    Returns
+    -------
+    An empty result is an answer: `SearchResult.counts` says why.
+
+    Raises
+    ------
+    ValueError
+        For an HB domain larger than the cluster, and as `strategy_blocks`.
     """
     allowed = checked_limits(gpus, global_batch, dict(limits))
     if machine.hb_domain_size > gpus:
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
     if top < 1:
         raise ValueError(f"top is {top!r}: give 1 or more")
-    blocks, splits = blocks_of(model, gpus, allowed)
+    blocks, splits = blocks_and_splits(model, gpus, allowed)
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
     histogram = np.zeros(EDGES.size - 1, np.int64)
     best, front = _Kept(top), _Kept()
@@ -119,18 +142,9 @@ def search(
             best.merge(columns, place, time, memory[good])
             front.merge(columns, place, time, memory[good])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
-    return Found(
-        model,
-        machine,
-        runtime,
-        offload,
-        gpus,
-        by_reason,
-        dict(splits),
-        best.table(),
-        front.table(),
-        float(least),
-        histogram,
+    tables = best.table(), front.table()
+    return SearchResult(
+        model, machine, runtime, offload, gpus, by_reason, dict(splits), *tables, float(least), histogram
     )
 
 
@@ -168,11 +182,10 @@ class _Kept:
     def _chosen(self, time, memory) -> np.ndarray:
         return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
 
-    def table(self) -> "pd.DataFrame":
-        import pandas as pd
-
-        table = pd.DataFrame(self.rows, columns=list(STRATEGY))
-        return table.assign(sequence_s=self.time, total_s=self.time * table["global_batch"], memory_bytes=self.memory)
+    def table(self) -> pd.DataFrame:
+        columns = dict(zip(STRATEGY, self.rows.T, strict=True))
+        times = {"sequence_s": self.time, "total_s": self.time * columns["global_batch"]}
+        return pd.DataFrame({**columns, **times, "memory_bytes": self.memory})
 
 
 def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
@@ -193,7 +206,7 @@ def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     return order[first]
 
 
-def short(row: Mapping) -> str:
+def strategy_label(row: Mapping) -> str:
     """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
     parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
     parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
@@ -204,14 +217,6 @@ def short(row: Mapping) -> str:
     return " ".join(part for part in parts if part)
 
 
-def named(table: "pd.DataFrame") -> "pd.DataFrame":
-    """A table of strategies with their short names in a column."""
-    return table.assign(strategy=[short(row) for row in table.to_dict("records")])
-
-
-def listed(found: Found) -> "pd.DataFrame":
-    """The best strategies with times [s], memory, and the breakdown, parts that none has left out."""
-    import pandas as pd
-
-    parts = pd.DataFrame(found.estimate().breakdown)
-    return named(found.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
+def with_labels(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of strategies with their `strategy_label` in the column strategy."""
+    return table.assign(strategy=[strategy_label(row) for row in table.to_dict("records")])

@@ -1,0 +1,111 @@
+"""What each way of parallelism splits: a GPU's memory and compute, and what it sends, beside one GPU alone."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts.checks import one_of
+from railcore.training.iteration.layer import KEY, MODERN, layer_times
+from railcore.training.iteration.machine import ENDLESS, Machine
+from railcore.training.parallelism import Strategy
+from railcore.training.traffic import step
+from railcore.training.transformer import WEIGHT_BYTES, Transformer
+
+DEGREE = None  # stands for the number of GPUs
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "DP": {"data": DEGREE},
+    "FSDP": {"data": DEGREE, "sharding": "weights"},
+    "TP": {"tensor": DEGREE},
+    "TP & SP": {"tensor": DEGREE, "sequence_parallel": True},
+    "CP": {"context": DEGREE},
+    "PP": {"pipeline": DEGREE},
+    "EP": {"data": DEGREE, "expert": DEGREE},
+}
+EQUAL = 1e-3  # relative
+
+
+def single_way(name: str, degree: int) -> Strategy:
+    """The strategy that has one way of parallelism alone, over `degree` GPUs. Raises ValueError for an unknown one."""
+    kept = WAYS[one_of("name", name, WAYS)]
+    fields: dict[str, Any] = {key: degree if value is DEGREE else value for key, value in kept.items()}
+    return Strategy(**fields)
+
+
+def split_by_each_way(
+    model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
+) -> pd.DataFrame:
+    """What each of WAYS splits over `degree` GPUs, and what a GPU sends, beside one GPU that has the whole batch.
+
+    A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches. Embeddings are left out. EP is
+    shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
+
+    Parameters
+    ----------
+    model, mixture
+        A dense model; a mixture of experts.
+    machine
+        A GPU, for its rates.
+    degree
+        GPUs of each way.
+    batch
+        [sequences].
+
+    Returns
+    -------
+    Columns strategy; weights_bytes, gradients_bytes, optimizer_bytes, experts_bytes (their weights), activations_bytes
+    of a GPU; products_s, elementwise_s of a GPU in an iteration (rates alone); experts_run: of a mixture layer, on a
+    GPU; sent_bytes of a GPU; memory, compute: what of these is 1 / degree of one GPU's; communication: pass and
+    operation of the transfers; per: how often.
+
+    Raises
+    ------
+    ValueError
+        Unless degree divides the batch.
+    """
+    if batch % degree:
+        raise ValueError(f"batch is {batch}: give a multiple of degree {degree}")
+    rows = []
+    for name in WAYS:
+        shape = replace(mixture if name == "EP" else model, vocabulary=1, positions=0)
+        strategy = single_way(name, degree)
+        sizes, alone, data = (
+            _sizes(shape, machine, plan, batch) for plan in (strategy, single_way("DP", 1), single_way("DP", degree))
+        )
+        split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < EQUAL]
+        if name == "EP":
+            split = [key for key in split if data[key] == alone[key]]
+        table = step(shape, replace(strategy, micro_batch=1), batch)
+        own = {"EP": "expert", "CP": "context"}.get(name)
+        table = table[(table["kind"] == own) if own else ~table["stages"].isin(("first", "last", "ends"))]
+        compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))
+        passes = table["pass"].replace("after", "backward") + ":" + table["operation"]
+        rows.append(
+            {"strategy": name, **sizes}
+            | {"sent_bytes": float(table["sent_bytes"].sum())}
+            | {"memory": " ".join(key.removesuffix("_bytes") for key in split if key.endswith("_bytes"))}
+            | {"compute": compute}
+            | {"communication": " ".join(dict.fromkeys(passes)), "per": "/".join(dict.fromkeys(table["per"]))}
+        )
+    return pd.DataFrame(rows)
+
+
+def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int) -> dict[str, float]:
+    t, c, p, d = strategy.tensor, strategy.context, strategy.pipeline, strategy.data
+    columns = strategy.columns(batch) | {"micro_batch": batch // (d * p)}
+    states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert, whole_layers=0)
+    places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
+    kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
+    key = {name: np.array([columns[name]]) for name in KEY}
+    rates = layer_times(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), MODERN, key)
+    moves = layer_times(model, replace(machine, kernel_s=0.0), MODERN, key)
+    return {
+        **{f"{name}_bytes": float(size) for name, size in states.items()},
+        "experts_bytes": float(WEIGHT_BYTES * model.rank_parameters(t, p, strategy.expert)[1]),
+        "activations_bytes": float(model.layers * kept),
+        "products_s": float(model.layers * (rates.linear + rates.attention).item()),
+        "elementwise_s": float(model.layers * moves.elementwise.item()),
+        "experts_run": model.experts / strategy.expert,
+    }
