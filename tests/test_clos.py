@@ -108,11 +108,18 @@ def test_arrays_give_what_the_elements_give(rows):
         assert (together.tiers[i], together.ports[i]) == (one.tiers, one.ports)
 
 
+def test_tiers_above_the_rails_are_full_whatever_is_below():
+    """`below` is of the tiers within a rail; leaves that hold whole rails stand under the layer's oversubscription."""
+    plain, thin = (rail_parts(256, 16, 16, 1, below=below) for below in ((), (1, 3)))
+    assert list(plain.switches_by_tier) == list(thin.switches_by_tier)
+    assert list(plain.links_by_tier) == list(thin.links_by_tier)
+
+
 def test_long_arrays_and_shapes_are_kept():
     gpus = np.arange(1, 20_001)
     table = rail_parts(gpus[:, None], [8, 72], 16)
     assert table.switches.shape == (20_000, 2)
-    for n in (1, 8192, 8193, 16384, 16385, 20_000):
+    for n in (1, 8192, 8193, 16384, 16385, 20_000):  # two elements each: the second block starts at 16,385
         assert [int(x) for x in table.links[n - 1]] == [int(rail_parts(n, k, 16).links) for k in (8, 72)]
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import networkx as nx
 
-from railcore.network.topology.clos import Layout
+from railcore.network.topology.clos import ClosLayout
 
 
 def build(fabric, rails: range | None = None) -> nx.Graph:
@@ -224,12 +224,12 @@ def _wire_plane(graph: nx.Graph, fabric, rails: range, plane: int) -> None:
         blocks = [_wire_block(wiring, plan, tier, children, None) for children in _spread(blocks, groups)]
 
 
-def _pods(plan: Layout, rails: int) -> list[list[int]]:
+def _pods(plan: ClosLayout, rails: int) -> list[list[int]]:
     per_pod = int(plan.rails_per_pod)
     return [list(range(start, min(start + per_pod, rails + 1))) for start in range(1, rails + 1, per_pod)]
 
 
-def _wire_pod(wiring: _Wiring, fabric, plan: Layout, rails: list[int]) -> list[list[tuple[str, int]]]:
+def _wire_pod(wiring: _Wiring, fabric, plan: ClosLayout, rails: list[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
     leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
     if plan.pod_tier == 1:
@@ -259,7 +259,7 @@ def _wire_pod(wiring: _Wiring, fabric, plan: Layout, rails: list[int]) -> list[l
 
 
 def _wire_block(
-    wiring: _Wiring, plan: Layout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
+    wiring: _Wiring, plan: ClosLayout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
 ) -> list[tuple[str, int]]:
     """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
     fan_in, heads = int(plan.fan_in[tier - 1]), []
