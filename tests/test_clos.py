@@ -110,7 +110,7 @@ def test_arrays_give_what_the_elements_give(rows):
 
 def test_tiers_above_the_rails_are_full_whatever_is_below():
     """`below` is of the tiers within a rail; leaves that hold whole rails stand under the layer's oversubscription."""
-    plain, thin = (rail_parts(256, 16, 16, 1, below=below) for below in ((), (1, 3)))
+    plain, thin = (rail_parts(512, 64, 16, 1, below=below) for below in ((), (1, 3)))
     assert list(plain.switches_by_tier) == list(thin.switches_by_tier)
     assert list(plain.links_by_tier) == list(thin.links_by_tier)
 
