@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from railcore.facts import claims
 from railcore.network.topology import RailFabric, clos_reach, fat_tree, ideal_clos_parts, rail_only, rail_parts
 from railcore.network.topology.clos import checked_radix
-from railcore.network.topology.rails import rails_that_share
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
 SIZES = {"gpus": st.integers(1, 50_000), "hb_domain_size": st.integers(1, 600), "radix": RADIX}
@@ -38,8 +37,7 @@ def test_count_of_the_tables_by_formula_and_in_whole_parts(claim_id):
     _, switches, transceivers = ideal_clos_parts(n // rails, radix)
     assert rails * {"switches": switches, "transceivers": transceivers}[part] == paper
 
-    share = int(rails_that_share(n, HB_DOMAIN_SIZE, radix)) if alone else 1
-    parts = rail_parts(n, HB_DOMAIN_SIZE, radix, math.inf if alone else 1, rails_per_switch=share)
+    parts = rail_parts(n, HB_DOMAIN_SIZE, radix, math.inf if alone else 1, rails_per_switch=None)
     assert getattr(parts, part) == paper
 
 
@@ -53,8 +51,8 @@ def test_no_other_hb_domain_gives_the_tables_counts(hb_domain_size, fits):
 
 
 def test_rails_that_are_half_a_switch_share_one():
-    alone, shared = (rail_only(32768, 256, 256, rails_per_switch=share).parts for share in (1, 2))
-    assert (alone.switches, shared.switches) == (256, 128)
+    alone, shared, fitting = (rail_only(32768, 256, 256, rails_per_switch=share).parts for share in (1, 2, None))
+    assert (alone.switches, shared.switches, fitting.switches) == (256, 128, 128)
     assert alone.links == shared.links
 
 
