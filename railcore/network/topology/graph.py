@@ -11,7 +11,9 @@ import math
 from itertools import pairwise
 
 import networkx as nx
+import pandas as pd
 
+from railcore.facts.units import convert
 from railcore.network.topology.clos import ClosLayout
 
 
@@ -130,22 +132,11 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> li
         raise ValueError(f"no route from {source} to {target}: they are cut off from each other") from None
 
 
-def edge_list(graph: nx.Graph) -> list[dict]:
-    """Edges as rows (from, to, kind, tier, links, bandwidth_Gbps), as wired: what a diagram's CSV holds."""
-    from railcore.facts.units import convert
-
-    rows = [
-        {
-            "from": a,
-            "to": b,
-            "kind": at["kind"],
-            "tier": at["tier"],
-            "links": at["links"],
-            "bandwidth_Gbps": round(float(convert(at["bandwidth_Bps"], "Gbps")), 6),
-        }
-        for a, b, at in graph.edges(data=True)
-    ]
-    return rows
+def edge_table(graph: nx.Graph) -> pd.DataFrame:
+    """Edges as wired: columns from, to, kind, tier, links, bandwidth_Gbps."""
+    table = nx.to_pandas_edgelist(graph, "from", "to")
+    table["bandwidth_Gbps"] = convert(table["bandwidth_Bps"], "Gbps").round(6)
+    return table[["from", "to", "kind", "tier", "links", "bandwidth_Gbps"]]
 
 
 def _name(fabric) -> str:
