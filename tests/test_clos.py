@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from railcore.facts import claims
 from railcore.network.topology import RailFabric, clos_reach, fat_tree, ideal_clos_parts, rail_only, rail_parts
 from railcore.network.topology.clos import checked_radix
-from railcore.network.topology.rails import rails_that_share
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
 SIZES = {"gpus": st.integers(1, 50_000), "hb_domain_size": st.integers(1, 600), "radix": RADIX}
@@ -38,8 +37,7 @@ def test_count_of_the_tables_by_formula_and_in_whole_parts(claim_id):
     _, switches, transceivers = ideal_clos_parts(n // rails, radix)
     assert rails * {"switches": switches, "transceivers": transceivers}[part] == paper
 
-    share = int(rails_that_share(n, HB_DOMAIN_SIZE, radix)) if alone else 1
-    parts = rail_parts(n, HB_DOMAIN_SIZE, radix, math.inf if alone else 1, rails_per_switch=share)
+    parts = rail_parts(n, HB_DOMAIN_SIZE, radix, math.inf if alone else 1, rails_per_switch=None)
     assert getattr(parts, part) == paper
 
 
@@ -53,8 +51,8 @@ def test_no_other_hb_domain_gives_the_tables_counts(hb_domain_size, fits):
 
 
 def test_rails_that_are_half_a_switch_share_one():
-    alone, shared = (rail_only(32768, 256, 256, rails_per_switch=share).parts for share in (1, 2))
-    assert (alone.switches, shared.switches) == (256, 128)
+    alone, shared, fitting = (rail_only(32768, 256, 256, rails_per_switch=share).parts for share in (1, 2, None))
+    assert (alone.switches, shared.switches, fitting.switches) == (256, 128, 128)
     assert alone.links == shared.links
 
 
@@ -108,11 +106,18 @@ def test_arrays_give_what_the_elements_give(rows):
         assert (together.tiers[i], together.ports[i]) == (one.tiers, one.ports)
 
 
+def test_tiers_above_the_rails_are_full_whatever_is_below():
+    """`below` is of the tiers within a rail; leaves that hold whole rails stand under the layer's oversubscription."""
+    plain, thin = (rail_parts(512, 64, 16, 1, below=below) for below in ((), (1, 3)))
+    assert list(plain.switches_by_tier) == list(thin.switches_by_tier)
+    assert list(plain.links_by_tier) == list(thin.links_by_tier)
+
+
 def test_long_arrays_and_shapes_are_kept():
     gpus = np.arange(1, 20_001)
     table = rail_parts(gpus[:, None], [8, 72], 16)
     assert table.switches.shape == (20_000, 2)
-    for n in (1, 8192, 8193, 16384, 16385, 20_000):
+    for n in (1, 8192, 8193, 16384, 16385, 20_000):  # two elements each: the second block starts at 16,385
         assert [int(x) for x in table.links[n - 1]] == [int(rail_parts(n, k, 16).links) for k in (8, 72)]
 
 

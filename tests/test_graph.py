@@ -12,7 +12,7 @@ from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
     bisection_bandwidth,
     count_parts,
-    edge_list,
+    edge_table,
     rail_bisection_bandwidth,
     route,
     same_rail_switches,
@@ -232,14 +232,14 @@ def test_some_rails_alone():
         rail_optimized(64, 8, 4).graph(rails=range(1, 2))
 
 
-def test_edge_list_holds_the_graph():
+def test_edge_table_holds_the_graph():
     fabric = rail_optimized(24, 4, 8, planes=2)
-    rows = edge_list(fabric.graph())
-    hosts = [row for row in rows if row["kind"] == "host"]
-    assert len(rows) == fabric.graph().number_of_edges()
-    assert sum(row["links"] for row in rows if row["kind"] != "hb") == fabric.parts.links
-    assert {row["bandwidth_Gbps"] for row in hosts} == {200}
-    assert {row["bandwidth_Gbps"] for row in rows if row["kind"] == "hb"} == {3600}
+    rows, graph = edge_table(fabric.graph()), fabric.graph()
+    assert list(zip(rows["from"], rows["to"], strict=True)) == list(graph.edges)
+    assert rows.links[rows.kind != "hb"].sum() == fabric.parts.links
+    assert set(rows.bandwidth_Gbps[rows.kind == "host"]) == {200}
+    assert set(rows.bandwidth_Gbps[rows.kind == "hb"]) == {3600}
+    assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
 
 
 def test_ends_that_the_graph_lacks():

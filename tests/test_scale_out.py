@@ -20,8 +20,8 @@ NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
 
 
-def table(gpus, rails, planes, count="whole", **options):
-    return scale_out.networks(gpus, rails, planes, PRICES, POWERS, count=count, **options)
+def table(gpus, rails, planes, count="whole", chip="51.2T", **options):
+    return scale_out.networks(gpus, rails, planes, PRICES, POWERS, chip, NIC, count, **options)
 
 
 # Parts
@@ -83,7 +83,7 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
 @settings(max_examples=30, deadline=None)
 def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
     """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
-    row = scale_out.networks(gpus, rails, planes, POWERS, POWERS, count=count).iloc[0]
+    row = scale_out.networks(gpus, rails, planes, POWERS, POWERS, "51.2T", NIC, count).iloc[0]
     assert row.power_w == pytest.approx(row.cost_usd)
     assert row.cost_usd == pytest.approx(row.chips * 64 * POWERS.port + row.transceivers * POWERS.transceiver)
     assert row.host_links_usd >= 2 * gpus * POWERS.transceiver * (1 - 1e-12)  # one link of a GPU, two ends
@@ -287,7 +287,7 @@ def test_lengths_of_a_small_hall():
 
 
 def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
-    hall = cabling.catalog_floor()
+    hall = cabling.catalog_floor("GPU hall")
     at = hall.rack_positions(3000)
     steps = np.abs(np.diff(at, axis=0)).sum(axis=1)
     row = hall.racks_per_row * hall.rack_pitch_m
@@ -299,7 +299,7 @@ def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
 @given(st.integers(1, 3), st.integers(2, 300), st.sampled_from([(), (4,), (3, 24)]))
 @settings(max_examples=40, deadline=None)
 def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
-    hall = cabling.catalog_floor()
+    hall = cabling.catalog_floor("GPU hall")
     at, n = hall.rack_positions(racks), racks * endpoints
     found = cabling.link_lengths(hall, racks, endpoints, blocks)
     assert [lengths.size for lengths in found] == [n] * (len(blocks) + 1)
@@ -317,7 +317,7 @@ def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
 
 
 def test_switches_stand_about_where_links_are_shortest():
-    hall = cabling.catalog_floor()
+    hall = cabling.catalog_floor("GPU hall")
     at, host = hall.rack_positions(640), cabling.link_lengths(hall, 640, 1, [128])[0]
     apart = np.abs(at[:, None] - at[None]).sum(axis=2)
     each = np.where(apart == 0, hall.in_rack_m, (apart + 2 * hall.drop_m) * (1 + hall.slack))
@@ -359,7 +359,7 @@ def test_the_medium_is_the_cheapest_that_reaches():
         fitting = media[media.reach_m >= length]
         assert media.price_usd[row] == fitting.price_usd.min() and media.reach_m[row] >= length
     assert not media.copper[media.reach_m > 10].any()
-    lengths = cabling.lengths_by_network(cabling.catalog_floor(), 100, {"a": (4, (8, 64))})
+    lengths = cabling.lengths_by_network(cabling.catalog_floor("GPU hall"), 100, {"a": (4, (8, 64))})
     found = cabling.reach_table(lengths, 400, media)
     assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
     assert (found["800G DAC"] <= found["800G ACC"]).all() and (found["800G DR8"] == 1).all()
@@ -373,7 +373,7 @@ def test_a_faster_nic_takes_media_side_by_side(price):
 
 
 def test_bounds_hold_the_centre_of_what_only_lengthens():
-    rows = cabling.bounds("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
+    rows = cabling.copper_sensitivity("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
     for name in ("slack", "drop [m]", "row pitch [m]"):
         assert rows.at_high[name] <= rows.centre[name] <= rows.at_low[name]
     assert rows.at_low["reach of 800G AEC [m]"] <= rows.centre.iloc[0]
@@ -413,13 +413,16 @@ def test_modes_of_chips():
         ),
         (lambda: cabling.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
         (lambda: cabling.catalog_floor("barn"), "barn"),
-        (lambda: cabling.catalog_floor().rack_positions(0), "racks is 0"),
+        (lambda: cabling.catalog_floor("GPU hall").rack_positions(0), "racks is 0"),
         (lambda: cabling.media(123.0), "nic_Bps is 123.0"),
         (lambda: cabling.choose(np.array([9999.0]), cabling.media(NIC)), "no medium"),
-        (lambda: cabling.link_lengths(cabling.catalog_floor(), 8, 1, [0]), "blocks"),
+        (lambda: cabling.link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
         (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
         (lambda: scale_out.thinned_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC), "planes is 1.*2, 4, 8"),
-        (lambda: cabling.bounds("GPU hall", 9, 1, (), "wire", NIC), "copper is 'wire': give one of DAC, ACC, AEC"),
+        (
+            lambda: cabling.copper_sensitivity("GPU hall", 9, 1, (), "wire", NIC),
+            "copper is 'wire': give one of DAC, ACC, AEC",
+        ),
         (lambda: cabling.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
         (lambda: cabling.choose(np.array([3.0]), cabling.media(NIC).iloc[:1]), "no medium of the table reaches"),
     ],

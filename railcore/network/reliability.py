@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.units import hour, year
 from railcore.network.topology.faults import gpus_stopped
-from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized, rails_that_share
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
 
 def parts_at_risk(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, int]:
@@ -81,9 +81,8 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
 
     Rails that are less than a switch share one in rail-only. platform: of the catalog, for its HB switches.
     """
-    share = int(rails_that_share(gpus, hb_domain_size, radix))
     hb = catalog.item("platforms", platform)
-    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"])
+    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb["hb_switches"])
     optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"])
     return failures_a_year({"rail-only": only, "rail-optimized": optimized}, int(hb["hb_switch_parts"]))
 

@@ -1,18 +1,12 @@
-"""Values, readings and reasons of flops2024's claims on scale-out networks (section 6.1), by claim.
-
-table: a `comparison` of the networks of `shapes` over the section's GPUs and others. gpus, count: one number and one
-way to count for all claims. names: of the fat tree, planes alone, rails alone, both, and the section's own choice.
-budget_usd: of one datacenter's network.
-"""
+"""Values, readings and reasons of flops2024's claims on scale-out networks (section 6.1), by claim."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from railcore.documents.readings import readings as turning
-from railcore.facts import claims
-from railcore.network.scale_out.comparison import summary
-from railcore.network.scale_out.designs import COUNTS
+from railcore.facts import catalog, claims, units
+from railcore.network.scale_out.designs import COUNTS, chip_modes
 
 SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
 LINKS = "flops2024.multiplane.link_reduction"
@@ -23,11 +17,61 @@ WORDS = {
 }
 
 
+def chip_mode_values(chip: str, nic_Bps: float, planes: int) -> dict[str, float]:
+    """Values of the claims on the chip's modes: its capacity in the mode that differs most, and ports with planes."""
+    modes = chip_modes(chip, nic_Bps)
+    capacities = [units.convert(ports * nic_Bps / count, "bit/s") for count, ports in modes.items()]
+    return {
+        f"{SECTION}.fattree.chip_modes": max(capacities, key=lambda capacity: abs(capacity - capacities[0])),
+        f"{SECTION}.multiplane.ports": modes.get(planes, 0),
+    }
+
+
+def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float, float, float]:
+    """Low, middle and high price of a switch chip that costs `chip_usd`, in proportion to the catalog's port price."""
+    low, high = (chip_usd * (end or port_price.value) / port_price.value for end in (port_price.low, port_price.high))
+    return low, chip_usd, high
+
+
 def values(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float) -> dict[str, float]:
-    """Values of the claims on parts and cost."""
-    rows = _rows(table, gpus, count, names)
-    found = summary(*(row for _, row in rows.iterrows()))
-    found |= {"fattree.budget_per_dc": budget_usd, "fattree.cost_over_budget": rows["cost_usd"].iloc[0] / budget_usd}
+    """Values of the claims on parts and cost.
+
+    Parameters
+    ----------
+    table
+        `comparison` of the networks of `shapes` over the section's GPUs and others.
+    gpus, count
+        One number of GPUs and one way to count, for all claims.
+    names
+        Of the fat tree, planes alone, rails alone, both, and the section's own choice.
+    budget_usd
+        For the network of one datacenter [USD].
+
+    Returns
+    -------
+    Values by claim.
+    """
+    tree, multi, rail, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
+    found = {
+        "fattree.tiers": tree["tiers"],
+        "fattree.switches": tree["chips"],
+        "fattree.links": tree["cables"],
+        "fattree.wire_cost": tree["links_usd"],
+        "multiplane.tiers": multi["tiers"],
+        "multiplane.switch_reduction": 1 - multi["chips"] / tree["chips"],
+        "multiplane.link_reduction": 1 - multi["cables"] / tree["cables"],
+        "multiplane.tor_gpus_ratio": multi["leaf_gpus"] / tree["leaf_gpus"],
+        "multirail.rails": rail["rails"],
+        "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
+        "multirail.tiers": rail["tiers"],
+        "multirail4p.tiers": both["tiers"],
+        "multirail4p.chips": own["chips"],
+        "multirail4p.cables": own["cables"],
+        "multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
+        "multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
+        "fattree.budget_per_dc": budget_usd,
+        "fattree.cost_over_budget": tree["cost_usd"] / budget_usd,
+    }
     return {f"{SECTION}.{key}": value for key, value in found.items()}
 
 
@@ -36,7 +80,16 @@ def readings(
 ) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
 
-    ours: values of all claims.
+    Parameters
+    ----------
+    ours
+        Values of all claims.
+    table, gpus, count, names, budget_usd
+        As in `values`.
+
+    Returns
+    -------
+    Readings by claim.
     """
     tree, multi = (row for _, row in _rows(table, gpus, count, names).iloc[:2].iterrows())
     others = {f"{n:,}": values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus}
@@ -58,7 +111,19 @@ def readings(
 def reasons(
     table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
 ) -> dict[str, str]:
-    """Why a claim comes out as it does. budget_usd: of a network. chip_usd: low, middle and high price of a chip."""
+    """Why a claim comes out as it does.
+
+    Parameters
+    ----------
+    table, gpus, count, names, budget_usd
+        As in `values`.
+    chip_usd
+        Low, middle and high price of a switch chip [USD].
+
+    Returns
+    -------
+    Reasons by claim.
+    """
     tree, multi, _, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
     wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
     wired = _rows(table, gpus, "whole", names).loc[both["network"]]

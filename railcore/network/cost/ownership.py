@@ -1,6 +1,5 @@
 """Cost over years: purchase and energy, and which price the saving hangs on."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -8,27 +7,38 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
+from railcore.facts.checks import at_least, share
+from railcore.facts.sensitivity import tornado_table
 from railcore.network.cost.prices import PriceBook, network_total
 from railcore.network.cost.savings import saving
 from railcore.network.topology.clos import rail_parts
-from railcore.network.topology.rails import rails_that_share
 
 
 def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
     """Energy drawn over years [J]: power x load x PUE x time.
 
-    power_w: peak [W]; load: mean power over peak, 0 to 1. Raises ValueError for negative power or years, a PUE below 1
-    and a load outside 0 to 1.
+    Parameters
+    ----------
+    power_w
+        Peak power [W].
+    years
+        Time in use.
+    pue
+        Power of the facility over that of its IT, at least 1.
+    load
+        Mean power over peak, 0 to 1.
+
+    Returns
+    -------
+    Energy of each power [J].
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range.
     """
-    for name, value, low, high in (
-        ("power_w", power_w, 0, math.inf),
-        ("years", years, 0, math.inf),
-        ("pue", pue, 1, math.inf),
-        ("load", load, 0, 1),
-    ):
-        if not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
-            raise ValueError(f"{name} is {value!r}: give a number from {low:g} to {high:g}")
-    return np.asarray(power_w, float) * load * pue * years * units.year
+    power, time = at_least("power_w", power_w), at_least("years", years) * units.year
+    return power * share("load", load) * at_least("pue", pue, 1) * time
 
 
 def total_cost(
@@ -41,13 +51,26 @@ def total_cost(
 ) -> dict[str, np.ndarray]:
     """Cost of owning a network over years: purchase, energy and their sum [USD].
 
-    The energy is `energy` x price. electricity_price [USD/J]. Raises ValueError for a negative price; other errors as
-    in `energy`.
+    Parameters
+    ----------
+    purchase_usd, power_w
+        Price [USD] and peak power [W].
+    years, pue, load
+        As in `energy`.
+    electricity_price
+        Price of energy [USD/J].
+
+    Returns
+    -------
+    purchase_usd, energy_usd and total_usd.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range.
     """
-    if not electricity_price >= 0:
-        raise ValueError(f"electricity_price is {electricity_price!r}: give a number from 0 up")
-    energy_usd = energy(power_w, years, pue, load) * electricity_price
     purchase = np.asarray(purchase_usd, float)
+    energy_usd = energy(power_w, years, pue, load) * at_least("electricity_price", electricity_price)
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
@@ -55,57 +78,90 @@ def ownership(
     gpus: int,
     hb_domain_size: int,
     radix: int,
-    port_price: float,
-    transceiver_price: float,
-    port_power: float,
-    transceiver_power: float,
+    prices: PriceBook,
+    powers: PriceBook,
     years: float,
     electricity_price: float,
     pue: float,
-    dac_price: float = 0.0,
-    dac_power: float = 0.0,
-    load: float = 1.0,
 ) -> pd.DataFrame:
-    """Cost over years of rail-optimized and rail-only networks, all optics and with copper to the hosts.
+    """Cost over years of rail-optimized and rail-only networks at full load, all optics and with copper to the hosts.
 
-    Prices [USD], powers [W] of one part, electricity_price [USD/J]. Rows network, host_links, purchase_usd, power_w,
-    energy_usd, total_usd.
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch. Rails that are less than a switch share one in
+        rail-only.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    years, electricity_price, pue
+        As in `total_cost`.
+
+    Returns
+    -------
+    Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd.
     """
-    prices = PriceBook(port_price, transceiver_price, dac_price)
-    powers = PriceBook(port_power, transceiver_power, dac_power)
-    together = rails_that_share(gpus, hb_domain_size, radix)
     rows = []
-    for name, s, share in (("rail-optimized", 1, 1), ("rail-only", np.inf, together)):
-        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=share)
+    for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
+        parts = rail_parts(gpus, hb_domain_size, radix, layer, rails_per_switch=None)
         for links, copper in (("optics", 0), ("copper", 1)):
-            power = float(network_total(parts, powers, copper))
-            costs = total_cost(float(network_total(parts, prices, copper)), power, years, electricity_price, pue, load)
-            rows.append(
-                {"network": name, "host_links": links, "power_w": power, **{k: float(v) for k, v in costs.items()}}
-            )
-    return pd.DataFrame(rows)
+            power = network_total(parts, powers, copper)
+            costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
+            rows.append({"network": name, "host_links": links, "power_w": power, **costs})
+    return pd.DataFrame(rows).astype(dict.fromkeys(["power_w", "purchase_usd", "energy_usd", "total_usd"], float))
 
 
-def ownership_saving(**inputs) -> float:
-    """Share of the total cost of owning an all-optics rail-optimized network that rail-only saves; see `ownership`."""
-    table = ownership(**inputs).query("host_links == 'optics'").set_index("network")["total_usd"]
-    return float(saving(table["rail-only"], table["rail-optimized"]))
+def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
+    """Share of the cost of owning an all-optics rail-optimized network that rail-only saves.
 
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `ownership`.
+    inputs
+        port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
 
-def sensitivity(ranges: Mapping[str, catalog.Value], fixed: Mapping[str, float]) -> pd.DataFrame:
-    """`ownership_saving` with each input of `ranges` at its low and at its high, the others at their value.
-
-    ranges: catalog rows with low and high by input; fixed: the other inputs. Rows input, low, high (texts with units),
-    at_low, at_high, centre, for `plotting.tornado`. Raises ValueError for a row without bounds.
+    Returns
+    -------
+    Share of the total cost.
     """
-    centre = {name: row.value for name, row in ranges.items()}
-    at = ownership_saving(**fixed, **centre)
-    rows = []
-    for name, row in ranges.items():
-        if row.low is None or row.high is None:
-            raise ValueError(f"ranges[{name!r}] has no low and high: give them in the catalog")
-        texts = [units.number(units.convert(value, row.unit), 4) for value in (row.low, row.high)]
-        ends = [ownership_saving(**fixed, **{**centre, name: value}) for value in (row.low, row.high)]
-        label = units.words(name) + (f" [{row.unit}]" if row.unit != "1" else "")
-        rows.append((label, *texts, *ends, at))
-    return pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high", "centre"])
+    prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
+    rates = inputs["electricity_price"], inputs["pue"]
+    table = ownership(gpus, hb_domain_size, radix, prices, powers, years, *rates)
+    optics = table[table["host_links"] == "optics"].set_index("network")["total_usd"]
+    return float(saving(optics["rail-only"], optics["rail-optimized"]))
+
+
+def ownership_sensitivity(
+    gpus: int, hb_domain_size: int, radix: int, years: float, ranges: Mapping[str, catalog.Value]
+) -> pd.DataFrame:
+    """`ownership_saving` with each input at its low and at its high, the others at their value.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `ownership`.
+    ranges
+        Catalog rows with low and high of the inputs of `ownership_saving`, such as `book_rows`.
+
+    Returns
+    -------
+    Table of `tornado_table`, low and high in the units of the rows.
+
+    Raises
+    ------
+    ValueError
+        A row has no low or no high.
+    """
+    own = {name: row.value for name, row in ranges.items()}
+
+    def at(name: str, value: float) -> float:
+        return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
+
+    table = tornado_table(
+        {name: (row.low, row.high) for name, row in ranges.items()},
+        at,
+        ownership_saving(gpus, hb_domain_size, radix, years, own),
+        lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
+    )
+    units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
+    return table.assign(input=[units.words(name) + units_of[name] for name in table["input"]])

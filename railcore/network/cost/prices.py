@@ -8,8 +8,7 @@ import pandas as pd
 
 from railcore.facts import catalog, units
 from railcore.facts.checks import whole
-from railcore.network.topology.clos import Parts, rail_parts
-from railcore.network.topology.rails import rails_that_share
+from railcore.network.topology.clos import Parts
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,13 @@ def _book(family: str, name: str, what: str) -> PriceBook:
     return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], dac)
 
 
-def book_rows(name: str, parts: tuple[str, ...] = ("port", "transceiver")) -> dict[str, catalog.Value]:
-    """Rows of a book's prices and powers, port_price to transceiver_power, with electricity price and PUE."""
-    rows: dict[str, catalog.Value] = {}
-    for family, what in (("prices", "price"), ("powers", "power")):
-        rows |= {f"{part}_{what}": catalog.item(family, name).row(f"{part}_{what}") for part in parts}
+def book_rows(name: str) -> dict[str, catalog.Value]:
+    """Catalog rows of a book's prices and powers, port_price to transceiver_power, with electricity price and PUE."""
+    rows = {
+        f"{part}_{what}": catalog.item(family, name).row(f"{part}_{what}")
+        for family, what in (("prices", "price"), ("powers", "power"))
+        for part in ("port", "transceiver")
+    }
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
 
 
@@ -81,51 +82,34 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
     return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + book.dac * copper
 
 
+def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
+    """Columns tiers, switches, ports, links, transceivers, cost_usd, power_w of networks, an entry for each."""
+    counts = {name: getattr(parts, name) for name in ("tiers", "switches", "ports", "links", "transceivers")}
+    return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
+
+
 def breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
-    """Rows part, tier, count, cost_usd, power_w of one network; their sums are `network_total`."""
+    """Cost and power of one network by part and tier.
+
+    Parameters
+    ----------
+    parts
+        Parts of one network.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    copper_tiers
+        Links below tiers 1 to this one are copper, as in `network_total`.
+
+    Returns
+    -------
+    Columns part, tier, count, cost_usd, power_w; their sums are `network_total`.
+    """
     rows = []
     for tier, (switches, links) in enumerate(zip(parts.switches_by_tier, parts.links_by_tier, strict=True), start=1):
-        ports, links = int(switches * parts.radix), int(links)
-        rows.append(("switch ports", tier, ports, prices.port * ports, powers.port * ports))
+        rows.append(("switch ports", tier, int(switches * parts.radix), prices.port, powers.port))
         if tier <= copper_tiers:
-            rows.append(("copper cables", tier, links, prices.dac * links, powers.dac * links))
+            rows.append(("copper cables", tier, int(links), prices.dac, powers.dac))
         else:
-            rows.append(
-                ("transceivers", tier, 2 * links, prices.transceiver * 2 * links, powers.transceiver * 2 * links)
-            )
-    return pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
-
-
-def cluster(
-    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
-) -> pd.DataFrame:
-    """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
-
-    Rows network; columns tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's).
-    """
-    rows = []
-    for s in sorted({1.0, float(oversubscription), np.inf}):
-        share = rails_that_share(gpus, hb_domain_size, radix) if s == np.inf else 1
-        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=share)
-        name = {1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1")
-        counts = (int(parts.tiers), int(parts.switches), int(parts.transceivers))
-        rows.append((name, *counts, float(network_total(parts, prices)), float(network_total(parts, powers))))
-    columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.assign(cost_saved=1 - table["cost_usd"] / table["cost_usd"].iloc[0])
-
-
-def by_part(
-    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
-) -> pd.DataFrame:
-    """`breakdown` of rail-optimized, of rails under a layer with this oversubscription, and of rail-only.
-
-    Rows network, part, tier, count, cost_usd, power_w.
-    """
-    frames = []
-    for s in sorted({1.0, float(oversubscription), np.inf}):
-        name = {1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1")
-        share = rails_that_share(gpus, hb_domain_size, radix) if s == np.inf else 1
-        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=share)
-        frames.append(breakdown(parts, prices, powers).assign(network=name))
-    return pd.concat(frames, ignore_index=True)
+            rows.append(("transceivers", tier, 2 * int(links), prices.transceiver, powers.transceiver))
+    table = pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
+    return table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])

@@ -42,8 +42,7 @@ def redundancy(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> p
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
         clos = float(network_total(rail_parts(n, hb_domain_size, k, 1), prices))
-        together = int(rails_that_share(n, hb_domain_size, k))
-        for share in sorted({together, 1}, reverse=True):
+        for share in sorted({int(rails_that_share(n, hb_domain_size, k)), 1}, reverse=True):
             fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=share)
             ways = (fabric.parts, with_spares(fabric, 1, False), with_spares(fabric, 1, True), doubled(fabric.parts))
             rows.append((n, k, share, *(float(network_total(parts, prices)) / clos for parts in ways)))

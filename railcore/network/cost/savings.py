@@ -1,4 +1,4 @@
-"""What rail-only and oversubscribed networks save on the any-to-any Clos, and what printed savings say of prices."""
+"""What rail-only and oversubscribed networks save on the any-to-any Clos, and the prices that a saving allows."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
-from railcore.network.cost.prices import PriceBook, network_total
-from railcore.network.topology.clos import Parts, rail_parts
-from railcore.network.topology.rails import rails_that_share
+from railcore.network.cost.prices import PriceBook, breakdown, part_totals
+from railcore.network.topology.clos import rail_parts
 
 NETWORKS = ("rail_optimized", "rail_only")
 
@@ -30,58 +29,90 @@ def compare(
 ) -> pd.DataFrame:
     """Rail-only beside rail-optimized, a row for each element of the broadcast arguments.
 
-    Columns gpus, hb_domain_size, radix; tiers, switches, ports, links, transceivers, cost_usd, power_w of each (ending
-    in _rail_optimized and _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving.
-    share: rails that are less than a switch share one, as the documents count.
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    share
+        Whether rails that are less than a switch share one in rail-only.
+
+    Returns
+    -------
+    Columns gpus, hb_domain_size, radix; those of `part_totals` for each network (ending in _rail_optimized and
+    _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving.
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
-    together = rails_that_share(n, k, ports) if share else 1
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
     for name, parts in (
         ("rail_optimized", rail_parts(n, k, ports, 1)),
-        ("rail_only", rail_parts(n, k, ports, np.inf, rails_per_switch=together)),
+        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share else 1)),
     ):
-        for what in ("tiers", "switches", "ports", "links", "transceivers"):
-            table[f"{what}_{name}"] = getattr(parts, what)
-        table[f"cost_usd_{name}"] = network_total(parts, prices)
-        table[f"power_w_{name}"] = network_total(parts, powers)
+        table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers).items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = saving(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
     return pd.DataFrame(table)
 
 
-def summary(table: pd.DataFrame) -> dict[str, float]:
-    """What the documents' texts say of a `compare` table, by the last part of the claims' ids.
+def cluster_layers(oversubscription: float) -> dict[str, float]:
+    """Oversubscription of the layer over the rails by network: rail-optimized, with this layer, rail-only."""
+    layers = sorted({1.0, float(oversubscription), np.inf})
+    return {{1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1"): s for s in layers}
 
-    Savings from least to most [USD, W]; radix 64: tiers and switch_ratio; most cost_saving; the radix that saves least;
-    and the largest ratio of parts that can fail, switches and links, rail-only over rail-optimized.
+
+def cluster(
+    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
+) -> pd.DataFrame:
+    """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    oversubscription
+        Of the layer over the rails in the second network.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+
+    Returns
+    -------
+    Columns network, tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's). Rails
+    that are less than a switch share one in rail-only.
     """
-    money = table["cost_usd_rail_optimized"] - table["cost_usd_rail_only"]
-    power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
-    if not (table["radix"] == 64).any():
-        raise ValueError("table has no row of radix 64, which the documents' texts speak of: compare with radix 64 too")
-    at_64 = table[table["radix"] == 64].iloc[0]
-    can_fail = [table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(NETWORKS)]
-    return {
-        "cost_saving_min": money.min(),
-        "cost_saving_max": money.max(),
-        "power_saving_min": power.min(),
-        "power_saving_max": power.max(),
-        "intro_cost_saving_max": table["cost_saving"].max(),
-        "r64_switch_ratio": at_64["switch_ratio"],
-        "r64_tiers_rail_optimized": at_64["tiers_rail_optimized"],
-        "r64_tiers_rail_only": at_64["tiers_rail_only"],
-        "worst_radix": least_saving_radix(table),
-        "fault_parts_ratio": (can_fail[0] / can_fail[1]).max(),
-    }
+    layers = cluster_layers(oversubscription)
+    parts = rail_parts(gpus, hb_domain_size, radix, list(layers.values()), rails_per_switch=None)
+    table = pd.DataFrame({"network": list(layers), **part_totals(parts, prices, powers)})
+    table = table.drop(columns=["ports", "links"])
+    return table.assign(cost_saved=1 - table["cost_usd"] / table["cost_usd"].iloc[0])
 
 
-def least_saving_radix(table: pd.DataFrame) -> int:
-    """Radix with the least cost saving in every cluster size of a `compare` table, the smallest of tied ones, or 0."""
-    least = table.assign(saving=table["cost_saving"].round(9))
-    worst = [set(part.loc[part["saving"] == part["saving"].min(), "radix"]) for _, part in least.groupby("gpus")]
-    return min(set.intersection(*worst), default=0)
+def cluster_breakdown(
+    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
+) -> pd.DataFrame:
+    """Cost and power by part and tier of the networks of `cluster`.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    oversubscription
+        Of the layer over the rails in the second network.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+
+    Returns
+    -------
+    Columns of `breakdown`, and network.
+    """
+    frames = []
+    for name, s in cluster_layers(oversubscription).items():
+        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=None)
+        frames.append(breakdown(parts, prices, powers).assign(network=name))
+    return pd.concat(frames, ignore_index=True)
 
 
 def contenders(
@@ -89,35 +120,32 @@ def contenders(
 ) -> pd.DataFrame:
     """The any-to-any Clos with thinner leaves, and rails under a thinner layer, at each oversubscription.
 
-    Rows network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    oversubscriptions
+        Of the leaves or of the layer; an infinite one is rail-only.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+
+    Returns
+    -------
+    Columns network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
     """
-    s = np.asarray(oversubscriptions, float)
-    together = np.where(np.isinf(s), rails_that_share(gpus, hb_domain_size, radix), 1)
-    layer = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=together)
-    thinned = [rail_parts(gpus, 1, radix, np.inf, rails=1, below=(r,)) for r in s if np.isfinite(r)]
-    full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    rows = [("rails under an oversubscribed layer", r, part) for r, part in zip(s, _each(layer), strict=True)]
-    finite = [r for r in s if np.isfinite(r)]
-    rows += [("Clos with oversubscribed leaves", r, part) for r, part in zip(finite, thinned, strict=True)]
-    table = [
-        (
-            name,
-            r,
-            int(p.switches),
-            int(p.transceivers),
-            float(network_total(p, prices)),
-            float(network_total(p, powers)),
-        )
-        for name, r, p in rows
+    ratios = np.asarray(oversubscriptions, float)
+    layered = rail_parts(gpus, hb_domain_size, radix, ratios, rails_per_switch=None)
+    networks = [("rails under an oversubscribed layer", ratios, layered)]
+    for ratio in ratios[np.isfinite(ratios)]:
+        tree = rail_parts(gpus, 1, radix, rails=1, below=(ratio,))
+        networks.append(("Clos with oversubscribed leaves", np.atleast_1d(ratio), tree))
+    frames = [
+        pd.DataFrame({"network": name, "oversubscription": ratio, **part_totals(parts, prices, powers)})
+        for name, ratio, parts in networks
     ]
-    frame = pd.DataFrame(table, columns="network oversubscription switches transceivers cost_usd power_w".split())
-    return frame.assign(relative_cost=frame["cost_usd"] / full)
-
-
-def _each(parts: Parts) -> list[Parts]:
-    """The elements of vectorised parts, one by one."""
-    whole = (parts.tiers, parts.switches_by_tier, parts.links_by_tier, parts.radix)
-    return [Parts(*(array[..., i] for array in whole)) for i in range(parts.tiers.size)]
+    table = pd.concat(frames, ignore_index=True).drop(columns=["tiers", "ports", "links"])
+    full = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), prices, powers)["cost_usd"]
+    return table.assign(relative_cost=table["cost_usd"] / float(full))
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
@@ -141,8 +169,7 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
     always = ~never & (lower == upper)
     least = np.where(never, np.inf, np.where(always, 0.0, np.minimum(*ends)))
     most = np.where(never, 0.0, np.where(always, np.inf, np.maximum(*ends)))
-    bounds = {"least": least, "most": most}
-    return table[["gpus", "radix"]].assign(**bounds)
+    return table[["gpus", "radix"]].assign(least=least, most=most)
 
 
 def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
@@ -156,37 +183,37 @@ def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: 
 
 
 def network_curve(
-    gpus: list[int],
+    gpus: Sequence[int],
     hb_domain_size: int,
-    links: list[tuple[float, int]],
+    links: Sequence[tuple[float, int]],
     book_Bps: float,
     prices: PriceBook,
     powers: PriceBook,
     exponents: Sequence[float],
 ) -> pd.DataFrame:
-    """Cost and power of rail-optimized networks, a row for each (rate, radix) of `links` and each number of GPUs.
+    """Cost and power of rail-optimized networks, a row for each kind of link and each number of GPUs.
 
-    links: link rate [bytes/s, one direction] and radix; book_Bps: rate of the book's parts; exponents: of price and of
-    power, (rate / book_Bps) ** exponent. Columns gpus, link_rate, radix, link, cost_usd, power_w.
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the clusters, and of an HB domain.
+    links
+        Link rate [bytes/s, one direction] and radix of each kind.
+    book_Bps
+        Rate of the parts in the books [bytes/s].
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    exponents
+        Of price and of power: they scale by (rate / book_Bps) ** exponent.
+
+    Returns
+    -------
+    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w.
     """
     frames = []
     for rate, radix in links:
-        scale = [(rate / book_Bps) ** exponent for exponent in exponents]
-        table = compare(gpus, hb_domain_size, radix, prices.scaled(scale[0]), powers.scaled(scale[1]))
-        table = table.rename(columns={"cost_usd_rail_optimized": "cost_usd", "power_w_rail_optimized": "power_w"})
-        name = f"{units.show(rate, 'bps')}, radix {radix}"
-        frames.append(
-            table.assign(link=name, link_rate=rate)[["link", "link_rate", "radix", "gpus", "cost_usd", "power_w"]]
-        )
+        scaled = [book.scaled((rate / book_Bps) ** e) for book, e in zip((prices, powers), exponents, strict=True)]
+        table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
+        totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
+        frames.append(pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")}))
     return pd.concat(frames, ignore_index=True)
-
-
-def shown_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
-    """A `compare` table as the documents print theirs: counts of both networks and the savings in per cent."""
-    names = {"gpus": "GPUs", "radix": "switch radix"}
-    for part in ("switches", "transceivers"):
-        names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
-    shown = table[list(names)].rename(columns=names)
-    for what in ("cost", "power") if power else ("cost",):
-        shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
-    return shown

@@ -6,12 +6,12 @@ from railcore.network.scale_out.comparison import (
     comparison,
     shapes,
     side_by_side,
-    summary,
     thinned_costs,
     tree_levels,
 )
 from railcore.network.scale_out.designs import (
     chip_modes,
+    chip_ports,
     chip_powers,
     chip_radix,
     fewest_rails,
@@ -24,6 +24,7 @@ from railcore.network.scale_out.designs import (
 
 __all__ = [
     "chip_modes",
+    "chip_ports",
     "chip_powers",
     "chip_radix",
     "choices",
@@ -37,7 +38,6 @@ __all__ = [
     "shapes",
     "shared_wires",
     "side_by_side",
-    "summary",
     "thinned_costs",
     "tree_levels",
 ]

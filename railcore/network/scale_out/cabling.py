@@ -7,14 +7,16 @@ that copper reaches at most about the share found.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts import catalog
-from railcore.facts.checks import whole
+from railcore.facts.checks import one_of, whole
+from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out.comparison import PARTS
 
@@ -59,24 +61,39 @@ class Floor:
         return np.column_stack([along, across * self.row_pitch_m])
 
 
-_PARAMETERS = {"slack": "cable_slack"}
+FLOOR_PARAMETERS = {  # of the catalog, by field
+    field.name: "cable_slack" if field.name == "slack" else field.name.removesuffix("_m") for field in fields(Floor)
+}
 
 
-def catalog_floor(name: str = "GPU hall", **bounds: str) -> Floor:
-    """A floor of the catalog; bounds: "low" or "high" by field for its bounds, as in drop_m="high"."""
-    item, found = catalog.item("floor", name), {}
-    for field in fields(Floor):
-        row = item.row(_PARAMETERS.get(field.name, field.name.removesuffix("_m")))
-        found[field.name] = getattr(row, bounds.get(field.name, "value"))
-    return Floor(**found)
+def catalog_floor(name: str) -> Floor:
+    """A floor of the catalog, such as "GPU hall"."""
+    item = catalog.item("floor", name)
+    return Floor(**{field: item[parameter] for field, parameter in FLOOR_PARAMETERS.items()})
 
 
 def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[NDArray[np.float64]]:
     """Lengths of the links below tier 1, 2, ... of one rail, one for each endpoint and tier, sorted [m].
 
-    rack_endpoints e of a rack on the rail; blocks: endpoints below a switch block of tier 1, 2, ... but the top tier,
-    which stands in the middle of the hall. Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
-    Raises ValueError for sizes that are no whole positive numbers.
+    Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
+
+    Parameters
+    ----------
+    floor, racks
+        The hall and the racks in it.
+    rack_endpoints
+        Endpoints e of a rack on the rail.
+    blocks
+        Endpoints below a switch block of tier 1, 2, ... but the top tier, which stands in the middle of the hall.
+
+    Returns
+    -------
+    Lengths of each tier.
+
+    Raises
+    ------
+    ValueError
+        A size is no whole positive number.
     """
     for value in (rack_endpoints, *blocks):
         whole("rack_endpoints and blocks", value)
@@ -218,6 +235,15 @@ def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
 
 
+def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
+    """Cost with optics of the networks of a table that `cost_split` lacks: counted, not laid out on the floor.
+
+    table: `networks` with a column network. Columns links, network, part, cost_usd.
+    """
+    beside = table.loc[~table["network"].isin(split["network"]), ["network", *PARTS]].rename(columns=PARTS)
+    return beside.melt("network", var_name="part", value_name="cost_usd").assign(links=split["links"].iloc[0])
+
+
 def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
     """Costs of `cost_split` divided by a budget, with the price of a switch chip at its low, its value and its high.
 
@@ -240,30 +266,42 @@ def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, f
     return pd.DataFrame(rows, columns=columns)
 
 
-def bounds(
+def copper_sensitivity(
     name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], copper: str, nic_Bps: float
 ) -> pd.DataFrame:
     """Share of a network's links within reach of a kind of copper, with each number at its low and at its high.
 
-    name: of the catalog's floor; copper: DAC, ACC or AEC, of the NIC's speed. Columns input, low, high, at_low,
-    at_high, centre, for `plotting.tornado`. Raises ValueError for a kind that the catalog lacks at that speed.
+    Parameters
+    ----------
+    name, racks
+        Catalog floor, and the racks on it.
+    rack_endpoints, blocks
+        As in `link_lengths`.
+    copper, nic_Bps
+        DAC, ACC or AEC of the NIC's speed [bytes/s].
+
+    Returns
+    -------
+    Table of `tornado_table`.
+
+    Raises
+    ------
+    ValueError
+        The catalog lacks the kind at that speed.
     """
     kinds = {medium.split()[-1]: medium for medium in _of_speed(nic_Bps) if medium.split()[-1] in COPPER}
-    if copper not in kinds:
-        raise ValueError(f"copper is {copper!r}: give one of {', '.join(kinds)}")
-    medium = kinds[copper]
+    medium = kinds[one_of("copper", copper, kinds)]
+    hall, reach, longest = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), f"reach of {medium}"
+    rows = {field: catalog.item("floor", name).row(parameter) for field, parameter in FLOOR_PARAMETERS.items()}
 
-    def share(floor: Floor, reach_m: float) -> float:
-        return float(np.mean(np.concatenate(link_lengths(floor, racks, rack_endpoints, blocks)) <= reach_m))
+    def share(field: str, value: float) -> float:
+        changed: dict[str, Any] = {} if field == longest else {field: value}
+        floor = replace(hall, **changed)
+        lengths = np.concatenate(link_lengths(floor, racks, rack_endpoints, blocks))
+        return float(np.mean(lengths <= (value if field == longest else reach.value)))
 
-    floor, reach, rows = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), []
-    centre = share(floor, reach.value)
-    for field in fields(Floor):
-        ends = [catalog_floor(name, **{field.name: end}) for end in ("low", "high")]
-        texts = [number(getattr(end, field.name), 4) for end in ends]
-        label = field.name.replace("_m", " [m]").replace("_", " ")
-        rows.append((label, *texts, *(share(end, reach.value) for end in ends), centre))
-    ends_m = [reach.value if end is None else end for end in (reach.low, reach.high)]
-    texts = [number(end, 4) for end in ends_m]
-    rows.append((f"reach of {medium} [m]", *texts, *(share(floor, end) for end in ends_m), centre))
-    return pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high", "centre"])
+    ends = {field: (row.low, row.high) for field, row in rows.items()}
+    ends[longest] = tuple(reach.value if end is None else end for end in (reach.low, reach.high))
+    table = tornado_table(ends, share, share(longest, reach.value))
+    shown = {longest: f"{longest} [m]"} | {field: field.replace("_m", " [m]").replace("_", " ") for field in rows}
+    return table.assign(input=table["input"].map(shown))

@@ -1,4 +1,4 @@
-"""The networks of flops2024, Section 6.1 side by side: what the text counts, and where its tiers cut a datacenter."""
+"""Networks of rails and planes side by side: their parts, the combinations worth a mark, and the blocks of tiers."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -17,8 +17,18 @@ def shapes(
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.
 
-    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), a rack; rails, planes: of the last network.
-    modes: planes that a chip has a mode for (`chip_modes`); networks of one plane are left out where it has none.
+    Parameters
+    ----------
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain), a rack.
+    rails, planes
+        Of the last network.
+    modes
+        Planes that a chip has a mode for (`chip_modes`). Networks of one plane are left out where it has none.
+
+    Returns
+    -------
+    Shapes by name.
     """
     k = hb_domain_size
     named = {"fat tree": (1, 1), f"{planes} planes": (1, planes), f"{k} rails": (k, 1)}
@@ -30,7 +40,21 @@ def shapes(
 def comparison(
     gpus: Sequence[int], named: Shapes, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """`networks` of every shape over each number of GPUs, counted in each way: columns network, count and its own."""
+    """`networks` of every shape over each number of GPUs, counted in each way.
+
+    Parameters
+    ----------
+    gpus
+        Numbers of GPUs.
+    named
+        (rails, planes) by name, as of `shapes`.
+    prices, powers, chip, nic_Bps
+        As in `networks`.
+
+    Returns
+    -------
+    Columns network, count and those of `networks`.
+    """
     rails, planes = np.array(list(named.values())).T
     tables = [
         networks(n, rails, planes, prices, powers, chip, nic_Bps, count).assign(network=list(named), count=count)
@@ -61,8 +85,25 @@ def thinned_costs(
 ) -> pd.DataFrame:
     """Costs by part of a fat tree, of rails and planes, and of the same with leaves oversubscribed, all with optics.
 
-    ratio: oversubscription of the leaves. The fat tree is left out where the chip has no port of the NIC's speed.
-    Columns links, network, part, cost_usd. Raises ValueError for planes that the chip has no mode for.
+    The fat tree is left out where the chip has no port of the NIC's speed.
+
+    Parameters
+    ----------
+    gpus, rails, planes
+        GPUs of the datacenter, rails and planes.
+    ratio
+        Oversubscription of the leaves.
+    prices, powers, chip, nic_Bps
+        As in `networks`.
+
+    Returns
+    -------
+    Columns links, network, part, cost_usd.
+
+    Raises
+    ------
+    ValueError
+        The chip has no mode for the planes.
     """
     drawn: dict[str, tuple[int, int, tuple[float, ...]]] = {
         "fat tree": (1, 1, ()),
@@ -79,36 +120,24 @@ def thinned_costs(
     return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
 
 
-def summary(tree: pd.Series, multi: pd.Series, rail: pd.Series, both: pd.Series, own: pd.Series) -> dict[str, float]:
-    """What the section says of its networks, by the last parts of the claims' ids.
-
-    Rows of `comparison`: fat tree, planes alone, rails alone, both (smooth, over the section's GPUs), and the section's
-    own choice over the datacenter's.
-    """
-    return {
-        "fattree.tiers": tree["tiers"],
-        "fattree.switches": tree["chips"],
-        "fattree.links": tree["cables"],
-        "fattree.wire_cost": tree["links_usd"],
-        "multiplane.tiers": multi["tiers"],
-        "multiplane.switch_reduction": 1 - multi["chips"] / tree["chips"],
-        "multiplane.link_reduction": 1 - multi["cables"] / tree["cables"],
-        "multiplane.tor_gpus_ratio": multi["leaf_gpus"] / tree["leaf_gpus"],
-        "multirail.rails": rail["rails"],
-        "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
-        "multirail.tiers": rail["tiers"],
-        "multirail4p.tiers": both["tiers"],
-        "multirail4p.chips": own["chips"],
-        "multirail4p.cables": own["cables"],
-        "multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
-        "multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
-    }
-
-
 def combinations(
     gpus: int, rails: int, planes: Sequence[int], prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """`networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts."""
+    """`networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
+
+    Parameters
+    ----------
+    gpus, rails
+        GPUs of the datacenter; most rails.
+    planes
+        Numbers of planes.
+    prices, powers, chip, nic_Bps
+        As in `networks`.
+
+    Returns
+    -------
+    Columns of `networks`.
+    """
     modes = chip_modes(chip, nic_Bps)
     r, p = np.meshgrid(np.arange(1, rails + 1), [count for count in planes if count in modes])
     return networks(gpus, r, p, prices, powers, chip, nic_Bps)
@@ -119,8 +148,22 @@ def choices(
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) of a `combinations` table worth a mark: cheapest, cheapest that divides a rack, fewest rails.
 
-    Fewest: with so many tiers and `planes`, by `fewest_rails`, and the fewest of these that divide a rack. Also the
-    rails and planes given. What the table lacks is left out.
+    Parameters
+    ----------
+    table
+        Of `combinations`. Shapes that it lacks are left out.
+    hb_domain_size
+        GPUs of a rack.
+    rails, planes
+        A shape given, which is marked too.
+    chip, nic_Bps
+        As in `networks`.
+    tiers
+        Of the fewest rails (`fewest_rails`), and of the fewest that divide a rack, both with these planes.
+
+    Returns
+    -------
+    Shapes by name.
     """
     dividing = table[hb_domain_size % table["rails"] == 0]
     radix = chip_radix(chip, planes, nic_Bps)
@@ -131,7 +174,7 @@ def choices(
     found = {
         "cheapest": best,
         "cheapest that divides a rack": in_rack,
-        "given (default: the document's)": (rails, planes),
+        "given": (rails, planes),
         f"fewest rails with {tiers} tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (whole, planes),
     }
@@ -145,6 +188,19 @@ def tree_levels(
     """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.
 
     e = K / R and (k P / 2)^i; shapes whose rails R do not divide the K GPUs of a rack are left out.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the datacenter and K of a rack.
+    named
+        (rails, planes) by name, as of `shapes`.
+    chip, nic_Bps
+        As in `networks`.
+
+    Returns
+    -------
+    (e, endpoints by tier) by name.
     """
     found = {}
     for name, (rails, planes) in named.items():

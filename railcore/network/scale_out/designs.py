@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog
-from railcore.facts.checks import whole
+from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
 from railcore.network.cost import PriceBook, book_rate, network_total, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
@@ -59,6 +59,11 @@ def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64
     return np.vectorize(lambda count: modes[int(count)] // int(count), otypes=[np.int64])(wanted)
 
 
+def chip_ports(chip: str, nic_Bps: float) -> float:
+    """Ports of the NIC's speed that a chip's capacity makes, a fraction perhaps."""
+    return catalog.item("switches", chip)["capacity"] / nic_Bps
+
+
 def network_parts(
     gpus: ArrayLike,
     rails: ArrayLike,
@@ -69,18 +74,37 @@ def network_parts(
 ) -> Parts:
     """Chips and logical links of N GPUs spread evenly over R rails, by one of three ways to count; none for one GPU.
 
-    smooth: (2 t - 1) N / k chips and N links a tier and plane, as fractions; rounded: chips rounded up, in each tier
-    of each network; whole: as wired with equal trunks and full bisection (`rail_parts`).
-    gpus N, rails R, planes P broadcast; radix k [ports of full speed]; below: oversubscription by tier (whole alone).
-    GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack. Raises ValueError for more rails
-    than GPUs, an unknown count, and an oversubscription that is not counted whole. Source: flops2024, Section 6.1.
+    GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack.
+
+    Parameters
+    ----------
+    gpus, rails, planes
+        GPUs N, rails R and planes P; they broadcast.
+    radix
+        Ports k of a chip at the NIC's full speed.
+    count
+        smooth: (2 t - 1) N / k chips and N links a tier and plane, as fractions. rounded: chips rounded up in each tier
+        of each network. whole: as wired with equal trunks and full bisection (`rail_parts`).
+    below
+        Oversubscription by tier; counted whole only.
+
+    Returns
+    -------
+    Parts of all rails and planes.
+
+    Raises
+    ------
+    ValueError
+        More rails than GPUs, an unknown count, or an oversubscription that is not counted whole.
+
+    References
+    ----------
+    flops2024, Section 6.1.
     """
     n, r, k, p = np.broadcast_arrays(whole("gpus", gpus), whole("rails", rails), radix, whole("planes", planes))
     if np.any(r > n):
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
-    if count not in COUNTS:
-        raise ValueError(f"count is {count!r}: give one of {', '.join(COUNTS)}")
-    if count == "whole":
+    if one_of("count", count, COUNTS) == "whole":
         return rail_parts(n, r, k, rails=r, planes=p, below=below)
     if below:
         raise ValueError(f"below is {below!r}, but count is {count!r}: oversubscription is counted whole only")
@@ -112,7 +136,7 @@ def scaled_prices(book: str, nic_Bps: float) -> PriceBook:
 def chip_powers(chip: str, optic: str, nic_Bps: float) -> PriceBook:
     """Powers [W] of a port of the NIC's speed on a catalog chip and of a catalog transceiver for it."""
     item, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    return PriceBook(item["power"] * nic_Bps / item["capacity"], module["power"] * nic_Bps / module["bandwidth"])
+    return PriceBook(item["power"] / chip_ports(chip, nic_Bps), module["power"] * nic_Bps / module["bandwidth"])
 
 
 def networks(
@@ -121,18 +145,32 @@ def networks(
     planes: ArrayLike,
     prices: PriceBook,
     powers: PriceBook,
-    chip: str = "51.2T",
-    nic_Bps: float = 800 * Gbps,
+    chip: str,
+    nic_Bps: float,
     count: str = "whole",
     below: tuple[float, ...] = (),
 ) -> pd.DataFrame:
     """Networks of the broadcast GPUs, rails and planes, a row each.
 
+    Parameters
+    ----------
+    gpus, rails, planes
+        GPUs, rails and planes; they broadcast.
+    prices, powers
+        Books of prices [USD] and of peak powers [W] for parts of the NIC's speed.
+    chip
+        Catalog switch chip.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s].
+    count, below
+        As in `network_parts`.
+
+    Returns
+    -------
     Columns gpus, rails, planes, tiers, rail_gpus (GPUs that a GPU reaches without forwarding, itself included),
     leaf_gpus (GPUs under one tier-1 switch, the same under those of all planes), chips, boxes, switch_links (logical,
     between switches), cables (of them), transceivers (on them), chips_usd, links_usd, host_links_usd (transceivers
-    below tier 1), cost_usd = chips_usd + links_usd as the document counts, power_w of the same. Prices and powers are
-    of parts of the NIC's speed.
+    below tier 1), cost_usd = chips_usd + links_usd, power_w of the same.
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, chip_radix(chip, p, nic_Bps), p, count, below)
@@ -155,7 +193,20 @@ def networks(
 def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: ArrayLike) -> NDArray[np.int64]:
     """Fewest rails whose networks need no more than so many tiers: R = ceil(N / (2 (k P / 2)^t)).
 
-    gpus N, radix k [ports of full speed], planes P, tiers t. Source: flops2024, Section 6.1.
+    Parameters
+    ----------
+    gpus, planes, tiers
+        GPUs N, planes P and tiers t.
+    radix
+        Ports k of a chip at the NIC's full speed.
+
+    Returns
+    -------
+    Rails R.
+
+    References
+    ----------
+    flops2024, Section 6.1.
     """
     reach = clos_reach(np.asarray(radix) * whole("planes", planes), tiers)
     return -(-whole("gpus", gpus) // reach)

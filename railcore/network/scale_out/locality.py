@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.checks import whole
+from railcore.facts.checks import share, whole
 from railcore.network.cost import PriceBook
 from railcore.network.scale_out.designs import chip_radix, networks
 from railcore.network.topology.clos import down_ports
@@ -24,7 +24,17 @@ def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLi
     """Share of a ring's flows that leave their block, the mean over where the ring starts.
 
     f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
-    members n, stride g [racks from member to member], rack_endpoints e, block B [endpoints]. A ring of one sends none.
+
+    Parameters
+    ----------
+    members, stride
+        Members n of the ring; racks g from member to member.
+    rack_endpoints, block
+        Endpoints e of a rack and B of a block.
+
+    Returns
+    -------
+    Share f, 0 for a ring of one.
     """
     n, step = np.asarray(members, float), np.asarray(rack_endpoints, float) * stride
     return np.where(n > 1, ((n - 1) * _leaves(step, block) + _leaves(step * (n - 1), block)) / n, 0.0)
@@ -36,8 +46,18 @@ def chain_crossing(
     """Share of the flows between stages that leave their block, the mean over where a band starts.
 
     f = ((S - b) min(1, e / B) + (b - 1) min(1, e (h (n - 1) + 1) / B)) / (S - 1): S - b steps within a band, to the
-    next rack, and b - 1 from band to band, with h = S / b stages in each. stages S, members n, bands b, rack_endpoints
-    e, block B [endpoints]. A chain of one stage sends none.
+    next rack, and b - 1 from band to band, with h = S / b stages in each.
+
+    Parameters
+    ----------
+    stages, members, bands
+        Stages S, members n of a stage's ring, and bands b.
+    rack_endpoints, block
+        Endpoints e of a rack and B of a block.
+
+    Returns
+    -------
+    Share f, 0 for a chain of one stage.
     """
     s, b, e = (np.asarray(value, float) for value in (stages, bands, rack_endpoints))
     between = e * (s / b * (np.asarray(members) - 1) + 1)
@@ -93,7 +113,21 @@ def layouts(stages: int, members: int, block: int) -> dict[str, int]:
 
 
 def placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str, Racks]:
-    """Places of racks [stages, members] by `layouts` for leaves of `block` racks, and at random."""
+    """Places of racks by layout, and at random.
+
+    Parameters
+    ----------
+    stages, members
+        Stages of the job and racks of each.
+    block
+        Racks of a leaf, for the best bands (`layouts`).
+    seed
+        Of the random placement.
+
+    Returns
+    -------
+    Places [stages, members] by name.
+    """
     placed = {name: banded(stages, members, bands) for name, bands in layouts(stages, members, block).items()}
     shuffled = np.random.default_rng(seed).permutation(stages * members)
     return placed | {"random": shuffled.reshape(stages, members)}
@@ -119,7 +153,21 @@ def counted(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
 def closed_forms(
     stages: int, members: int, rack_endpoints: int, block: int, leaf_racks: int
 ) -> dict[str, tuple[float, float]]:
-    """Shares of ring and chain flows that leave a block in closed form, by the names of `placements`."""
+    """Shares of ring and chain flows that leave a block in closed form.
+
+    Parameters
+    ----------
+    stages, members
+        Stages of the job and racks of each.
+    rack_endpoints, block
+        Endpoints of a rack and of a block.
+    leaf_racks
+        Racks of a leaf, for the best bands (`layouts`).
+
+    Returns
+    -------
+    (ring, chain) by the names of `placements`.
+    """
     at, found = (rack_endpoints, block), {}
     for name, bands in layouts(stages, members, leaf_racks).items():
         ring = ring_crossing(members, stages / bands, *at)
@@ -131,9 +179,26 @@ def closed_forms(
 def job_racks(gpus: int, hb_domain_size: int, bought_racks: int, within: float = 0.01) -> dict[str, object]:
     """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within a share, else the GPUs'.
 
-    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
-    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
-    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
+    Parameters
+    ----------
+    gpus
+        GPUs of the datacenter, perhaps a rounded number.
+    hb_domain_size
+        GPUs of a rack.
+    bought_racks
+        Racks that the budget of one datacenter buys.
+    within
+        Share by which both may differ.
+
+    Returns
+    -------
+    bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
+    "datacenter_gpus").
+
+    Raises
+    ------
+    ValueError
+        The GPUs fill no rack.
     """
     n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
     if n < k:
@@ -149,11 +214,21 @@ def crossing_table(
 ) -> pd.DataFrame:
     """Shares of traffic that leave each level of the networks, by placement, in closed form and counted.
 
-    levels: name to (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]); bands are those of the largest leaf, in
-    racks. ring_bytes, chain_bytes: what a GPU sends in a step on its ring and its chain [bytes]. Columns network, tier,
-    block_endpoints, placement; shares that leave a block: ring_flows_leaving and pipeline_flows_leaving (closed forms),
-    the same counted, all_bytes_leaving (counted), busiest_block_leaving (share of its bandwidth, the larger of both
-    kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no flow.
+    Parameters
+    ----------
+    levels
+        (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]) by network; bands are those of the largest leaf.
+    stages, members
+        Stages of the job and racks of each.
+    ring_bytes, chain_bytes
+        What a GPU sends in a step on its ring and on its chain [bytes].
+
+    Returns
+    -------
+    Columns network, tier, block_endpoints, placement; shares that leave a block: ring_flows_leaving and
+    pipeline_flows_leaving (closed forms), the same counted, all_bytes_leaving (counted), busiest_block_leaving (share
+    of its bandwidth, the larger of both kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no
+    flow.
     """
     rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
     each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
@@ -187,13 +262,32 @@ def thinned(
     """Rails of one GPU a rack with oversubscribed leaves: cost, and whether a placement's flows still fit, all at once.
 
     A leaf has d = floor(k P s / (1 + s)) GPUs and ceil(d / s) uplinks. It fits where what leaves the busiest leaf, on a
-    placement for leaves of d, is no more than its uplinks: (1 - w) x flows + w d, with w = outside, the share of a
-    GPU's bandwidth that goes to other datacenters. Columns placement (bands as one name), oversubscription s, leaf_gpus
-    d, uplinks, most_leaving [NICs' worth], fits, tiers, chips, cables, cost_usd, power_w, saved (share of the cost at
-    s = 1). Raises ValueError for an oversubscription below 1 and a share outside 0 to 1.
+    placement for leaves of d, is no more than its uplinks: (1 - w) x flows + w d.
+
+    Parameters
+    ----------
+    gpus, rails, planes
+        GPUs of the datacenter, rails and planes P.
+    ratios
+        Oversubscriptions s of the leaves.
+    stages, members
+        Stages of the job and racks of each.
+    prices, powers, chip, nic_Bps
+        As in `networks`.
+    outside
+        Share w of a GPU's bandwidth that goes to other datacenters.
+
+    Returns
+    -------
+    Columns placement (bands as one name), oversubscription s, leaf_gpus d, uplinks, most_leaving [NICs' worth], fits,
+    tiers, chips, cables, cost_usd, power_w, saved (share of the cost at s = 1).
+
+    Raises
+    ------
+    ValueError
+        An oversubscription below 1, or a share outside 0 to 1.
     """
-    if not 0 <= outside <= 1:
-        raise ValueError(f"outside is {outside!r}: give a share of a GPU's bandwidth from 0 to 1")
+    share("outside", outside)
     ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
     for s in np.atleast_1d(np.asarray(ratios, float)):
         network = networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
@@ -203,10 +297,10 @@ def thinned(
             found = counted(place, 1, leaf)
             most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
             name = layout.partition(",")[0]
-            parts = [network[column] for column in ("tiers", "chips", "cables", "cost_usd", "power_w")]
-            rows.append((name, s, leaf, uplinks, most, most <= uplinks + 1e-9, *parts))
-    columns = "placement oversubscription leaf_gpus uplinks most_leaving fits tiers chips cables cost_usd power_w"
-    table = pd.DataFrame(rows, columns=columns.split())
+            row = {"placement": name, "oversubscription": s, "leaf_gpus": leaf, "uplinks": uplinks}
+            row |= {"most_leaving": most, "fits": most <= uplinks + 1e-9}
+            rows.append(row | network[["tiers", "chips", "cables", "cost_usd", "power_w"]].to_dict())
+    table = pd.DataFrame(rows)
     full = networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
     return table.assign(saved=1 - table["cost_usd"] / full)
 

@@ -22,11 +22,27 @@ COLUMNS = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolat
 def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
     """What one failure of each kind leaves, worst case, in closed form.
 
-    gpus N, hb_domain_size K (racks), rails R, planes P; leaf_gpus: GPUs under one tier-1 switch, in the order of their
-    racks. A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes
-    at one place, which share its front ports; rail: all planes of it. Columns fault; gpus_touched; bandwidth_left of
-    their NICs (share); gpus_cut_off; need_forwarding; isolated; domain_bandwidth_left, of the NICs of the live GPUs of
-    the rack that is worst off (share). Raises ValueError for more rails than GPUs or a leaf larger than its rail.
+    A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
+    place, which share its front ports; rail: all planes of it.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs N, and K of a rack.
+    rails, planes
+        Rails R and planes P.
+    leaf_gpus
+        GPUs under one tier-1 switch, in the order of their racks.
+
+    Returns
+    -------
+    Columns fault; gpus_touched; bandwidth_left of their NICs (share); gpus_cut_off; need_forwarding; isolated;
+    domain_bandwidth_left, of the NICs of the live GPUs of the rack that is worst off (share).
+
+    Raises
+    ------
+    ValueError
+        More rails than GPUs, or a leaf larger than its rail.
     """
     given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "rails": rails, "planes": planes, "leaf_gpus": leaf_gpus}
     n, k, r, p, leaf = (int(whole(name, value)) for name, value in given.items())

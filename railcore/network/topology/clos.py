@@ -11,6 +11,7 @@ spreads its uplinks in the same way, so each tier carries what its children send
 where s = 1, however raggedly it is filled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,11 +60,28 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a fabric is laid out; arrays of one shape. Blocks and fan-in are lists by tier (index 0 is tier 1)."""
+class Pods:
+    """The lowest blocks that hold whole rails, and the tiers of a fabric; arrays with an entry for each fabric.
 
-    tiers: Numbers
-    pod_tier: Numbers
+    pod_tier: tier at the head of a pod; tiers: of the whole fabric; pods; rails_per_pod; leaves_per_rail.
+    """
+
+    pod_tier: Ints
+    tiers: Ints
+    pods: Numbers
+    rails_per_pod: Numbers
+    leaves_per_rail: Numbers
+
+
+@dataclass(frozen=True)
+class ClosLayout:
+    """Blocks of fabrics that have equally many tiers: arrays with an entry for each fabric.
+
+    blocks, fan_in (children of a block) and down (ports of a switch that face down) are lists by tier, tier 1 first.
+    """
+
+    tiers: int
+    pod_tier: int
     pods: Numbers
     rails_per_pod: Numbers
     leaves_per_rail: Numbers
@@ -71,14 +89,13 @@ class Layout:
     blocks: list[Numbers]
     fan_in: list[Numbers]
     down: list[Numbers]
-    radix: Numbers
-    oversubscription: NDArray[np.float64]
-    below: tuple[float, ...]
+    ratios: Sequence[float | Numbers]
 
     def uplinks(self, tier: int, downlinks: Numbers | float) -> Numbers:
         """Uplinks of a switch of `tier` with so many downlinks: ceil(downlinks / s), none at the top."""
-        ratio = np.where(tier == self.pod_tier, self.oversubscription, _ratio(self.below, tier))
-        return np.where(tier >= self.tiers, 0, np.ceil(downlinks / ratio))
+        if tier >= self.tiers:
+            return np.zeros_like(downlinks)
+        return np.ceil(downlinks / self.ratios[tier - 1])
 
 
 def checked_radix(value: ArrayLike) -> Ints:
@@ -124,126 +141,13 @@ def ideal_clos_parts(endpoints: ArrayLike, radix: ArrayLike) -> tuple[Ints, NDAr
     """Tiers, switches and transceivers of the smallest full-bisection Clos, switches as fractions.
 
     t is the least with N <= 2 (k/2)^t; switches (2 t - 1) N / k; transceivers 2 t N, host links included.
-    What the documents count; `rail_parts` counts whole switches. endpoints N, radix k [ports].
+    `rail_parts` counts whole switches. endpoints N, radix k [ports].
     """
     endpoints, radix = np.broadcast_arrays(whole("endpoints", endpoints), checked_radix(radix))
     tiers, reach = np.ones(endpoints.shape, dtype=np.int64), radix.copy()
     while np.any(short := reach < endpoints):
         tiers, reach = tiers + short, np.where(short, reach * (radix // 2), reach)
     return tiers, (2 * tiers - 1) * endpoints / radix, (2 * tiers * endpoints).astype(float)
-
-
-def layout(
-    rail_size: ArrayLike,
-    rails: ArrayLike,
-    radix: ArrayLike,
-    oversubscription: ArrayLike = np.inf,
-    rails_per_switch: ArrayLike = 1,
-    below: tuple[float, ...] = (),
-) -> Layout:
-    """Tiers, pods and blocks of a fabric of `rails` rails of `rail_size` endpoints.
-
-    oversubscription s: of the any-to-any layer over the rails; below: of the tiers within a rail, tier 1 first.
-    rails_per_switch: rails that share a switch (in VLANs) where a rail is one switch and there is no layer above.
-    Raises ValueError for sizes that are no whole positive numbers, and for rails that cannot share a switch.
-    """
-    given = np.broadcast_arrays(
-        whole("rail_size", rail_size),
-        whole("rails", rails),
-        checked_radix(radix),
-        checked_oversubscription(oversubscription),
-        whole("rails_per_switch", rails_per_switch),
-    )
-    size, rails, k, s, share = (array.astype(float) for array in given)
-    below = tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0, "below")))
-    layered = np.isfinite(s)
-    if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
-        raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
-    pod_tier, leaves, per_pod = _pods(size, rails, k, s, below)
-    shared = ~layered & (share > 1)
-    if np.any(shared & ((pod_tier > 1) | (share * size > k))):
-        raise ValueError(
-            f"rails_per_switch is {rails_per_switch!r}, but that many rails do not fit into one switch: "
-            "lower it to radix // rail size, or to 1"
-        )
-    pods = ceil_div(rails, np.where(shared, np.minimum(share, rails), per_pod))
-    per_pod = ceil_div(rails, pods)
-
-    in_leaf = pod_tier == 1
-    hosts = np.where(in_leaf, per_pod * size, ceil_div(size, leaves))
-    blocks, fan_in = [np.where(in_leaf, pods, rails * leaves)], [hosts]
-    down = [down_ports(k, np.where(in_leaf, s, _ratio(below, 1)))]
-    in_pod, tiers, tier = per_pod * leaves, np.where((pods == 1) | ~layered, pod_tier, 0), 1
-    while np.any((tiers == 0) | (tier < tiers)):
-        tier += 1
-        inside, at_pod = tier < pod_tier, tier == pod_tier
-        top = np.where(tiers == 0, (tier > pod_tier) & (blocks[-1] <= k), tier == tiers)
-        half = down_ports(k, np.where(inside, _ratio(below, tier), np.where(at_pod, s, 1.0)))
-        smaller, above = ceil_div(in_pod, half), np.where(top, 1, ceil_div(blocks[-1], half))
-        outside = np.where(at_pod, in_pod, ceil_div(blocks[-1], above))
-        fan_in.append(np.where(inside, ceil_div(in_pod, smaller), outside))
-        blocks.append(np.where(inside, pods * smaller, np.where(at_pod, pods, above)))
-        down.append(np.where(top, k, half))
-        in_pod, tiers = np.where(inside, smaller, in_pod), np.where(top, tier, tiers)
-    bare = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
-    return Layout(np.where(bare, 0, tiers), pod_tier, pods, per_pod, leaves, hosts, blocks, fan_in, down, k, s, below)
-
-
-def _ratio(below: tuple[float, ...], tier: int) -> float:
-    return below[tier - 1] if tier <= len(below) else 1.0
-
-
-def _pods(
-    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, below: tuple[float, ...]
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Tier at the head of a pod, leaves of a rail, rails of a pod: the lowest tier whose block holds a rail.
-
-    One pod under full-radix switches takes all rails where they fit: no layer is needed above it.
-    """
-    layered, first = np.isfinite(s), down_ports(k, _ratio(below, 1))
-    pod_tier, leaves, per_pod = np.zeros_like(k), np.ones_like(k), np.zeros_like(k)
-    tier, inner = 0, np.ones_like(k)
-    while np.any(open_ := pod_tier == 0):
-        tier += 1
-        inner = inner * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)
-        ours = np.ones_like(k) if tier == 1 else ceil_div(size, first)
-        unit = size if tier == 1 else ours
-        whole, headed = floor_div(k * inner, unit), floor_div(down_ports(k, s) * inner, unit)
-        single = open_ & layered & (whole >= rails)
-        fits = open_ & ~single & (np.where(layered, headed, whole) >= 1)
-        pod_tier, leaves = np.where(single | fits, tier, pod_tier), np.where(single | fits, ours, leaves)
-        many = np.where(layered, np.minimum(headed, rails), 1)
-        per_pod = np.where(single, rails, np.where(fits, many, per_pod))
-    return pod_tier, leaves, per_pod
-
-
-def count(plan: Layout, endpoints: ArrayLike) -> Parts:
-    """Switches and links of a layout with so many endpoints, tier by tier."""
-    used = plan.tiers > 0
-    switches = [np.where(used, plan.blocks[0], 0)]
-    links = [np.where(used, whole("endpoints", endpoints), 0)]
-    # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
-    heads = [(np.ones_like(plan.tiers), plan.uplinks(1, plan.hosts_per_leaf))]
-    for tier in range(2, len(plan.blocks) + 1):
-        here = tier <= plan.tiers
-        below, blocks, fan_in = plan.blocks[tier - 2], plan.blocks[tier - 1], plan.fan_in[tier - 1]
-        trunk = np.maximum(floor_div(plan.down[tier - 1], np.maximum(fan_in, 1)), 1)
-        total, wires = np.zeros_like(plan.tiers), np.zeros_like(plan.tiers)
-        above: list[tuple[Numbers, Numbers]] = []
-        for heads_of_kind, uplinks in heads:
-            full = floor_div(uplinks, trunk)
-            rest = uplinks - full * trunk
-            wires = wires + heads_of_kind * uplinks
-            for many, width in ((heads_of_kind * full, trunk), (heads_of_kind * (rest > 0), rest)):
-                if np.any(here & (many > 0)):
-                    total = total + many
-                    above.append((many, plan.uplinks(tier, fan_in * width)))
-        switches.append(np.where(here, blocks * total, 0))
-        links.append(np.where(here, below * wires, 0))
-        heads = above
-    arrays = (plan.tiers, np.stack(switches), np.stack(links), plan.radix)
-    tiers, by_tier, wired, radix = (array.astype(np.int64) for array in arrays)
-    return Parts(tiers, by_tier, wired, radix)
 
 
 def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | None = None) -> Ints:
@@ -257,22 +161,184 @@ def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | Non
     return (full * ceil_div(domain, rails) + ceil_div(gpus - full * domain, rails)).astype(np.int64)
 
 
+def _ratio(below: tuple[float, ...], tier: int) -> float:
+    return below[tier - 1] if tier <= len(below) else 1.0
+
+
+def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, below: tuple[float, ...]) -> Pods:
+    """Pods of fabrics of `rails` rails of `size` endpoints: each headed at the lowest tier whose block holds a rail.
+
+    One pod under full-radix switches takes all rails where they fit: no layer is needed above it. share: rails of a
+    switch where a rail is one switch without a layer above, 0 for as many as fit.
+    """
+    layered = np.isfinite(s)
+    if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
+        raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
+    pod_tier, leaves, per_pod = np.zeros(k.shape, np.int64), np.ones_like(k), np.ones_like(k)
+    tier, leaves_below = 0, np.ones_like(k)  # leaves that hang on one port of a switch of the tier
+    while np.any(open_ := pod_tier == 0):
+        tier += 1
+        leaves_below = leaves_below * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)
+        leaves_of_rail = np.ones_like(k) if tier == 1 else ceil_div(size, down_ports(k, _ratio(below, 1)))
+        unit = size if tier == 1 else leaves_of_rail
+        most, under_layer = floor_div(k * leaves_below, unit), floor_div(down_ports(k, s) * leaves_below, unit)
+        single = open_ & layered & (most >= rails)
+        fits = open_ & ~single & (np.where(layered, under_layer, most) >= 1)
+        pod_tier[single | fits] = tier
+        leaves = np.where(single | fits, leaves_of_rail, leaves)
+        per_pod = np.where(single, rails, np.where(fits & layered, np.minimum(under_layer, rails), per_pod))
+    share = np.where(share == 0, np.where(pod_tier == 1, np.maximum(floor_div(k, size), 1), 1), share)
+    shared = ~layered & (share > 1)
+    if np.any(shared & ((pod_tier > 1) | (share * size > k))):
+        raise ValueError(
+            f"rails_per_switch is {share[shared].max():g}, but that many rails do not fit into one switch: "
+            "lower it to radix // rail size, or to 1"
+        )
+    pods = ceil_div(rails, np.where(shared, np.minimum(share, rails), per_pod))
+    above, blocks = layered & (pods > 1), pods
+    tiers = pod_tier + above
+    while np.any(more := above & (blocks > k)):
+        tiers, blocks = tiers + more, np.where(more, ceil_div(blocks, down_ports(k, 1)), blocks)
+    alone = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
+    return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), leaves)
+
+
+def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
+    """Blocks of each tier of a Clos over so many children, the last one block, and the children of a block."""
+    blocks: list[Numbers] = []
+    fan_in: list[Numbers] = []
+    for tier, ports in enumerate(down, start=1):
+        blocks.append(np.ones_like(children) if tier == len(down) else ceil_div(children, ports))
+        fan_in.append(ceil_div(children, blocks[-1]))
+        children = blocks[-1]
+    return blocks, fan_in
+
+
+def _layout(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, found: Pods, below: tuple[float, ...]) -> ClosLayout:
+    """The layout of fabrics whose pods and tiers are as many: leaves, the Clos of a pod, and that above the pods."""
+    pod_tier, tiers = int(found.pod_tier.flat[0]), int(found.tiers.flat[0])
+    top = max(pod_tier, tiers)
+    ratios = [_ratio(below, tier) if tier < pod_tier else s if tier == pod_tier else 1.0 for tier in range(1, top + 1)]
+    down = [k if tier == tiers else down_ports(k, ratio) for tier, ratio in enumerate(ratios, start=1)]
+    pods, leaves = found.pods, found.leaves_per_rail
+    if pod_tier == 1:
+        hosts, lowest = found.rails_per_pod * size, pods
+    else:
+        hosts, lowest = ceil_div(size, leaves), rails * leaves
+    in_pod, pod_fan_in = _clos_above(found.rails_per_pod * leaves, down[1:pod_tier])
+    above, fan_in_above = _clos_above(pods, down[pod_tier:])
+    blocks, fan_in = [lowest, *(pods * each for each in in_pod), *above], [hosts, *pod_fan_in, *fan_in_above]
+    return ClosLayout(tiers, pod_tier, pods, found.rails_per_pod, leaves, hosts, blocks, fan_in, down, ratios)
+
+
+def clos_layout(
+    rail_size: int,
+    rails: int,
+    radix: int,
+    oversubscription: float = np.inf,
+    rails_per_switch: int | None = 1,
+    below: tuple[float, ...] = (),
+) -> ClosLayout:
+    """Tiers, pods and blocks of one fabric.
+
+    Parameters
+    ----------
+    rail_size, rails, radix
+        Endpoints of a rail; rails; ports of a switch.
+    oversubscription
+        Of the any-to-any layer over the rails, infinite without one.
+    rails_per_switch
+        Rails that share a switch (in VLANs) where a rail is one switch and there is no layer above; None for as many
+        as fit.
+    below
+        Oversubscription of the tiers within a rail, tier 1 first.
+
+    Returns
+    -------
+    Layout with one number in each array.
+
+    Raises
+    ------
+    ValueError
+        A size is no whole positive number, or the rails cannot share a switch.
+    """
+    ratios = _checked_below(below)
+    size, count = whole("rail_size", rail_size).astype(float), whole("rails", rails).astype(float)
+    k, s = checked_radix(radix).astype(float), checked_oversubscription(oversubscription)
+    return _layout(size, count, k, s, _pods(size, count, k, s, _checked_share(rails_per_switch), ratios), ratios)
+
+
+def _checked_below(below: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0, "below")))
+
+
+def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
+    """Rails of a switch, 0 for as many as fit."""
+    return np.asarray(0.0 if rails_per_switch is None else whole("rails_per_switch", rails_per_switch), float)
+
+
+def _layout_parts(plan: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
+    """Switches and links of a layout with so many endpoints, by tier."""
+    if not plan.tiers:
+        return np.zeros((1, *endpoints.shape)), np.zeros((1, *endpoints.shape))
+    switches, links = [plan.blocks[0]], [endpoints]
+    # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
+    heads = [(np.ones_like(endpoints), plan.uplinks(1, plan.hosts_per_leaf))]
+    for tier in range(2, plan.tiers + 1):
+        fan_in = plan.fan_in[tier - 1]
+        trunk = np.maximum(floor_div(plan.down[tier - 1], fan_in), 1)
+        wires = sum((many * uplinks for many, uplinks in heads), np.zeros_like(endpoints))
+        heads_above = []
+        for many, uplinks in heads:
+            full = floor_div(uplinks, trunk)
+            rest = uplinks - full * trunk
+            heads_above += [(many * full, plan.uplinks(tier, fan_in * trunk))]
+            if np.any(rest > 0):
+                heads_above += [(many * (rest > 0), plan.uplinks(tier, fan_in * rest))]
+        heads = heads_above
+        switches.append(plan.blocks[tier - 1] * sum((many for many, _ in heads), np.zeros_like(endpoints)))
+        links.append(plan.blocks[tier - 2] * wires)
+    return np.stack(switches), np.stack(links)
+
+
 def rail_parts(
     gpus: ArrayLike,
     hb_domain_size: ArrayLike,
     radix: ArrayLike,
     oversubscription: ArrayLike = np.inf,
     rails: ArrayLike | None = None,
-    rails_per_switch: ArrayLike = 1,
+    rails_per_switch: ArrayLike | None = 1,
     planes: ArrayLike = 1,
     below: tuple[float, ...] = (),
 ) -> Parts:
     """Whole parts of rail networks, one for each element of the broadcast arguments.
 
-    gpus, hb_domain_size [GPUs]; radix [ports of full speed]; oversubscription: of the any-to-any layer over the rails,
-    infinite for rail-only and 1 for rail-optimized; rails: by default one for each GPU of a domain, 1 for a fat tree;
-    planes: every NIC port and switch port split into so many slower ones, each in a network of its own.
-    Raises ValueError naming the argument that is out of range.
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch at the NIC's full speed.
+    oversubscription
+        Of the any-to-any layer over the rails: infinite for rail-only, 1 for rail-optimized.
+    rails
+        Rails: one for each GPU of a domain by default, 1 for a fat tree.
+    rails_per_switch
+        Rails that share a switch (in VLANs) where a rail is one switch and there is no layer above; None for as many
+        as fit.
+    planes
+        Every NIC port and switch port is split into so many slower ones, each in a network of its own.
+    below
+        Oversubscription of the tiers within a rail, tier 1 first.
+
+    Returns
+    -------
+    Parts of all planes together; radix is that of the split ports.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range, or the rails cannot share a switch.
     """
     given = np.broadcast_arrays(
         whole("gpus", gpus),
@@ -280,36 +346,40 @@ def rail_parts(
         checked_radix(radix),
         checked_oversubscription(oversubscription),
         whole("rails", hb_domain_size if rails is None else rails),
-        whole("rails_per_switch", rails_per_switch),
+        _checked_share(rails_per_switch),
         whole("planes", planes),
     )
     shape, flat = given[0].shape, [array.ravel() for array in given]
-    # Blocks that stay in the processor's cache: three times as fast as whole arrays of a million.
-    starts = range(0, max(flat[0].size, 1), _BLOCK)
-    blocks = [_rail_parts([array[start : start + _BLOCK] for array in flat], below) for start in starts]
-    tiers = max(len(block.switches_by_tier) for block in blocks)
-
-    def joined(arrays: list[Ints]) -> Ints:
-        whole = np.zeros((tiers, flat[0].size), dtype=np.int64)
-        for start, array in zip(starts, arrays, strict=True):
-            whole[: len(array), start : start + _BLOCK] = array
-        return whole.reshape(tiers, *shape)
-
-    return Parts(
-        np.concatenate([block.tiers for block in blocks]).reshape(shape),
-        joined([block.switches_by_tier for block in blocks]),
-        joined([block.links_by_tier for block in blocks]),
-        np.concatenate([block.radix for block in blocks]).reshape(shape),
-    )
+    ratios, rows = _checked_below(below), flat[0].size
+    tiers, ports = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    groups = []
+    for start in range(0, rows, _BLOCK):  # what stays in the cache of the processor is faster
+        block = [array[start : start + _BLOCK] for array in flat]
+        here = slice(start, start + _BLOCK)
+        tiers[here], ports[here], found = _block_parts(block, ratios)
+        groups += [(start + index, switches, links) for index, switches, links in found]
+    by_tier = np.zeros((2, max(tiers.max(initial=0), 1), rows), np.int64)
+    for index, *counts in groups:
+        by_tier[:, : len(counts[0]), index] = counts
+    switches, links = by_tier.reshape(2, -1, *shape)
+    return Parts(tiers.reshape(shape), switches, links, ports.reshape(shape))
 
 
-_BLOCK = 1 << 13
+_BLOCK = 1 << 15
+Group = tuple[NDArray[np.intp], Numbers, Numbers]
 
 
-def _rail_parts(block: list[np.ndarray], below: tuple[float, ...]) -> Parts:
-    gpus, domain, radix, oversubscription, rails, rails_per_switch, planes = block
+def _block_parts(block: list[np.ndarray], below: tuple[float, ...]) -> tuple[Ints, Ints, list[Group]]:
+    """Tiers and ports of fabrics, and switches and links of those with equally many tiers, with their places."""
+    gpus, domain, radix, s, rails, share, planes = block
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)
-    plan = layout(rail_size(gpus, domain, rails), rails, radix * planes, oversubscription, rails_per_switch, below)
-    one = count(plan, gpus)
-    return Parts(one.tiers, one.switches_by_tier * planes, one.links_by_tier * planes, one.radix)
+    size, count, k = rail_size(gpus, domain, rails).astype(float), rails.astype(float), (radix * planes).astype(float)
+    found = _pods(size, count, k, s, share, below)
+    kinds, groups = found.pod_tier * 64 + found.tiers, []
+    for kind in np.unique(kinds):
+        at = np.flatnonzero(kinds == kind)
+        pods = Pods(*(array[at] for array in vars(found).values()))
+        switches, links = _layout_parts(_layout(size[at], count[at], k[at], s[at], pods, below), gpus[at].astype(float))
+        groups.append((at, switches * planes[at], links * planes[at]))
+    return found.tiers, k.astype(np.int64), groups

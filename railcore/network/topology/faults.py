@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.facts.units import convert
 from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
-from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized, rails_that_share
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
 KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
@@ -145,7 +145,7 @@ def survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFr
     rows = []
     for n, r in dict.fromkeys((case["n"], case["r"]) for case in cases):
         optimized, apart = rail_optimized(n, hb_domain_size, r), rail_only(n, hb_domain_size, r)
-        shared = rail_only(n, hb_domain_size, r, rails_per_switch=int(rails_that_share(n, hb_domain_size, r)))
+        shared = rail_only(n, hb_domain_size, r, rails_per_switch=None)
         rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_Bps)
         cut = [nics_cut_by_rail_switch(fabric) for fabric in (optimized, shared, apart)]
         rows.append((n, r, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))

@@ -11,8 +11,10 @@ import math
 from itertools import pairwise
 
 import networkx as nx
+import pandas as pd
 
-from railcore.network.topology.clos import Layout
+from railcore.facts.units import convert
+from railcore.network.topology.clos import ClosLayout
 
 
 def build(fabric, rails: range | None = None) -> nx.Graph:
@@ -130,22 +132,11 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> li
         raise ValueError(f"no route from {source} to {target}: they are cut off from each other") from None
 
 
-def edge_list(graph: nx.Graph) -> list[dict]:
-    """Edges as rows (from, to, kind, tier, links, bandwidth_Gbps), as wired: what a diagram's CSV holds."""
-    from railcore.facts.units import convert
-
-    rows = [
-        {
-            "from": a,
-            "to": b,
-            "kind": at["kind"],
-            "tier": at["tier"],
-            "links": at["links"],
-            "bandwidth_Gbps": round(float(convert(at["bandwidth_Bps"], "Gbps")), 6),
-        }
-        for a, b, at in graph.edges(data=True)
-    ]
-    return rows
+def edge_table(graph: nx.Graph) -> pd.DataFrame:
+    """Edges as wired: columns from, to, kind, tier, links, bandwidth_Gbps."""
+    table = nx.to_pandas_edgelist(graph, "from", "to")
+    table["bandwidth_Gbps"] = convert(table["bandwidth_Bps"], "Gbps").round(6)
+    return table[["from", "to", "kind", "tier", "links", "bandwidth_Gbps"]]
 
 
 def _name(fabric) -> str:
@@ -224,12 +215,12 @@ def _wire_plane(graph: nx.Graph, fabric, rails: range, plane: int) -> None:
         blocks = [_wire_block(wiring, plan, tier, children, None) for children in _spread(blocks, groups)]
 
 
-def _pods(plan: Layout, rails: int) -> list[list[int]]:
+def _pods(plan: ClosLayout, rails: int) -> list[list[int]]:
     per_pod = int(plan.rails_per_pod)
     return [list(range(start, min(start + per_pod, rails + 1))) for start in range(1, rails + 1, per_pod)]
 
 
-def _wire_pod(wiring: _Wiring, fabric, plan: Layout, rails: list[int]) -> list[list[tuple[str, int]]]:
+def _wire_pod(wiring: _Wiring, fabric, plan: ClosLayout, rails: list[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
     leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
     if plan.pod_tier == 1:
@@ -259,7 +250,7 @@ def _wire_pod(wiring: _Wiring, fabric, plan: Layout, rails: list[int]) -> list[l
 
 
 def _wire_block(
-    wiring: _Wiring, plan: Layout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
+    wiring: _Wiring, plan: ClosLayout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
 ) -> list[tuple[str, int]]:
     """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
     fan_in, heads = int(plan.fan_in[tier - 1]), []

@@ -1,12 +1,15 @@
-"""Photonic rails: an optical circuit switch for each rail in place of its packet switches (photonic2025, Fig. 1)."""
+"""Photonic rails: an optical circuit switch for each rail in place of its packet switches.
+
+Source: photonic2025, Fig. 1.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import networkx as nx
 
 from railcore.facts.checks import positive, whole
-from railcore.facts.units import Gbps
+from railcore.network.topology.rails import platform_value
 
 
 @dataclass(frozen=True)
@@ -14,15 +17,16 @@ class PhotonicRails:
     """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
 
     gpus, hb_domain_size [GPUs]; nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports;
-    ocs_ports: duplex ports of the circuit switch. Raises ValueError where a rail does not fit into its switch.
+    ocs_ports: duplex ports of the circuit switch; nic_Bps, hb_Bps [bytes/s] as in `RailFabric`.
+    Raises ValueError where a rail does not fit into its switch.
     """
 
     gpus: int
     hb_domain_size: int
     ocs_ports: int
     nic_ports: int = 2
-    nic_Bps: float = 400 * Gbps
-    hb_Bps: float = 3600 * Gbps
+    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"))
+    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"))
     hb_switches: int = 1
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Rail fabrics: rail-only, rail-optimized, everything between them, multi-plane, and the fat tree as one rail."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import networkx as nx
@@ -10,14 +10,14 @@ import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.checks import positive, whole
-from railcore.facts.units import Gbps
-from railcore.network.topology.clos import (
-    Layout,
-    Parts,
-    layout,
-    rail_parts,
-    rail_size,
-)
+from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
+
+PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
+
+
+def platform_value(parameter: str) -> float:
+    """A value of `PLATFORM`."""
+    return catalog.item("platforms", PLATFORM)[parameter]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,12 @@ class RailFabric:
     radix: ports of a switch at the NIC's full speed, k.
     oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
     rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
-    rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails).
+    rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
+    as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
     below: oversubscription of the tiers within a rail, tier 1 first.
-    nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s].
+    nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
+    the catalog's `PLATFORM`.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
 
     Raises ValueError naming the argument that is out of range.
@@ -43,15 +45,15 @@ class RailFabric:
     radix: int
     oversubscription: float = math.inf
     rails: int = 0
-    rails_per_switch: int = 1
+    rails_per_switch: int | None = 1
     planes: int = 1
     below: tuple[float, ...] = ()
-    nic_Bps: float = 400 * Gbps
-    hb_Bps: float = 3600 * Gbps
+    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"))
+    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"))
     hb_switches: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "hb_domain_size", "radix", "rails_per_switch", "planes"):
+        for name in ("gpus", "hb_domain_size", "radix", "planes"):
             object.__setattr__(self, name, int(whole(name, getattr(self, name))))
         object.__setattr__(self, "hb_switches", int(whole("hb_switches", self.hb_switches, least=0)))
         positive("nic_Bps", self.nic_Bps, "bytes/s")
@@ -67,10 +69,10 @@ class RailFabric:
         return math.ceil(self.gpus / self.hb_domain_size)
 
     @cached_property
-    def plan(self) -> Layout:
+    def plan(self) -> ClosLayout:
         """Tiers, pods and blocks of one plane."""
-        size = rail_size(self.gpus, self.hb_domain_size, self.rails)
-        return layout(
+        size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
+        return clos_layout(
             size, self.rails, self.radix * self.planes, self.oversubscription, self.rails_per_switch, self.below
         )
 

@@ -1,0 +1,93 @@
+"""The training job of flops2024 on the racks of one datacenter, and the traffic that a GPU of it sends."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from railcore.facts import catalog
+from railcore.network.scale_out.locality import job_racks
+from railcore.systems import datacenter as dc
+from railcore.training import transformer
+
+
+@dataclass(frozen=True)
+class RackJob:
+    """A job laid out on the racks of one datacenter.
+
+    machine: of `job_racks`; racks, gpus: of the datacenter; stages, and racks_of_a_stage in the datacenter; ring_bytes,
+    chain_bytes: what a GPU sends in a step on its ring and along the pipeline; outside: share of a NIC's bandwidth that
+    goes to other datacenters.
+    """
+
+    machine: dict[str, object]
+    racks: int
+    gpus: int
+    stages: int
+    racks_of_a_stage: int
+    ring_bytes: float
+    chain_bytes: float
+    outside: float
+
+    def table(self) -> pd.DataFrame:
+        """The job in one row, for a reader."""
+        rack = self.gpus // self.racks
+        job = {"stages": self.stages, "racks_of_a_stage": self.racks_of_a_stage}
+        job["gpus_at_work"] = self.stages * self.racks_of_a_stage * rack
+        return pd.DataFrame([self.machine | job | {"nic_share_to_other_datacenters": self.outside}])
+
+
+def rack_job(
+    gpus: int,
+    bought: dc.Sizing,
+    datacenters: int,
+    platform: str,
+    document: str,
+    nic_Bps: float,
+    model: str,
+    bytes_of: str,
+) -> RackJob:
+    """The job of a model on the racks of one of several datacenters.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of the datacenter, perhaps a rounded number.
+    bought, datacenters
+        What the budget of all datacenters buys; datacenters that share the budget and the job.
+    platform, document
+        Catalog platform, and the document whose own rows of it are taken.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s].
+    model, bytes_of
+        Catalog model, and the precision that gives the bytes of its gradients and activations.
+
+    Returns
+    -------
+    The job.
+
+    Raises
+    ------
+    ValueError
+        The GPUs fill no rack, or the model does not fit.
+    """
+    rack = int(catalog.item("platforms", platform)["gpus"])
+    try:
+        machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
+        racks = int(str(machine["racks"]))
+        site = dc.site(racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters)
+        layer = dc.layer(transformer.from_catalog(model), dc.precision(bytes_of))
+        laid = dc.layout(layer, site)
+    except ValueError as error:
+        hint = "Parameters for racks: datacenter_gpus, budget, datacenters; for memory: platform, model, bytes_of"
+        raise ValueError(f"{error}. {hint}") from error
+    steps = dc.times(layer, laid, site).steps_bytes
+    return RackJob(
+        machine,
+        racks,
+        racks * rack,
+        int(laid.layers),
+        int(laid.racks_per_layer_here),
+        float(steps[1] + steps[3]),
+        float(2 * layer.tensor_bytes / laid.tensor),
+        float(site.wan_Bps / nic_Bps * (datacenters > 1)),
+    )

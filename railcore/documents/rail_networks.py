@@ -1,0 +1,134 @@
+"""What railonly2023 and railonly2025 print alike of their networks: tables of savings, routes and failed switches."""
+
+import pandas as pd
+
+from railcore.facts import catalog, claims, units
+from railcore.network import cost
+from railcore.network.topology import faults
+
+PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
+TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
+
+
+def table_cases(table: str) -> pd.DataFrame:
+    """GPUs n and radix r of the different cases of a table, such as "railonly2025.table1"."""
+    return pd.DataFrame(claims.cases(table))
+
+
+def savings_table(
+    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share: bool = True
+) -> pd.DataFrame:
+    """`cost.compare` of the cases of a document's table.
+
+    Parameters
+    ----------
+    table
+        Claims of the table, such as "railonly2025.table1".
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    share
+        Whether rails that are less than a switch share one, as the documents count.
+
+    Returns
+    -------
+    A row for each case.
+    """
+    cases = table_cases(table)
+    return cost.compare(cases["n"], hb_domain_size, cases["r"], prices, powers, share)
+
+
+def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
+    """A table of `cost.compare` as the documents print theirs: counts of both networks, savings in per cent."""
+    names = {"gpus": "GPUs", "radix": "switch radix"}
+    for part in ("switches", "transceivers"):
+        names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
+    shown = table[list(names)].rename(columns=names)
+    for what in ("cost", "power") if power else ("cost",):
+        shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
+    return shown
+
+
+def least_saving_radix(table: pd.DataFrame) -> int:
+    """Radix with the least cost saving in every cluster size of a `cost.compare` table, the smallest of tied ones.
+
+    0 where no radix has the least saving in all of them.
+    """
+    least = table.assign(saving=table["cost_saving"].round(9))
+    worst = [set(part.loc[part["saving"] == part["saving"].min(), "radix"]) for _, part in least.groupby("gpus")]
+    return min(set.intersection(*worst), default=0)
+
+
+def fault_survey(hb_domain_size: int) -> pd.DataFrame:
+    """`faults.survey` of the cases of both documents' tables, each case once."""
+    cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
+    return faults.survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
+
+
+def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> tuple[dict, dict]:
+    """Values and reasons of a document's claims on routes within a rail and on a failed rail switch.
+
+    survey: `fault_survey`; table: that with the document's cases; difference: id of the claim on a failed rail switch.
+    """
+    mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
+    routes = f"{document}.fig2.same_rail_switches"
+    near = [f"{row.n:,}/{row.r}" for row in mine.itertuples() if row.same_rail_switches == 1]
+    more = [
+        f"{row.nics_cut_difference:+d} at {row.n:,}/{row.r}" for row in mine.itertuples() if row.nics_cut_difference
+    ]
+    values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
+    return values, {
+        routes: "one switch for every pair of domains only where a leaf (half the radix) takes a whole rail, here at "
+        f"{', '.join(near)} (GPUs/radix); elsewhere the leaves of a rail meet a tier higher",
+        difference: "identical where rails have two tiers; a rail of one tier fills all ports of its switch, a leaf "
+        f"below spines half of them: {', '.join(more)} (GPUs/radix)",
+    }
+
+
+def topology_claims(
+    platforms: pd.DataFrame, survey: pd.DataFrame
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """Values, reasons and readings of both documents' claims on HB bandwidth, routes, rail bisection and rail switches.
+
+    platforms: `platform_bandwidths` of PLATFORMS; survey: `fault_survey`.
+    """
+    values, reasons = _hb_domain_claims(platforms.set_index("platform").loc["GH200"])
+    for table, difference in (
+        ("railonly2025.table1", "railonly2025.text.fault_switch_difference"),
+        ("railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
+    ):
+        more_values, more_reasons = route_and_switch_claims(survey, table, difference)
+        values |= more_values
+        reasons |= more_reasons
+    values["railonly2025.fig5.rail_bisection"] = survey.merge(table_cases("railonly2025.table1"))[
+        "rail_bisection"
+    ].min()
+    taken = {}
+    for key, platform in (("h100", "DGX H100"), ("mi300x", "MI300X full mesh")):
+        gpu_Bps = platforms.set_index("platform")["gpu_Bps"][platform]
+        values[f"railonly2025.text.{key}_hb_bandwidth"] = units.convert(gpu_Bps, "bit/s")
+        both = units.show(2 * gpu_Bps, "bps", 4)
+        taken[f"railonly2025.text.{key}_hb_bandwidth"] = (
+            f"one direction, per GPU; the document prints neither; both directions {both}"
+        )
+    return values, reasons, taken
+
+
+def _hb_domain_claims(gh200: pd.Series) -> tuple[dict[str, float], dict[str, str]]:
+    """railonly2023's introduction: bandwidth of NVLink 4 and bisection of a GH200."""
+    nvlink, bisection = "railonly2023.intro.nvlink4_bandwidth", "railonly2023.intro.gh200_bisection"
+    printed = catalog.item("platforms", "GH200")["hb_bandwidth_railonly2023"]
+    values = {
+        nvlink: 2 * units.convert(gh200["gpu_Bps"], "bit/s"),
+        bisection: gh200["gpus"] * units.convert(printed, "bit/s"),
+    }
+    needed = units.convert(printed / gh200["hb_links"] / 2, "GB/s")
+    return values, {
+        nvlink: f"the datasheet's sum of both directions, {gh200['hb_links']:g} links x 2 x "
+        f"{units.convert(gh200['link_Bps'], 'GB/s'):g} GB/s; the printed value would need {needed:.4g} GB/s for a link "
+        "and direction",
+        bisection: "all GPUs times the document's own sum of both directions; by the datasheet "
+        f"{units.show(gh200['all_gpus_both_ways_Bps'], 'bps', 4)}, and in one direction between the halves "
+        f"{units.show(gh200['between_halves_Bps'], 'bps', 4)}",
+    }

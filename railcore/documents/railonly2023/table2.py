@@ -1,0 +1,49 @@
+"""Table 2 of railonly2023: counts and cost, and what redundant rail switches cost."""
+
+from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
+from railcore.documents.readings import readings
+from railcore.facts import claims
+from railcore.network import cost
+
+TABLE, SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
+
+
+def cost_claims(
+    hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """Values, reasons and readings of the claims on counts and cost, and on the cost of redundant switches.
+
+    powers: peak powers, for the columns of the table; the document prints none.
+    """
+    table = savings_table(TABLE, hb_domain_size, prices, powers)
+    spares = cost.redundancy(table, hb_domain_size, prices)
+    alone = spares[spares["rails_per_switch"] == 1]
+    shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
+    values = claims.look_up(TABLE, table)
+    own_switches = savings_table(TABLE, hb_domain_size, prices, powers, share=False)
+    taken = readings(
+        values,
+        {
+            "rails that are less than a switch share one": {
+                "a switch for each rail": claims.look_up(TABLE, own_switches)
+            }
+        },
+    )
+    values |= {
+        f"{TABLE}.worst_radix": least_saving_radix(table),
+        SPARES: alone["spare_switch_and_optics"].max(),
+    }
+    taken |= {
+        f"{TABLE}.worst_radix": TIED_RADIX,
+        SPARES: "one more switch with its optics for every rail, each rail on a switch of its own; "
+        f"{shared['spare_switch_and_optics'].max():.3g} where rails share switches as in Table 2, no saving in one "
+        f"case; {shared['spare_switch'].max():.3g} without optics on the spare, "
+        f"{shared['everything_doubled'].max():.3g} with all switches and links doubled",
+    }
+    reasons = {
+        f"{TABLE}.n32768.r32.cost_saving": "the document cuts digits off: 54.5% is printed as 54%",
+        f"{TABLE}.n32768.r64.switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the "
+        "transceivers it is two thirds",
+        SPARES: "dearer in one case alone, 32,768 GPUs with radix 256; a rail there is half a switch",
+    }
+    return values, reasons, taken

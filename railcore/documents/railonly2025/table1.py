@@ -1,0 +1,117 @@
+"""Table 1, Fig. 1 and the text of railonly2025: counts, cost and power, and the prices that it does not print."""
+
+import numpy as np
+import pandas as pd
+
+from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
+from railcore.documents.readings import readings
+from railcore.facts import claims, units
+from railcore.network import cost
+
+TABLE, TEXT, FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
+
+
+def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
+    """What the text says of a `savings_table`, by the last part of the claims' ids.
+
+    Least and most saving of the largest clusters [USD] and of all [W]; at radix 64 tiers and switch_ratio; the most
+    cost saving; the radix that saves least; and the largest ratio of parts that can fail, switches and links, of
+    rail-only over rail-optimized. Raises ValueError for a table without radix 64.
+    """
+    if not (table["radix"] == 64).any():
+        raise ValueError("table has no row of radix 64, which the text speaks of: compare with radix 64 too")
+    money = table["cost_usd_rail_optimized"] - table["cost_usd_rail_only"]
+    money = money[table["gpus"] == table["gpus"].max()]
+    power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
+    at_64 = table[table["radix"] == 64].iloc[0]
+    only, optimized = (table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(cost.NETWORKS))
+    return {
+        "cost_saving_min": money.min(),
+        "cost_saving_max": money.max(),
+        "power_saving_min": power.min(),
+        "power_saving_max": power.max(),
+        "intro_cost_saving_max": table["cost_saving"].max(),
+        "r64_switch_ratio": at_64["switch_ratio"],
+        "r64_tiers_rail_optimized": at_64["tiers_rail_optimized"],
+        "r64_tiers_rail_only": at_64["tiers_rail_only"],
+        "worst_radix": least_saving_radix(table),
+        "fault_parts_ratio": (only / optimized).max(),
+    }
+
+
+def allowed_ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """Ratios transceiver / port that every printed saving of Table 1 allows, if the document rounds or cuts digits off.
+
+    table: `savings_table`. Columns saving (cost, power), digits, gpus, radix, least, most.
+    """
+    bounds = {}
+    for what in ("cost", "power"):
+        ids = [f"{TABLE}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
+        printed = np.array([claims.paper_value(claim_id) for claim_id in ids])
+        for digits, low, high in (("rounded", -0.005, 0.005), ("cut off", 0.0, 0.01)):
+            bounds[what, digits] = cost.ratio_bounds(table, printed + low, printed + high)
+    return pd.concat(bounds, names=["saving", "digits"]).droplevel(2).reset_index()
+
+
+def solved_sums(table: pd.DataFrame) -> dict[str, float]:
+    """Port + transceiver [USD], [W] that the absolute savings of the text leave, by "cost" and "power"."""
+    ports = table["ports_rail_optimized"] - table["ports_rail_only"]
+    largest = ports[table["gpus"] == table["gpus"].max()]
+    return {
+        "cost": claims.paper_value(f"{TEXT}.cost_saving_min") / largest.min(),
+        "power": claims.paper_value(f"{TEXT}.power_saving_max") / ports.max(),
+    }
+
+
+def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.PriceBook) -> pd.DataFrame:
+    """Ratios and sums that all printed savings allow together, beside those of the books.
+
+    Columns saving, digits, r_from, r_to, r of the book, port + transceiver (solved), and that of the book.
+    """
+    books, sums = {"cost": prices, "power": powers}, solved_sums(table)
+    grouped = allowed_ratios(table).groupby(["saving", "digits"], sort=False)
+    fits = grouped.agg(r_from=("least", "max"), r_to=("most", "min")).reset_index()
+    fits["r of the book"] = [books[what].transceiver / books[what].port for what in fits["saving"]]
+    fits["port + transceiver, solved"] = fits["saving"].map(sums)
+    fits["port + transceiver of the book"] = [books[what].port + books[what].transceiver for what in fits["saving"]]
+    return fits
+
+
+def cost_claims(
+    hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
+    table = savings_table(TABLE, hb_domain_size, prices, powers)
+    values = _table_and_text(table)
+    largest = table[table["gpus"] == table["gpus"].max()].iloc[0]
+    values[f"{FIGURE}.cost_65536_400g"] = largest["cost_usd_rail_optimized"]
+    values[f"{FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
+    small_domains = _table_and_text(savings_table(TABLE, 8, prices, powers))
+    own_switches = _table_and_text(savings_table(TABLE, hb_domain_size, prices, powers, share=False))
+    taken = readings(
+        values,
+        {
+            "HB domains of 256 GPUs": {"8, which the text names too": small_domains},
+            "rails that are less than a switch share one": {"a switch for each rail": own_switches},
+        },
+    )
+    taken[f"{TEXT}.worst_radix"] = TIED_RADIX
+    fits = fitted_books(table, prices, powers).iloc[0]
+    total = claims.paper_value(f"{FIGURE}.cost_65536_400g")
+    ratio = cost.ratio_for_total(largest, total, solved_sums(table)["cost"])
+    saved = units.show(values[f"{TEXT}.power_saving_max"], "W", 3)
+    reasons = {
+        f"{FIGURE}.cost_65536_400g": f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
+        f"outside the {fits['r_from']:.3g} to {fits['r_to']:.4f} that the savings of Table 1 allow",
+        f"{FIGURE}.power_65536_400g": f"contradiction: the document saves {saved}, more than all this, and calls it "
+        f"{table['power_saving'].max():.0%} of the network",
+        f"{TEXT}.intro_cost_saving_max": "abstract, Table 1 and conclusion print 77%, as this rounds",
+        f"{TEXT}.r64_switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it "
+        "is two thirds",
+    }
+    return values, reasons, taken
+
+
+def _table_and_text(table: pd.DataFrame) -> dict[str, float]:
+    text = {f"{TEXT}.{key}": value for key, value in printed_text_values(table).items()}
+    return claims.look_up(TABLE, table) | text
