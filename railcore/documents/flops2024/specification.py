@@ -1,0 +1,73 @@
+"""The datacenter that flops2024 specifies: prices, powers, memory and speeds of its own in place of the catalog's.
+
+In notebooks the parameter `document` names whose rows these are; empty for the catalog's alone.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.systems.datacenter.site import Site, site
+from railcore.systems.datacenter.sizing import Sizing, size
+
+BOOK = "flops2024"  # of the catalog's prices and sites
+
+
+def document_size(
+    budget_usd: ArrayLike | None = None,
+    platform: str = "GB200 NVL72",
+    document: str = BOOK,
+    rate_format: str = "",
+    **changes: Any,
+) -> Sizing:
+    """`sizing.size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
+
+    Parameters
+    ----------
+    budget_usd
+        By default the document's [USD].
+    platform
+        Of the catalog's platforms.
+    document
+        Whose own rows replace the catalog's where it has some, "" for none.
+    rate_format, **changes
+        As in `sizing.size`.
+
+    Returns
+    -------
+    A `Sizing`.
+    """
+    if document and "pue" not in changes:
+        energy = catalog.item("prices", "energy")
+        changes["pue"] = np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")])
+    budget = catalog.item("prices", BOOK)["datacenter_price"] if budget_usd is None else budget_usd
+    return size(budget, platform, BOOK, document, rate_format, **changes)
+
+
+def document_site(
+    racks: ArrayLike,
+    platform: str = "GB200 NVL72",
+    document: str = BOOK,
+    rate: str = "bf16_dense_rate",
+    **changes: Any,
+) -> Site:
+    """`site.site` in the document's datacenters, by default of its platform.
+
+    Parameters
+    ----------
+    racks
+        Of all datacenters.
+    platform
+        Of the catalog's platforms.
+    document
+        Whose own rows replace the catalog's where it has some, "" for none.
+    rate, **changes
+        As in `site.site`.
+
+    Returns
+    -------
+    A `Site`.
+    """
+    return site(racks, platform, rate, BOOK, document, **changes)
