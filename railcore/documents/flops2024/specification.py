@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.systems.datacenter.layer import Layer
+from railcore.systems.datacenter.layout import layout
+from railcore.systems.datacenter.layout_tables import layout_summary, tensor_degree_memory
 from railcore.systems.datacenter.site import Site, site
 from railcore.systems.datacenter.sizing import Sizing, size
 
@@ -71,3 +74,26 @@ def document_site(
     A `Site`.
     """
     return site(racks, platform, rate, BOOK, document, **changes)
+
+
+def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datacenters: int) -> dict[str, Any]:
+    """Memory of a GPU by tensor-parallel degree on the racks that a budget buys, by the catalog's own rows.
+
+    Parameters
+    ----------
+    model, one
+        Name and layer of a model.
+    budget_usd, platform, datacenters
+        Of the whole datacenter [USD]; of the catalog; that share the racks.
+
+    Returns
+    -------
+    Arguments of `charts.memory_by_degree`: data, limit_bytes and title.
+    """
+    machine = document_size(budget_usd, platform, "")
+    where = document_site(int(machine.racks), platform, "", datacenters=datacenters)
+    return {
+        "data": tensor_degree_memory({model: one}, where.rack_gpus),
+        "limit_bytes": where.memory_bytes,
+        "title": layout_summary(machine, layout(one, where, strict=False)),
+    }
