@@ -29,6 +29,7 @@ EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as i
 
 def exposed_entries(
     cases: Mapping[str, Case],
+    apart: Case,
     points: Mapping[str, Point],
     lost_rtts: float,
     coasts: Route,
@@ -43,6 +44,8 @@ def exposed_entries(
     ----------
     cases, points, lost_rtts, coasts, within_s
         As in `exposed_values`.
+    apart
+        The dense model over at least two datacenters.
     rules
         Of `exposed_points.shares_under_rules`.
     dense_rate
@@ -59,7 +62,7 @@ def exposed_entries(
         layer_reasons(cases, dense_rate),
         point_reasons(cases, points, values, rules),
         assumption_reasons(cases, rules),
-        wide_area_reasons(cases["dense"], coasts, within_s),
+        wide_area_reasons(apart, coasts, within_s),
     )
     return values, reasons, exposed_readings(values, cases, points, lost_rtts, coasts, within_s, other_tokens)
 
@@ -180,8 +183,8 @@ def layer_reasons(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str
     slow = dense.changed(site={"gpu_rate": dense_rate}).times.forward_s
     tokens = {last: f"{_tokens_giving(dense, last, paper[last]):,.0f}" for last in ("forward", "recompute_overhead")}
     reasons = {
-        "dense.forward": f"the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, "
-        f"a sequence of {tokens['forward']} tokens in place of {dense.model.sequence_length:,} the printed digits",
+        "dense.forward": f"the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, and a sequence of "
+        f"{tokens['forward']} tokens in place of {dense.model.sequence_length:,} the printed digits",
         "dense.recompute_overhead": f"a sequence of {tokens['recompute_overhead']} tokens would give the printed value",
         "dense.dp_scale_out_all_gather": "half of step 2; half of the printed, rounded step 2 is "
         f"{show(paper['dp_scale_out_all_reduce'] / 2, 's')}",
@@ -268,6 +271,23 @@ def exposed_summary(
         ends = (f"{float(case.share):.1%} ({case.rule})", *_ranges(rules, name), _ends(mine), f"{share:.1%}")
         columns[name] = [*ends, "; ".join(case.layout.warnings) or "nothing"]
     return pd.DataFrame(columns)
+
+
+def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
+    """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
+
+    rules, timed: as in `exposed_summary`.
+    """
+    texts = []
+    for name, case in cases.items():
+        shares = [rules[rules.claim == EXPOSED + name].value, timed[timed.model == name].exposed_share]
+        every = pd.concat(shares)
+        texts.append(
+            f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides by the "
+            f"rule '{case.rule}', and {every.min():.1%} to {every.max():.1%} over all rules, ways of counting and "
+            "timelines."
+        )
+    return " ".join(texts)
 
 
 def _tokens_giving(case: Case, quantity: str, target: float) -> float:

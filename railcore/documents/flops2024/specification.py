@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.units import Gbps
 from railcore.systems.datacenter.layer import Layer
+from railcore.systems.datacenter.layer import precision as precision_of
 from railcore.systems.datacenter.layout import layout
 from railcore.systems.datacenter.layout_tables import layout_summary, tensor_degree_memory
+from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site, site
 from railcore.systems.datacenter.sizing import Sizing, size
 
@@ -97,3 +100,39 @@ def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datace
         "limit_bytes": where.memory_bytes,
         "title": layout_summary(machine, layout(one, where, strict=False)),
     }
+
+
+def changed_case(
+    case: Case,
+    platform: str,
+    rule: str,
+    rate: str,
+    precision: str,
+    hb_gbps: float,
+    nic_gbps: float,
+    wan_gbps: float,
+    datacenters: int,
+) -> Case:
+    """A case under other settings, as a person gives them.
+
+    Parameters
+    ----------
+    case, platform
+        What is changed, and the catalog's platform whose GPU it has.
+    rule, rate, precision
+        Of `exposed.RULES`, of the GPU's rows, of the catalog's precisions.
+    hb_gbps, nic_gbps, wan_gbps
+        Scale-up, scale-out and wide-area bandwidth of a GPU, one direction [Gbps].
+    datacenters
+        That share the racks.
+
+    Returns
+    -------
+    A `Case`.
+    """
+    gpu = catalog.item("gpus", catalog.item("platforms", platform)["gpu"])
+    speeds = {"hb_Bps": hb_gbps * Gbps, "nic_Bps": nic_gbps * Gbps, "wan_Bps": wan_gbps * Gbps}
+    return case.changed(
+        case={"rule": rule, "precision": precision_of(precision)},
+        site={"gpu_rate": gpu[rate], "datacenters": datacenters, **speeds},
+    )
