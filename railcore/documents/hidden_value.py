@@ -23,6 +23,7 @@ def hidden_value(quantity: Callable[[float], float], target: float, near: float,
     """
     from scipy.optimize import elementwise
 
+    off = np.vectorize(lambda power: quantity(np.exp(power)) - target, otypes=[float])
     ends = np.log(near / span), np.log(near * span)
-    found = elementwise.find_root(np.vectorize(lambda power: quantity(np.exp(power)) - target, otypes=[float]), ends)
+    found = elementwise.find_root(off, ends, tolerances={"xatol": 1e-9})
     return float(np.exp(found.x)) if found.success else float("nan")

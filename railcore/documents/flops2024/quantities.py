@@ -47,11 +47,21 @@ def machine_quantities(machine: Sizing) -> dict[str, float]:
 def model_quantities(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
-    tensor_parallel: smallest degree of all, dividing a rack or not, at which memory_bytes, a GPU's, hold its share of a
-    layer and of the activations of one micro-batch; all else is of the plan. device_memory: that share at the plan's
-    degree. memory, total: of the model, master with its working copy, gradients and optimizer. residual: activations
-    that one layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc:
-    racks that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
+    device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
+    the model; master (with its working copy), gradients and optimizer are its parts. residual: activations that one
+    layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc: racks
+    that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
+
+    Parameters
+    ----------
+    model, one, plan
+        A model, its layer and its layout.
+    memory_bytes
+        Of a GPU. tensor_parallel is the smallest degree of all, dividing a rack or not, whose share fits it.
+
+    Returns
+    -------
+    Numbers by the last part of the claims' ids.
     """
     kinds, state = model.parameters(), one.state_bytes
     return {
