@@ -5,16 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.flops2024.specification import document_site
 from railcore.facts import catalog, units
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.budgets import largest_parameters, shaped
+from railcore.systems.datacenter.budgets import largest_parameters, layer_of_size
 from railcore.systems.datacenter.exposed import wide_area
 from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import Transformer, from_catalog
 
 DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
 FP4, BF16 = dc.precision("flops2024"), dc.precision("bf16")
-SITE = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+SITE = document_site(23333, rate="fp4_sparse_rate")
 MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "flops2024 MoE"]
 
 
@@ -79,17 +80,17 @@ def test_a_layer_of_nothing_is_refused(bad):
 
 
 @settings(deadline=None)
-@given(st.floats(2e9, 4e12), st.sampled_from([8, 36, 72, 73, 576]), st.integers(1, 4), st.floats(1, 8))
-def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites, resident):
+@given(st.floats(2e9, 4e12), st.sampled_from([8, 36, 72, 73, 576]), st.integers(1, 4))
+def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites):
     site = replace(SITE, memory_bytes=memory, rack_gpus=rack, datacenters=sites)
     layer = dc.layer(DENSE, FP4)
-    needed = layer.layer_state_bytes + resident * layer.activation_bytes
+    needed = layer.layer_state_bytes + layer.activation_bytes
     fitting = [t for t in range(1, rack + 1) if rack % t == 0 and needed <= t * memory]
     if not fitting:
         with pytest.raises(ValueError, match=f"leaves {units.show(needed - rack * memory, 'B', 4)} of a layer"):
-            dc.layout(layer, site, resident=resident)
+            dc.layout(layer, site)
         return
-    found = dc.layout(layer, site, resident=resident)
+    found = dc.layout(layer, site)
     assert found.tensor == fitting[0] and found.layers_per_rack == rack / fitting[0]
     assert (found.device_bytes + found.active_bytes) * found.tensor == pytest.approx(needed)
     assert found.racks_per_layer_here == site.racks // (134 * sites)
@@ -97,7 +98,6 @@ def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites, resid
     assert found.gpus_here * sites <= site.gpus
     assert found.replicas >= sites * found.replicas_here
     assert found.host_bytes == pytest.approx(134 * layer.activation_bytes / found.tensor)
-    assert found.offload_s * site.host_Bps * found.tensor == pytest.approx(layer.activation_bytes)
 
 
 def test_more_racks_than_layers_are_needed_in_every_datacenter():
@@ -116,8 +116,6 @@ def test_a_degree_of_ones_own():
     for bad in (20, -18, 4.5):
         with pytest.raises(ValueError, match=f"tensor is {bad}"):
             dc.layout(layer, SITE, tensor=bad)
-    with pytest.raises(ValueError, match="resident is 0"):
-        dc.layout(layer, SITE, resident=0)
     with pytest.raises(ValueError, match=r"flops2024 dense: tensor parallelism .* of a layer without memory"):
         dc.layout(layer, SITE, tensor=12)
     assert dc.layout(layer, SITE, tensor=12, strict=False).tensor == 0
@@ -270,12 +268,24 @@ def test_a_sweep_equals_its_points():
 
 
 def test_a_documents_own_rows_replace_the_catalogs():
-    ours, theirs = dc.site(1, rate="fp4_dense_rate"), dc.site(1, document="flops2024", rate="fp4_dense_rate")
+    ours, theirs = (document_site(1, document=document, rate="fp4_dense_rate") for document in ("", "flops2024"))
     assert theirs.hb_Bps == 2 * ours.hb_Bps and theirs.nic_Bps == 2 * ours.nic_Bps
     assert theirs.memory_bytes > ours.memory_bytes and theirs.gpu_rate == ours.gpu_rate
-    assert dc.site(1, rate="fp4_dense_rate", gpu_rate=5.0).gpu_rate == 5.0
+    assert document_site(1, rate="fp4_dense_rate", gpu_rate=5.0).gpu_rate == 5.0
     with pytest.raises(catalog.UnknownName):
-        dc.site(1, platform="DGX Z100")
+        dc.site(1, "DGX Z100", "fp8_dense_rate")
+
+
+def test_a_site_is_one_datacenter_until_more_are_given_with_their_wide_area():
+    one = dc.site(10, "DGX H100", "fp8_dense_rate")
+    assert one.datacenters == 1 and one.one_way_delay_s == 0
+    with pytest.raises(ValueError, match="wan_Bps is inf"):
+        dc.site(10, "DGX H100", "fp8_dense_rate", datacenters=2)
+    two = dc.site(10, "DGX H100", "fp8_dense_rate", "flops2024")
+    row = catalog.item("sites", "flops2024")
+    assert (two.datacenters, two.wan_Bps, two.one_way_delay_s) == tuple(
+        row[name] for name in ("datacenters", "wan_bandwidth", "one_way_delay")
+    )
 
 
 @pytest.mark.parametrize(
@@ -300,7 +310,7 @@ def test_a_parallel_block_has_one_exchange_in_place_of_two():
 
 def test_any_transformer_can_be_laid_out():
     small = Transformer("mine", 12, 768, 12, 12, 3072, 50257, 1024)
-    site = dc.site(24, "DGX H100", rate="bf16_dense_rate", datacenters=1)
+    site = dc.site(24, "DGX H100", "bf16_dense_rate")
     layer = dc.layer(small, BF16)
     layout = dc.layout(layer, site)
     assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
@@ -313,9 +323,9 @@ def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform
     """A model fits where a rack holds a layer and there are racks for all layers; 3% more parameters do not."""
     machine = replace(SITE, racks=racks, datacenters=1)
     if platform:
-        machine, kept = dc.site(racks, platform, rate=rate, datacenters=1), dc.precision(kept)
+        machine, kept = dc.site(racks, platform, rate), dc.precision(kept)
     largest = float(largest_parameters(DENSE, kept, machine))
-    each = shaped(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
+    each = layer_of_size(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
     fits = (each.layer_state_bytes + each.activation_bytes <= machine.memory_bytes * machine.rack_gpus) & (
         each.layers <= racks
     )

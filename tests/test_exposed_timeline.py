@@ -9,23 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import curves, exposed_claims
+from railcore.documents.flops2024 import exposed_claims, exposed_points
+from railcore.documents.flops2024.quantities import communication_quantities
+from railcore.documents.flops2024.specification import document_site
+from railcore.documents.hidden_value import hidden_value
 from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import batches, experts, timeline
+from railcore.systems.datacenter import batches, expert_placement, sweeps, timeline
 from railcore.systems.datacenter.exposed import STEPS, Times, wide_area
 from railcore.systems.datacenter.scenario import Case, least_wan_Bps
-from railcore.systems.datacenter.sensitivity import INPUTS, sensitivity
+from railcore.systems.datacenter.sensitivity import exposed_sensitivity
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
 
-SITE = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
     key: Case(transformer.from_catalog(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
+WAYS = exposed_points.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
 TIMES = ("forward_s", "backward_s", "tensor_s", "pipeline_s", "steps_s")
 seconds = st.floats(0.001, 1.0)
 steps = st.tuples(seconds, seconds, seconds, seconds, seconds)
@@ -73,7 +77,7 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")
         assert (ordered.start_s.to_numpy()[1:] >= ordered.end_s.to_numpy()[:-1] - 1e-9).all()
-    reduced, least = timeline.least_s(times, SITE)
+    reduced, least = timeline.least_exchange_s(times, SITE)
     assert after_start(seen, times) >= least - 1e-9
     assert seen.due_s == seen.end_s
     ready = times.forward_s + times.tensor_s + times.pipeline_s + spread * times.backward_s
@@ -155,10 +159,10 @@ def test_what_may_come_later_exposes_less(case):
     assert timeline.timeline(case.times, SITE, 32, 1.0).share >= shares[1]
     slow = replace(case.times, forward_s=10.0, backward_s=20.0)
     assert timeline.timeline(slow, SITE, 32).exchange_s == 0
-    table = timeline.readings({"x": case}, 64)
+    table = timeline.exposed_by_assumption({"x": case}, 64)
     floor = replace(case.times, steps_s=(0.0,) * 5).share()  # tensor exchanges and sends alone
-    assert len(table) == len(timeline.READINGS) and (table.exposed_share >= floor - 1e-12).all()
-    ends = timeline.by_chunks({"x": case}, [1, 8, 64])
+    assert len(table) == len(timeline.TIMELINE_ASSUMPTIONS) and (table.exposed_share >= floor - 1e-12).all()
+    ends = timeline.exchange_end_by_chunks({"x": case}, [1, 8, 64])
     assert (ends["reduce first_s"] >= ends.lower_bound_s).all() and ends["reduce first_s"].is_monotonic_decreasing
 
 
@@ -171,14 +175,14 @@ def test_a_timeline_names_what_is_out_of_range(wrong):
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_fill_and_drain_are_the_pipelines(case):
     m = [1, 4, 100, 10**7]
-    table = batches.iteration(case.times, 134, m, "each network")
+    table = batches.pipelined_iteration(case.times, 134, m, "each network")
     assert np.allclose(table[["computing", "exposed", "idle"]].sum(axis=1), 1)
     without = table.time_s - case.times.gradients_s()
     assert np.allclose(table.idle * table.time_s / without, [133 / (n + 133) for n in m])
     t = case.times
     lasting = 2 * (t.tensor_s + t.pipeline_s)
     assert table.exposed.iloc[-1] == pytest.approx(lasting / (t.forward_s + t.backward_s + lasting), rel=1e-4)
-    small = batches.iteration(t, 3, [5]).time_s[0] - t.gradients_s()
+    small = batches.pipelined_iteration(t, 3, [5]).time_s[0] - t.gradients_s()
     wait = t.tensor_s + t.pipeline_s
     run = schedule("1f1b", 3, 5, float(t.forward_s + wait), float(t.backward_s + wait))
     assert small == pytest.approx(run.total_s)
@@ -188,7 +192,7 @@ def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
     assert batches.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
-    table = batches.against_micro_batches(CASES, [1, 3, 500])
+    table = batches.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight
     stages = schedule("1f1b", 134, 3, 1.0, 2.0).peak_microbatches.max()
@@ -196,24 +200,25 @@ def test_tokens_are_counted():
 
 
 def test_points_are_read_from_the_claims_and_every_rule_judges_them():
-    points = curves.printed_points()
+    points = exposed_points.printed_points()
     assert set(points) == {key for part in ("", "a", "b") for key in claims.ids(f"flops2024.fig3{part}")}
     assert points["flops2024.fig3b.moe_400g_gain"] == ("moe", {"nic_Bps": 5e10}, {"nic_Bps": 2e11})
-    ours = curves.at_points(CASES, points)
+    ours = exposed_points.shares_at_points(CASES, points)
     moe = CASES["moe"].changed(site={"hb_Bps": 1e11})
     assert ours["flops2024.fig3a.moe_800g"] == pytest.approx(moe.times.share())
     slow, fast = (CASES["dense"].changed(site={"nic_Bps": nic}).share for nic in (5e10, 2e11))
     assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
-    table, shown = curves.under_rules(CASES, points, curves.OTHERS)
-    assert len(table) == len(points) * (len(dc.RULES) + len(curves.OTHERS))
-    assert len(shown) == 1 + len(dc.RULES) + len(curves.OTHERS)
+    table = exposed_points.shares_under_rules(CASES, points, WAYS)
+    shown = exposed_points.rules_side_by_side(table)
+    assert len(table) == len(points) * (len(dc.RULES) + len(WAYS))
+    assert len(shown) == 1 + len(dc.RULES) + len(WAYS)
     of = table.set_index(["reading", "claim"]).value
     halved = CASES["moe"].changed(site={"hb_Bps": 0.5e11}).share
     assert of["one direction of the scale-up", "flops2024.fig3a.moe_800g"] == pytest.approx(halved)
 
 
 def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
-    points = curves.printed_points()
+    points = exposed_points.printed_points()
     rates = np.array([SITE.gpu_rate, SITE.gpu_rate / 2] * 2)
     factors = np.array([1.0, 1.0, 0.5, 0.5])
     met = {}
@@ -239,15 +244,15 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
 
 
 def test_reasons_name_what_would_meet():
-    points, coasts = curves.printed_points(), wan.route("flops2024 east", "flops2024 west")
-    ours = exposed_claims.values(CASES, points, 1.0, coasts, 0.1)
-    table, _ = curves.under_rules(CASES, points, curves.OTHERS)
-    open_ = exposed_claims.at_speeds(CASES, points, ours, table)
+    points, coasts = exposed_points.printed_points(), wan.route("flops2024 east", "flops2024 west")
+    ours = exposed_claims.exposed_values(CASES, points, 1.0, coasts, 0.1)
+    table = exposed_points.shares_under_rules(CASES, points, WAYS)
+    open_ = exposed_claims.point_reasons(CASES, points, ours, table)
     assert "'one recomputed pass of the scores' gives 0.198" in open_["flops2024.fig3.exposed_moe"]
     assert "flops2024.fig3.exposed_dense" not in open_
     every = [
-        exposed_claims.of_a_layer(CASES, SITE.gpu_rate / 2),
-        exposed_claims.of_the_wide_area(CASES["dense"], coasts, 0.1),
+        exposed_claims.layer_reasons(CASES, SITE.gpu_rate / 2),
+        exposed_claims.wide_area_reasons(CASES["dense"], coasts, 0.1),
     ]
     unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(readings.joined(open_, *every))
@@ -263,19 +268,19 @@ def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
 
 
 def test_variants_and_curves_are_the_cases():
-    table = curves.variants(CASES, curves.OTHERS).set_index(["reading", "model"])
+    table = exposed_points.counting_table(CASES, WAYS).set_index(["reading", "model"])
     assert table.exposed_share["as the document counts", "moe"] == pytest.approx(CASES["moe"].share)
     halves = table.longest_reduce_s["ReduceScatter in steps 1 and 2"] / table.longest_reduce_s["as the document counts"]
     assert halves["moe"] == halves["dense"] == pytest.approx(0.5)
-    drawn = curves.curves(CASES, {"nic_Bps": [1e10, 1e11], "wan_Bps": [1e9]}, 1)
+    drawn = sweeps.share_by_speed(CASES, {"nic_Bps": [1e10, 1e11], "wan_Bps": [1e9]}, 1)
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
-    assert set(curves.printed_marks().network) == {"scale-up", "scale-out"}
+    assert set(exposed_points.printed_marks().network) == {"scale-up", "scale-out"}
 
 
 def test_printed_marks_stand_at_the_documents_speeds():
-    marks = curves.printed_marks().set_index(["network", "model", "share"]).speed_Bps
+    marks = exposed_points.printed_marks().set_index(["network", "model", "share"]).speed_Bps
     own = {key: claims.paper_value(f"flops2024.fig3.exposed_{key}") for key in NAMES}
     for key, share in own.items():
         assert marks["scale-up", key, share] == SITE.hb_Bps == 14.4e12 / 8
@@ -297,7 +302,7 @@ def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
 
 
 def test_one_datacenter_needs_no_wide_area_and_more_need_more():
-    table = curves.over_datacenters(CASES, [1, 2, 3, 4])
+    table = sweeps.share_by_datacenters(CASES, [1, 2, 3, 4])
     for _, part in table.groupby("model"):
         assert part.needed_per_gpu_Bps.iloc[0] == part.wide_area_s.iloc[0] == part.fibre_pairs.iloc[0] == 0
         assert part.needed_per_gpu_Bps.is_monotonic_increasing
@@ -311,22 +316,22 @@ def test_one_datacenter_needs_no_wide_area_and_more_need_more():
 
 def test_datacenters_that_do_not_hold_a_model_are_left_empty():
     few = {name: case.changed(site={"racks": 4 * 118}) for name, case in CASES.items()}  # 134 layers fit three times
-    table = curves.over_datacenters(few, [3, 4]).set_index(["datacenters", "model"])
+    table = sweeps.share_by_datacenters(few, [3, 4]).set_index(["datacenters", "model"])
     assert table.loc[4, "dense"].isna().all() and table.drop((4, "dense")).notna().all(axis=None)
     far = {"moe": CASES["moe"].changed(site={"one_way_delay_s": 1.0})}
-    assert np.isinf(curves.over_datacenters(far, [2]).needed_per_gpu_Bps[0])
+    assert np.isinf(sweeps.share_by_datacenters(far, [2]).needed_per_gpu_Bps[0])
 
 
 def test_without_a_mixture_its_claims_are_left_out():
     alone, coasts = {"dense": CASES["dense"]}, wan.route("flops2024 east", "flops2024 west")
-    points = curves.printed_points(alone)
+    points = exposed_points.printed_points(alone)
     assert points and all(model == "dense" for model, *_ in points.values())
-    with_both = exposed_claims.values(CASES, curves.printed_points(), 1.0, coasts, 0.1)
-    ours = exposed_claims.values(alone, points, 1.0, coasts, 0.1)
+    with_both = exposed_claims.exposed_values(CASES, exposed_points.printed_points(), 1.0, coasts, 0.1)
+    ours = exposed_claims.exposed_values(alone, points, 1.0, coasts, 0.1)
     rest = {key for key in with_both if "moe" in key} | {"flops2024.fig3c.lossless_20g_exposed"}
     assert set(ours) == set(with_both) - rest
-    assert exposed_claims.of_a_layer(alone, SITE.gpu_rate / 2) == {}
-    assert set(exposed_claims.readings(ours, alone, points, 1.0, coasts, 0.1, 32_768)) < set(ours)
+    assert exposed_claims.layer_reasons(alone, SITE.gpu_rate / 2) == {}
+    assert set(exposed_claims.exposed_readings(ours, alone, points, 1.0, coasts, 0.1, 32_768)) < set(ours)
 
 
 @pytest.mark.parametrize("lost_rtts", [0.0, 0.5, 1.0])
@@ -335,14 +340,15 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
     than without, and it exposes what is lost: the same bytes, `lost_rtts` round trips later.
     """
     coasts = wan.route("flops2024 east", "flops2024 west")
-    ours = exposed_claims.values(CASES, curves.printed_points(), lost_rtts, coasts, 0.1)
+    ours = exposed_claims.exposed_values(CASES, exposed_points.printed_points(), lost_rtts, coasts, 0.1)
     capacity = ours["flops2024.fig3c.tail_loss_moe_capacity"] / 8
     case = CASES["moe"].changed(site={"tail_loss_rtts": lost_rtts})
     at, below = (
-        case.changed(site={"wan_Bps": rate}).quantities()["wan_exposed"] for rate in (capacity, capacity / 1.01)
+        communication_quantities(case.changed(site={"wan_Bps": rate}))["wan_exposed"]
+        for rate in (capacity, capacity / 1.01)
     )
     assert at == pytest.approx(0, abs=1e-9) and below > 1e-7
-    lossless = CASES["moe"].quantities()
+    lossless = communication_quantities(CASES["moe"])
     assert (capacity > lossless["wan_masked"]) == (lost_rtts > 0)
     times, later = CASES["moe"].times, lost_rtts * 2 * SITE.one_way_delay_s
     exposed = max(0.0, float(times.steps_s[2] + later - times.backward_s))
@@ -351,18 +357,18 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
 
 
 def test_the_answer_spans_rules_and_readings():
-    points, panels = curves.printed_points(), timeline.drawn(CASES, chunks=4)[1]
-    table, _ = curves.under_rules(CASES, points, curves.OTHERS)
-    timed = timeline.readings(CASES, 8)
-    short = exposed_claims.answer(CASES, table, timed, [view.share for view in panels.values()])
+    points, panels = exposed_points.printed_points(), timeline.titled_timelines(CASES, chunks=4)
+    table = exposed_points.shares_under_rules(CASES, points, WAYS)
+    timed = timeline.exposed_by_assumption(CASES, 8)
+    short = exposed_claims.exposed_summary(CASES, table, timed, [view.share for view in panels.values()])
     short = short.set_index("exposed share of the time")
     every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.RULES}
     low, high = min(every, key=every.get), max(every, key=every.get)
     text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
     assert short.moe["over all rules"] == text
-    assert short.dense["over all rules"] == f"{CASES['dense'].share:.1%}, whichever"
+    assert short.dense["over all rules"] == f"{CASES['dense'].share:.1%} in every one"
     assert short.moe["by the rule chosen"] == f"{CASES['moe'].share:.1%} (each network)"
-    assert exposed_claims.over_assumptions(CASES, table)["flops2024.fig3.exposed_moe"].startswith(
+    assert exposed_claims.assumption_reasons(CASES, table)["flops2024.fig3.exposed_moe"].startswith(
         f"over the rules {text}"
     )
     least = timed[timed.model == "moe"].exposed_share.min()
@@ -372,18 +378,16 @@ def test_the_answer_spans_rules_and_readings():
 
 def test_a_case_finds_what_would_give_a_printed_number():
     case = CASES["moe"]
-    speed = case.would_give("exposed", 0.2, "site", "nic_Bps")
+    speed = hidden_value(lambda nic_Bps: case.changed(site={"nic_Bps": nic_Bps}).share, 0.2, SITE.nic_Bps)
     assert case.changed(site={"nic_Bps": speed}).share == pytest.approx(0.2)
-    tokens = case.would_give("forward", 0.06, "model", "sequence_length")
-    assert case.changed(model={"sequence_length": round(tokens)}).quantities()["forward"] == pytest.approx(
-        0.06, rel=1e-4
+    tokens = hidden_value(
+        lambda tokens: case.changed(model={"sequence_length": int(tokens)}).times.forward_s, 0.06, 32_000
     )
-    assert np.isnan(case.would_give("exposed", 0.999, "site", "one_way_delay_s"))
-    with pytest.raises(ValueError, match="tail_loss_rtts"):
-        case.would_give("exposed", 0.2, "site", "tail_loss_rtts")
+    assert case.changed(model={"sequence_length": round(tokens)}).times.forward_s == pytest.approx(0.06, rel=1e-4)
+    assert np.isnan(hidden_value(lambda delay: case.changed(site={"one_way_delay_s": delay}).share, 0.999, 0.03))
     with pytest.raises(ValueError, match="place"):
         case.changed(place={})
-    found = case.quantities()
+    found = communication_quantities(case)
     assert found["dp_masked"] + found["dp_exposed"] == pytest.approx(found["dp_scale_out_all_reduce"])
     assert found["dp_scale_out_all_gather"] == pytest.approx(found["dp_scale_out_all_reduce"] / 2)
     once, none = (case.model.training_flops(recompute=each) for each in ("selective", "none"))
@@ -393,7 +397,7 @@ def test_a_case_finds_what_would_give_a_printed_number():
 
 def placed(where="tensor group", places=1, tensor=0, site=SITE, **options):
     case = CASES["moe"]
-    return experts.placement(case.model, case.precision, site, where, places, tensor, recomputed=3.0, **options)
+    return expert_placement.expert_placement(replace(case, site=site), where, places, tensor, **options)
 
 
 def test_experts_in_the_tensor_group_are_the_documents_layout():
@@ -407,7 +411,8 @@ def test_only_mixture_layers_gather_more_tokens():
     case = CASES["moe"]
     mixed = replace(case.model, expert_layer_interval=2)  # half of the layers
     all_layers, half = (
-        experts.placement(model, case.precision, SITE, "rack", 4, 18).times for model in (case.model, mixed)
+        expert_placement.expert_placement(replace(case, model=model), "rack", 4, 18).times
+        for model in (case.model, mixed)
     )
     alone = placed(tensor=18).times.tensor_s
     assert all_layers.tensor_s == pytest.approx(alone * 1.5)
@@ -446,9 +451,9 @@ def test_experts_elsewhere_conserve_gradients_memory_and_tokens(where, places):
 
 def test_placements_are_compared_on_a_grid_as_alone():
     case = CASES["moe"]
-    found = experts.placements(case, (1, 2))
-    table = experts.compared(found)
-    grid = experts.by_speed(case, [SITE.hb_Bps, 1e11], [SITE.nic_Bps, 1e10], (1, 2))
+    found = expert_placement.fitting_placements(case, (1, 2))
+    table = expert_placement.placement_table(found)
+    grid = expert_placement.placements_by_speed(case, [SITE.hb_Bps, 1e11], [SITE.nic_Bps, 1e10], (1, 2))
     here = grid[(grid.hb_Bps == SITE.hb_Bps) & (grid.nic_Bps == SITE.nic_Bps)].set_index("placement").share
     assert np.allclose(here[table.placement], table.exposed_share)
     assert grid[grid.best].groupby(["hb_Bps", "nic_Bps"]).size().ge(1).all()
@@ -473,18 +478,17 @@ def test_a_placement_names_what_cannot_be(change, text):
     with pytest.raises(ValueError, match=text):
         placed(**change)
     with pytest.raises(ValueError, match="experts"):
-        experts.placement(CASES["dense"].model, CASES["dense"].precision, SITE)
+        expert_placement.expert_placement(CASES["dense"])
 
 
 def test_sensitivity_moves_one_assumption_at_a_time():
     case = CASES["moe"]
-    table = sensitivity(case).set_index("input")
+    table = exposed_sensitivity({"moe": case}).set_index("input")
     assert (table.centre == case.share).all() and table.swing.is_monotonic_decreasing
     nic = table.loc["scale-out bandwidth of a GPU"]
     assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
     assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
     assert table.loc["rule of overlap"].at_high == max(case.changed(case={"rule": rule}).share for rule in dc.RULES)
-    tight = sensitivity(
-        case.changed(site={"memory_bytes": 5e10}), [each for each in INPUTS if each.field == "memory_bytes"]
-    )
-    assert tight.low[0].endswith("does not fit") and tight.at_low[0] == tight.centre[0]
+    less = {"moe": case.changed(site={"memory_bytes": 5e10})}
+    tight = exposed_sensitivity(less, ["memory of a GPU"]).set_index("input").drop("rule of overlap")
+    assert tight.low.iloc[0].endswith("does not fit") and tight.at_low.iloc[0] == tight.centre.iloc[0]

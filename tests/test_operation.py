@@ -6,23 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.facts import catalog
 from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost.ownership import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import failures, operation, serving
-from railcore.systems.datacenter.budgets import SIZES, budgets, largest_parameters, precision_of, shown
+from railcore.systems.datacenter import availability, failures, operation, recovery, serving
+from railcore.systems.datacenter.budgets import (
+    SIZES,
+    budget_table,
+    largest_parameters,
+    models_by_budget,
+    precision_for_format,
+)
 from railcore.training.scaling_laws import law
 from railcore.training.transformer import Transformer, from_catalog
 
 NVL72 = "GB200 NVL72"
 DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
-SITE = dc.site(23333, document="flops2024", rate="fp4_dense_rate")
+SITE = document_site(23333, rate="fp4_dense_rate")
 LAYER = dc.layer(DENSE, dc.precision("flops2024"))
 LAID = dc.layout(LAYER, SITE)
-BOX = dc.size(1e11, NVL72, "flops2024", pue=1.2)
-JOB = failures.grid(LAID)
+BOX = document_size(1e11, NVL72, pue=1.2)
+JOB = failures.replica_grid(LAID)
 SHARES = st.floats(0.01, 1)
 
 
@@ -40,14 +47,14 @@ def with_shares(table, **shares):
 
 @given(SHARES, st.floats(0, 0.9), SHARES)
 def test_a_run_does_its_flops_in_its_time(utilization, exposed, goodput):
-    run = operation.training_run(1e12, 2e13, BOX, operation.prices(), utilization, exposed, goodput)
+    run = operation.training_run(1e12, 2e13, BOX, operation.operating_prices(), utilization, exposed, goodput)
     done = BOX.dense_flops * run.time_s * utilization * (1 - exposed) * goodput
     assert done == pytest.approx(6 * 1e12 * 2e13) and run.flops == pytest.approx(done)
     assert run.token_usd * 2e13 == pytest.approx(run.energy_usd + run.wear_usd)
 
 
 def test_energy_costs_what_owning_the_machine_for_that_time_costs():
-    costs = operation.prices()
+    costs = operation.operating_prices()
     run = operation.training_run(1e13, 1e14, BOX, costs, 0.4)
     years = run.time_s / year
     owned = total_cost(0, BOX.it_w, float(years), costs.electricity_price, 1.2, costs.mean_load)
@@ -74,17 +81,17 @@ def test_runs_from_the_ideal_to_the_measured():
 )
 def test_shares_out_of_range(field):
     with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
-        operation.training_run(1e12, 1e13, BOX, operation.prices(), **field)
+        operation.training_run(1e12, 1e13, BOX, operation.operating_prices(), **field)
 
 
 def test_prices_out_of_range():
     for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
         with pytest.raises(ValueError, match=next(iter(field))):
-            replace(operation.prices(), **field)
+            replace(operation.operating_prices(), **field)
     with pytest.raises(ValueError, match="bound is 'most'"):
-        operation.prices("most")
+        operation.operating_prices("most")
     with pytest.raises(ValueError, match="tokens is 0"):
-        operation.training_run(1e12, 0, BOX, operation.prices())
+        operation.training_run(1e12, 0, BOX, operation.operating_prices())
 
 
 # Failures
@@ -92,7 +99,7 @@ def test_prices_out_of_range():
 
 def test_the_grid_is_that_of_the_layout():
     assert (JOB.replicas, JOB.gpus, JOB.spares) == (LAID.replicas_here * 2, LAID.gpus_here * 2, 0)
-    assert failures.grid(LAID, 17).spares == 4 and failures.grid(LAID, 16).spares == 8
+    assert failures.replica_grid(LAID, 17).spares == 4 and failures.replica_grid(LAID, 16).spares == 8
     assert JOB.groups_met(4) == pytest.approx(20 / 18)  # 2 of 18 trays lie across two groups of 18 GPUs
     assert JOB.groups_met(72) == 4 and JOB.groups_met(1) == 1
 
@@ -119,15 +126,15 @@ def test_interruptions_add_up_to_the_published_rate():
 
 def test_without_failures_everything_works():
     none = with_shares(blast())
-    whole = [failures.whole_groups(none, JOB, same_rail=same) for same in (True, False)]
-    shares = [failures.replica_availability(none, JOB), failures.rack_groups(none, JOB), *whole]
+    whole = [availability.paired_groups(none, JOB, same_rail=same) for same in (True, False)]
+    shares = [availability.replica_availability(none, JOB), availability.groups_with_spares(none, JOB), *whole]
     assert shares == pytest.approx([1] * 4, rel=1e-12)
-    curves = failures.restart_curves({"rare": (1e15, 100)}, {"store": 1.0}, np.array([1.0, 600.0]))
+    curves = recovery.restart_curves({"rare": (1e15, 100)}, {"store": 1.0}, np.array([1.0, 600.0]))
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
 
 
 def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
-    job = failures.Grid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
+    job = failures.ReplicaGrid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
     table = with_shares(blast(job, planes=2), GPU=0.01, NIC=0.005, host=0.03, HB_switch=0.002)
     random, draws = np.random.default_rng(1), 40_000
     shape = (draws, job.layers, job.racks)
@@ -135,12 +142,12 @@ def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
     gpu &= np.repeat(random.random((*shape, 3)) > 0.03, 4, axis=-1)  # hosts of four GPUs, one of them across the groups
     gpu &= (random.random((*shape, 18)) > 0.002).all(-1, keepdims=True)
     whole = gpu.reshape(*shape, 2, 6).all(-1).all(1)
-    assert failures.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
+    assert availability.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
 
 
 @pytest.mark.parametrize("leaf_layers", [1, 8])
 def test_paired_groups_against_a_draw(leaf_layers):
-    job = failures.Grid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
+    job = failures.ReplicaGrid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
     table = with_shares(blast(job, radix=16, leaf_layers=leaf_layers), GPU=0.004, switch=0.003)
     random, draws = np.random.default_rng(2), 20_000
     group = 1 - (1 - 0.004) ** 4
@@ -149,7 +156,7 @@ def test_paired_groups_against_a_draw(leaf_layers):
         group = 1 - (1 - 0.004) ** 4 * (1 - 0.003) ** 4
     out = random.binomial(24, group, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
     drawn = 1 - np.minimum(out, 24).max(1).mean() / 24
-    assert failures.whole_groups(table, job) == pytest.approx(drawn, abs=0.004)
+    assert availability.paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.integers(1, 3))
@@ -158,43 +165,43 @@ def test_pipelines_against_every_outcome(weights, layers):
     n = len(out) - 1
     grids = np.meshgrid(*[np.arange(n + 1)] * layers)
     chance = np.prod([out[grid] for grid in grids], axis=0)
-    assert failures.pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
+    assert availability.complete_pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
 
 
 def test_pairing_beats_fixed_replicas_and_wider_pools_beat_narrow_ones():
     table = blast(planes=4)
-    fixed, rails = failures.replica_availability(table, JOB), failures.whole_groups(table, JOB)
-    assert fixed < rails < failures.whole_groups(table, JOB, same_rail=False) < 1
-    assert failures.whole_groups(blast(), JOB) < failures.whole_groups(blast(leaf_layers=32), JOB)
+    fixed, rails = availability.replica_availability(table, JOB), availability.paired_groups(table, JOB)
+    assert fixed < rails < availability.paired_groups(table, JOB, same_rail=False) < 1
+    assert availability.paired_groups(blast(), JOB) < availability.paired_groups(blast(leaf_layers=32), JOB)
 
 
 def test_a_replica_depends_on_fewer_leaves_where_they_hold_its_own_layers():
     apart, together = (with_shares(blast(leaf_layers=layers), switch=1e-4) for layers in (1, 32))
-    logs = [math.log(failures.replica_availability(table, JOB)) for table in (apart, together)]
+    logs = [math.log(availability.replica_availability(table, JOB)) for table in (apart, together)]
     assert logs[0] == pytest.approx(32 * logs[1]) == pytest.approx(134 * 18 * math.log1p(-1e-4), rel=1e-4)
 
 
 def test_groups_of_a_rack_with_spares_against_a_draw():
-    job = failures.Grid(layers=5, tensor=16, groups_per_rack=4, rack_gpus=72, racks=2)
+    job = failures.ReplicaGrid(layers=5, tensor=16, groups_per_rack=4, rack_gpus=72, racks=2)
     table = with_shares(blast(job, planes=2), GPU=0.06, host=0.04, HB_switch=0.001)
     random, draws = np.random.default_rng(3), 100_000
     out = random.binomial(72, 0.06, draws) + 4 * random.binomial(18, 0.04, draws)
     lost = np.minimum(np.ceil(np.maximum(out - 8, 0) / 16), 4)
     drawn = (1 - lost.mean() / 4) * (1 - 0.001) ** 18
-    assert failures.rack_groups(table, job) == pytest.approx(drawn, abs=0.002)
+    assert availability.groups_with_spares(table, job) == pytest.approx(drawn, abs=0.002)
 
 
 @given(st.integers(1, 2000), st.floats(0, 0.99), st.floats(0.5, 0.9999), st.integers(1, 300))
 def test_spares_are_enough_and_one_less_is_not(needed, share, probability, pools):
     from scipy.stats import binom
 
-    k = failures.spares_needed(needed, share, probability, pools)
+    k = availability.spares_needed(needed, share, probability, pools)
     assert binom.cdf(k, needed + k, share) ** pools >= probability * (1 - 1e-9)
     assert k == 0 or binom.cdf(k - 1, needed + k - 1, share) ** pools < probability * (1 + 1e-9)
 
 
 def test_recoveries_get_worse_with_rates_and_stay_shares():
-    table = failures.recoveries(LAID, NVL72, {"storage": 2.8, "memory": 1.2}, 110, 1.6, planes=4)
+    table = recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8, "memory": 1.2}, 110, 1.6, planes=4)
     by = table.pivot(index="way", columns="rates", values="goodput")
     assert (by["low"] > by["value"]).all() and (by["value"] > by["high"]).all()
     assert table["goodput"].between(0, 1).all() and table["working_share"].between(0, 1).all()
@@ -207,20 +214,20 @@ def test_recoveries_get_worse_with_rates_and_stay_shares():
 
 
 def test_spare_gpus_are_those_beside_groups_of_one_or_two_fewer():
-    ways = [way for way in failures.recoveries(LAID, NVL72, {})["way"].unique() if "spare GPUs" in way]
+    ways = [way for way in recovery.recovery_goodput(LAID, NVL72, {})["way"].unique() if "spare GPUs" in way]
     assert [way.split(",")[0] for way in ways[::2]] == ["4 spare GPUs in a rack", "8 spare GPUs in a rack"]
     alone = dc.layout(LAYER, replace(SITE, memory_bytes=4e12))
-    assert alone.tensor == 1 and not failures.recoveries(alone, NVL72, {})["way"].str.contains("spare GPUs").any()
+    assert alone.tensor == 1 and not recovery.recovery_goodput(alone, NVL72, {})["way"].str.contains("spare GPUs").any()
 
 
 def test_a_job_that_restarts_has_the_goodput_of_reliability():
-    table = failures.recoveries(LAID, NVL72, {"storage": 2.8}, 110).query("rates == 'value'").iloc[0]
+    table = recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, 110).query("rates == 'value'").iloc[0]
     m, restart = table["interruption_s"], catalog.item("failure_rates", "job")["restart_time"]
     assert table["goodput"] == pytest.approx(float(reliability.goodput(m, 2.8, restart, 110)))
 
 
 def test_a_standstill_that_failures_begin_anew_against_a_draw():
-    table = failures.recoveries(LAID, NVL72, {}).query("rates == 'high'").iloc[0]
+    table = recovery.recovery_goodput(LAID, NVL72, {}).query("rates == 'high'").iloc[0]
     m, c = table["interruption_s"], table["stall_s"]
     gaps = np.random.default_rng(4).exponential(m, 100_000)  # one shorter than c ends within the standstill
     drawn = np.maximum(gaps - c, 0).sum() / gaps.sum() * table["in_use_share"] * table["working_share"]
@@ -228,7 +235,7 @@ def test_a_standstill_that_failures_begin_anew_against_a_draw():
 
 
 def test_checkpoints_move_the_whole_state():
-    saves, load = failures.state_times(LAYER, LAID, SITE, 1e8)
+    saves, load = recovery.state_times(LAYER, LAID, SITE, 1e8)
     moved = [
         saves["storage"] * 1e8 * SITE.gpus,
         *(18 * 134 * s for s in (saves["host memory"] * SITE.host_Bps, load * SITE.nic_Bps)),
@@ -239,16 +246,19 @@ def test_checkpoints_move_the_whole_state():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: failures.Grid(0, 18, 4, 72, 87), "layers is 0"),
-        (lambda: failures.Grid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
-        (lambda: blast(planes=0), "planes 0"),
-        (lambda: blast(leaf_layers=33), "leaf_layers 33"),
+        (lambda: failures.ReplicaGrid(0, 18, 4, 72, 87), "layers is 0"),
+        (lambda: failures.ReplicaGrid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
+        (lambda: blast(planes=0), "planes is 0"),
+        (lambda: blast(leaf_layers=33), "leaf_layers is 33"),
         (lambda: blast(rates="worst"), "rates is 'worst'"),
-        (lambda: failures.recoveries(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
-        (lambda: failures.spares_needed(10, 1.0, 0.9), "needed"),
-        (lambda: failures.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
-        (lambda: failures.restart_cases(JOB, 100.0, 110.0, 0), "published_gpus is 0"),
-        (lambda: failures.grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)), "tensor degree"),
+        (lambda: recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
+        (lambda: availability.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
+        (lambda: recovery.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
+        (lambda: recovery.restart_cases(JOB, 100.0, 110.0, 0), "published_gpus is 0"),
+        (
+            lambda: failures.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
+            "tensor degree",
+        ),
     ],
 )
 def test_bad_input_of_failures(call, name):
@@ -257,10 +267,10 @@ def test_bad_input_of_failures(call, name):
 
 
 def test_cases_and_stores_of_restarts_say_what_they_assume():
-    cases = failures.restart_cases(JOB, 104.0, 110.0, JOB.gpus // 2)
+    cases = recovery.restart_cases(JOB, 104.0, 110.0, JOB.gpus // 2)
     assert list(cases.values()) == [(208.0, 0), (104.0, 0), (104.0, 110.0)]
-    saves, _ = failures.state_times(LAYER, LAID, SITE, 1e8)
-    named = failures.checkpoint_names(saves, 1e8 * float(SITE.gpus))
+    saves, _ = recovery.state_times(LAYER, LAID, SITE, 1e8)
+    named = recovery.checkpoint_names(saves, 1e8 * float(SITE.gpus))
     assert list(named.values()) == list(saves.values())
     stored = sum(LAYER.state_bytes.values()) / saves["storage"]  # everything in that time is what storage takes
     assert [show(stored, "B/s", 3) in name for name in named] == [True, False]
@@ -279,7 +289,7 @@ def test_full_attention_keeps_two_of_l_h_s():
 @settings(max_examples=30)
 @given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
 def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = serving.serving(DENSE, SITE, RATE, stages, weight=weight, context=context)
+    found = serving.serve(DENSE, SITE, RATE, stages, weight=weight, context=context)
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
@@ -290,15 +300,15 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
 
 
 def test_one_token_reads_active_weights_and_many_read_all():
-    one = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=1)
+    one = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1)
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = serving.serving(MIXTURE, SITE, RATE, 10, context=1, batch=400)
+    many = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400)
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
 
 
 def test_every_stage_sends_once_for_a_token():
-    found = serving.serving(DENSE, SITE, RATE, [8, 16], context=1000, batch=4)
+    found = serving.serve(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
     latency = catalog.item("efficiencies", "all")["nic_latency"]
     assert found.sends_s == pytest.approx(np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps))
 
@@ -306,7 +316,7 @@ def test_every_stage_sends_once_for_a_token():
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
     small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
     one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = serving.serving(small, one, RATE, 1, weight=2.0, context=32, batch=8)
+    found = serving.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8)
     assert found.collectives_s == 0 and found.copies == one.racks
     assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
     norms = 2 * 32 * small.parameters()["norms"]  # weights without products
@@ -316,7 +326,7 @@ def test_communication_vanishes_on_a_fast_network_of_one_gpu():
 def test_table_of_servings_costs_the_machine():
     machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
     models = {"dense": DENSE, "mixture": MIXTURE}
-    table = serving.servings(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    table = serving.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
     assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
     four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
     assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
@@ -335,14 +345,14 @@ def test_table_of_servings_costs_the_machine():
 )
 def test_bad_input_of_serving(options, name):
     with pytest.raises(ValueError, match=name):
-        serving.serving(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, **options})
+        serving.serve(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options})
 
 
 # Budgets
 
 
 def test_budgets_train_the_optimum_or_the_largest_that_fits():
-    table = budgets([NVL72, "DGX H100"], [1e9, 1e11], DENSE, 365)
+    table = models_by_budget([NVL72, "DGX H100"], [1e9, 1e11], DENSE, 365, "flops2024", "flops2024")
     timed = table[table["limit"] == "time"]
     assert (timed["parameters"] == timed["optimal_parameters"]).all() and (timed["time_days"] > 365).all()
     short = table[table["limit"] != "time"]
@@ -351,22 +361,22 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     ).all()
     assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
     assert (table["hidden"] % DENSE.heads == 0).all() and list(table["limit"] == "time") == [True, True, True, False]
-    each = law("Hoffmann 2").parameters_after(365 * 86400, dc.size(1e11).dense_flops)
+    each = law("Hoffmann 2").parameters_after(365 * 86400, document_size(1e11).dense_flops)
     assert table["optimal_parameters"][1] == pytest.approx(float(each))
-    with pytest.raises(ValueError, match="form is 'fp2'"):
-        precision_of("fp2")
+    with pytest.raises(ValueError, match="number_format is 'fp2'"):
+        precision_for_format("fp2")
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
 
 
 def test_budgets_are_shown_in_trillions():
-    table = budgets([NVL72], [1e10], DENSE, 365)
-    short = shown(table)
+    table = models_by_budget([NVL72], [1e10], DENSE, 365, "flops2024", "flops2024")
+    short = budget_table(table)
     assert len(short.columns) <= 12 and {"format", "limit"} <= set(short)
     assert short["parameters [trillion]"][0] * 1e12 == pytest.approx(table["parameters"][0], rel=1e-12)
 
 
 def test_largest_model_fits_and_the_next_does_not():
-    machine = dc.site(np.array([300, 3000]), "DGX H100", rate="fp8_dense_rate", datacenters=1)
+    machine = dc.site(np.array([300, 3000]), "DGX H100", "fp8_dense_rate")
     found = largest_parameters(DENSE, dc.precision("fp8"), machine)
     for racks, size in zip((300, 3000), found, strict=True):
         alone = replace(machine, racks=racks)

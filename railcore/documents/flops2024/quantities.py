@@ -1,14 +1,14 @@
-"""Quantities of a machine and of a model laid out on it, by the names that people quote, and as tables."""
+"""What flops2024 prints of a machine, of a model laid out on it and of its communication, by its claims' names."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
-from railcore.facts.units import show
+from railcore.facts import claims
+from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layer import Layer, Precision, layer
-from railcore.systems.datacenter.layout import Layout, device_bytes, layout
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.layout import Layout, layout
+from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 
@@ -24,7 +24,7 @@ UNITS = {  # names with their units, as columns of a table
 }
 
 
-def of_machine(machine: Sizing) -> dict[str, float]:
+def machine_quantities(machine: Sizing) -> dict[str, float]:
     """A `Sizing` in numbers: racks, gpus, compute, IT and total power [W], dense and sparse rate [FLOP/s].
 
     Memory in bytes, network in USD. With one PUE total_power_low and total_power_high are the same.
@@ -44,14 +44,24 @@ def of_machine(machine: Sizing) -> dict[str, float]:
     }
 
 
-def of_model(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) -> dict[str, float]:
+def model_quantities(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
-    tensor_parallel: smallest degree of all, dividing a rack or not, at which memory_bytes, a GPU's, hold its share of a
-    layer and of the activations of one micro-batch; all else is of the plan. device_memory: that share at the plan's
-    degree. memory, total: of the model, master with its working copy, gradients and optimizer. residual: activations
-    that one layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc:
-    racks that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
+    device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
+    the model; master (with its working copy), gradients and optimizer are its parts. residual: activations that one
+    layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc: racks
+    that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
+
+    Parameters
+    ----------
+    model, one, plan
+        A model, its layer and its layout.
+    memory_bytes
+        Of a GPU. tensor_parallel is the smallest degree of all, dividing a rack or not, whose share fits it.
+
+    Returns
+    -------
+    Numbers by the last part of the claims' ids.
     """
     kinds, state = model.parameters(), one.state_bytes
     return {
@@ -78,111 +88,60 @@ def of_model(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) 
     }
 
 
-def activation_formula_error(
-    model: Transformer, kept: Precision, micro_batches: Sequence[int], degrees: Sequence[int]
-) -> float:
-    """Largest relative error of 10 s b h / t against the tensors that a layer keeps, counted one by one [bytes].
+def activation_formula_error(model: Transformer, bytes_of: Precision, micro_batches: Sequence[int]) -> float:
+    """Largest relative error of 10 s b h bytes against the tensors that a layer keeps, counted one by one.
 
-    s sequence length, b micro-batch, h hidden, t tensor-parallel degree. Source: flops2024, section 4.
+    s sequence length, b micro-batch, h hidden. Source: flops2024, section 4.
     """
     errors = [
-        abs(10 * model.sequence_length * b * model.hidden / t / (layer(model, kept, b).activation_bytes / t) - 1)
+        abs(10 * model.sequence_length * b * model.hidden / layer(model, bytes_of, b).activation_bytes - 1)
         for b in micro_batches
-        for t in degrees
     ]
     return float(max(errors))
 
 
-def memory_by_degree(layers: Mapping[str, Layer], rack_gpus: int) -> pd.DataFrame:
-    """Memory of a GPU by model and by every tensor-parallel degree that divides a rack.
+def communication_quantities(case: Case) -> dict[str, float]:
+    """Times and bytes of one layer, by the last part of the claims' ids, in SI units.
 
-    Columns model, tensor, state_bytes (weights, gradients, optimizer), activation_bytes (one micro-batch), bytes.
+    recompute_overhead: the scores once more over forward and backward pass. tp_bytes: 2 s b h r. dp_*: steps of the
+    exchange; dp_chunk_gradients: of a rack's share, G / g. dp_masked, dp_exposed: of step 2, by the backward pass;
+    compute_bound, network_bound: step 2 over the backward pass. wan_exposed: of step 3. wan_masked: least
+    capacity of a GPU that hides step 3 [bytes/s]. exposed: the share.
     """
-    degrees = np.array([t for t in range(1, rack_gpus + 1) if rack_gpus % t == 0])
-    tables = []
-    for model, each in layers.items():
-        state, active = device_bytes(each, degrees)
-        columns = {"tensor": degrees, "state_bytes": state, "activation_bytes": active, "bytes": state + active}
-        tables.append(pd.DataFrame({"model": model, **columns}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def by_degree(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
-    """`memory_by_degree` with a row for each degree and a column of bytes for each model, and the models that fit."""
-    wide = table.pivot(index="tensor", columns="model", values="bytes")[list(table["model"].unique())]
-    fits = [", ".join(row.index[row <= memory_bytes]) for _, row in wide.iterrows()]
-    return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
-
-
-def trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """A table for people with some columns in trillions, which their names then say."""
-    return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
-        columns={each: f"{each} [trillion]" for each in columns}
-    )
-
-
-def across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> dict[str, Layout]:
-    """Layout of each model on each machine, whether it fits or not, by the names of both."""
-    return {
-        f"{model}, {where}": layout(one, place, strict=False)
-        for where, place in sites.items()
-        for model, one in layers.items()
+    one = case.layer
+    laid = layout(one, case.site)
+    t = times(one, laid, case.site, **case.options)
+    rack_reduce, site_reduce, wide, site_gather, rack_gather = t.steps_s
+    found = {
+        "forward": t.forward_s,
+        "backward": t.backward_s,
+        "recompute_overhead": one.score_flops / (3 * (one.linear_flops + one.score_flops)),
+        "tp_bytes": one.exchanges * one.tensor_bytes,
+        "tp_input_bytes": one.tensor_bytes,
+        "tp_time": t.tensor_s,
+        "pp_bytes": one.tensor_bytes / laid.tensor,
+        "pp_time": t.pipeline_s,
+        "layer_gradients": one.gradient_bytes,
+        "dp_scale_up_all_reduce": rack_reduce,
+        "dp_scale_out_all_reduce": site_reduce,
+        "dp_scale_out_all_gather": site_gather,
+        "dp_scale_up_all_gather": rack_gather,
+        "dp_chunk_gradients": one.gradient_bytes / laid.layers_per_rack,
+        "wan_bytes": t.steps_bytes[2],
+        "scale_up_peers": laid.layers_per_rack - 1,
+        "scale_out_peers": laid.racks_per_layer_here - 1,
+        "compute_bound": site_reduce / t.backward_s,
+        "network_bound": site_reduce / t.backward_s,
+        "dp_masked": min(site_reduce, t.backward_s),
+        "dp_exposed": max(0.0, site_reduce - t.backward_s),
+        "wan_exposed": max(0.0, wide - t.backward_s),
+        "wan_masked": least_wan_Bps(one, laid, case.site, t.backward_s),
+        "exposed": t.share(case.rule),
     }
+    return {name: float(value) for name, value in found.items()}
 
 
-def misfit(plan: Layout) -> str:
-    """What keeps one model off its racks: memory, or too few racks; "" where it fits.
-
-    The layout is one of `layout(..., strict=False)`.
-    """
-    if plan.tensor:
-        return ""
-    if np.isnan(plan.device_bytes):
-        return "does not fit: a layer needs more memory than a rack has"
-    return f"does not fit: {plan.layers * plan.datacenters:,.0f} racks needed"
-
-
-def summary(machine: Sizing, plan: Layout) -> str:
-    """A machine in a line, and how many replicas of a model it trains in each datacenter, or why none."""
-    power = show(float(np.max(machine.total_w)), "W", 3)
-    trains = misfit(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
-    return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
-
-
-def warnings(layouts: Mapping[str, Layout]) -> pd.DataFrame:
-    """What is odd but allowed about layouts: rows warning, cases (those that share it)."""
-    cases: dict[str, list[str]] = {}
-    for name, plan in layouts.items():
-        for text in plan.warnings:
-            cases.setdefault(text, []).append(name)
-    return pd.DataFrame({"warning": cases.keys(), "cases": map(", ".join, cases.values())})
-
-
-def beside(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> pd.DataFrame:
-    """Layouts of models side by side; counts of one that does not fit are 0, its bytes not a number.
-
-    Rows case, tensor_degree, layers_per_rack, racks_per_layer and gpus of a datacenter, replicas (all racks) and
-    replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and host_share
-    (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit`), warnings.
-    """
-    rows = [
-        {
-            "case": name,
-            "tensor_degree": plan.tensor,
-            "layers_per_rack": plan.layers_per_rack,
-            "racks_per_layer_here": plan.racks_per_layer_here,
-            "gpus_here": plan.gpus_here,
-            "replicas": plan.replicas,
-            "replicas_used": plan.replicas_here * plan.datacenters,
-            "state_bytes": plan.device_bytes,
-            "activation_bytes": plan.active_bytes,
-            "host_bytes": plan.host_bytes,
-            "host_share": plan.host_bytes / host_memory_bytes,
-            "note": misfit(plan),
-            "warnings": "; ".join(plan.warnings),
-        }
-        for name, plan in layouts.items()
-    ]
-    table = pd.DataFrame(rows)
-    counts = list(table.columns[1:7])
-    return table.assign(**table[counts].where(table["tensor_degree"] > 0, 0).astype(int))
+def values_by_id(sections: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Values by claim id, from values by section of the ids and last part; what is no claim is left out."""
+    every = {f"flops2024.{part}.{key}": value for part, found in sections.items() for key, value in found.items()}
+    return {key: value for key, value in every.items() if key in claims.claims()}

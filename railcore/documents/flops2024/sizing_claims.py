@@ -1,6 +1,6 @@
 """Values, readings and reasons of flops2024's claims on size, memory and layout (sections 2 to 5), by claim."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,22 +22,77 @@ RACKS, GPUS, SIZE = (f"flops2024.{name}" for name in ("infra.racks", "infra.gpus
 MEMORY, DEGREE, HIDDEN = (f"flops2024.{name}" for name in ("memory", "layout.tensor_parallel", "model.hidden"))
 
 
-def by_id(sections: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Values by claim, from values by section of the ids and last part; what is no claim is left out."""
-    every = {f"flops2024.{part}.{key}": value for part, found in sections.items() for key, value in found.items()}
-    return {key: value for key, value in every.items() if key in claims.claims()}
+def sizing_entries(
+    machine: Sizing,
+    chosen_law: str,
+    training_s: float,
+    models: Mapping[str, Transformer],
+    layers: Mapping[str, Layer],
+    where: Site,
+    shapes: pd.DataFrame,
+    width_multiple: int,
+    checked_batches: Sequence[int],
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """Values, reasons and readings of all claims on size, memory and layout, for `claims.record`.
+
+    Parameters
+    ----------
+    machine
+        What the budget buys.
+    chosen_law, training_s
+        Scaling law, and the training time that gives the printed size [s].
+    models, layers, where
+        The dense model and the mixture, in this order, their layers, and the racks.
+    shapes
+        Of `scaling_laws.shapes`: the depth-to-width rule for the sizes of `named_sizes`.
+    width_multiple
+        That divides a hidden size.
+    checked_batches
+        Micro-batches for the check of the activation formula.
+
+    Returns
+    -------
+    Three tables by claim id.
+    """
+    dense, of_models, law = next(iter(models)), layout_values(models, layers, where), scaling_laws.law(chosen_law)
+    rule, bytes_of = shapes.set_index("model"), layers[dense].precision
+    values = of_models | quantities.values_by_id(
+        {
+            "infra": quantities.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
+            "scaling": {"params": float(law.parameters_after(training_s, machine.dense_flops))},
+            "model": rule.loc["103.8T", ["layers", "hidden"]].to_dict(),
+            "layout": {"activations": quantities.activation_formula_error(models[dense], bytes_of, checked_batches)},
+            "moe": rule.loc["8 x 17T", ["layers", "hidden"]].to_dict(),
+        }
+    )
+    sizes = rule.loc[["103.8T", "96T"]]
+    reasons = sizing_reasons(
+        machine, chosen_law, models[dense], layers[dense], where.memory_bytes, sizes, width_multiple
+    )
+    return values, reasons, sizing_readings(values, models, layers, where, machine, sizes)
 
 
-def laid_out(models: Mapping[str, Transformer], layers: Mapping[str, Layer], where: Site) -> dict[str, float]:
+def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
+    """Parameters of the models for the depth-to-width rule, by name: the document's, `smaller` and `others`."""
+    paper = claims.paper_value
+    sizes = {"103.8T": paper(SIZE), "96T": paper("flops2024.model.params"), "50T": smaller}
+    return (
+        sizes
+        | {"8 x 17T": paper("flops2024.moe.expert_model_params")}
+        | dict(zip(("GPT-3", "1T"), others, strict=True))
+    )
+
+
+def layout_values(models: Mapping[str, Transformer], layers: Mapping[str, Layer], where: Site) -> dict[str, float]:
     """Values of the claims on memory and layout. models: the dense one and the mixture, in this order."""
     dense, mixture = (
-        quantities.of_model(model, layers[name], layout(layers[name], where), where.memory_bytes)
+        quantities.model_quantities(model, layers[name], layout(layers[name], where), where.memory_bytes)
         for name, model in models.items()
     )
-    return by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
+    return quantities.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
-def readings(
+def sizing_readings(
     ours: Mapping[str, float],
     models: Mapping[str, Transformer],
     layers: Mapping[str, Layer],
@@ -45,10 +100,22 @@ def readings(
     machine: Sizing,
     shapes: pd.DataFrame,
 ) -> dict[str, str]:
-    """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
+    """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
-    ours: values of all claims. models: as in `laid_out`. shapes: of `scaling_laws.shapes`, a row for each size that the
-    text names, the chosen one first.
+    Parameters
+    ----------
+    ours
+        Values of all claims.
+    models, layers, where
+        As in `sizing_entries`.
+    machine
+        What the budget buys.
+    shapes
+        By model, a row for each size that the text names, the chosen one first.
+
+    Returns
+    -------
+    Texts by claim id.
     """
     if files.parameterized():
         return {}
@@ -58,8 +125,9 @@ def readings(
     racks = {}
     for name, count in few.items():
         bought = replace(machine, budget_usd=count * machine.rack_usd / machine.compute_share)
-        infra = quantities.of_machine(bought) | {"racks": ours[RACKS], "gpus": ours[GPUS]}  # themselves the choice
-        racks[name] = by_id({"infra": infra}) | laid_out(models, layers, replace(where, racks=int(count)))
+        chosen = {"racks": ours[RACKS], "gpus": ours[GPUS]}
+        infra = quantities.values_by_id({"infra": quantities.machine_quantities(bought) | chosen})
+        racks[name] = infra | layout_values(models, layers, replace(where, racks=int(count)))
     state = {name: float(layout(each, where).device_bytes) for name, each in layers.items() if name in models}
     residual, one = f"{MEMORY}.residual", layers[dense]
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
@@ -87,7 +155,7 @@ def readings(
     )
 
 
-def reasons(
+def sizing_reasons(
     machine: Sizing,
     chosen_law: str,
     model: Transformer,
@@ -96,16 +164,34 @@ def reasons(
     shapes: pd.DataFrame,
     width_multiple: int,
 ) -> dict[str, str]:
-    """Why a claim comes out as it does. model, one: the dense model and its layer; shapes: as in `readings`."""
+    """Why a claim comes out as it does.
+
+    Parameters
+    ----------
+    machine, chosen_law
+        As in `sizing_entries`.
+    model, one
+        The dense model and its layer.
+    memory_bytes
+        Of a GPU.
+    shapes
+        As in `sizing_readings`.
+    width_multiple
+        That divides a hidden size.
+
+    Returns
+    -------
+    Texts by claim id.
+    """
     paper, flops = claims.paper_value, machine.dense_flops
     laws = [scaling_laws.law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
-    chosen, params = shapes.iloc[0], model.total_parameters
+    chosen = shapes.iloc[0]
     narrow = scaling_laws.whole_shape(paper("flops2024.model.params"), width_multiple, model.layers).hidden
     left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
     needed = one.layer_state_bytes + one.activation_bytes
     least = np.ceil(needed / memory_bytes)
-    found = {
+    texts = {
         GPUS: f"{machine.racks:,.0f} racks of {machine.rack_gpus} GPUs; 23.3K racks have "
         f"{machine.racks // 100 * 100 * machine.rack_gpus / 1e6:.4f} million, printed in three digits and not rounded",
         SIZE: f"{float(laws[0].training_time(paper(SIZE), flops)) / day:,.1f} days at the dense rate give the printed "
@@ -120,22 +206,33 @@ def reasons(
         "degree is the smallest whose groups fill a rack, and all else here is at the printed degree",
         "flops2024.moe.device_memory": "the printed value is training state alone",
     }
+    return texts | _power_reasons(machine) | _state_reasons(model, one)
+
+
+def _power_reasons(machine: Sizing) -> dict[str, str]:
+    found = {}
     for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
         key = f"flops2024.infra.total_power_{end}"
-        chain = paper(GPUS) / machine.rack_gpus * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
+        printed_racks = claims.paper_value(GPUS) / machine.rack_gpus
+        chain = printed_racks * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
         meets = verdicts({key: float(chain[-1])})[key] == "reproduced"
         racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
         found[key] = (
-            f"the printed {paper(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
+            f"the printed {claims.paper_value(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
             f"x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW, "
             f"{'as printed' if meets else 'which misses the printed value too'}"
         )
+    return found
+
+
+def _state_reasons(model: Transformer, one: Layer) -> dict[str, str]:
+    found, params = {}, model.total_parameters
     for part, each in zip(("master", "gradients", "optimizer"), one.state_bytes.values(), strict=True):
-        meant = paper(f"{MEMORY}.{part}") / each * params
+        meant = claims.paper_value(f"{MEMORY}.{part}") / each * params
         tokens = (meant - model.layers * (model.attention_weights + model.ffn_weights)) / 2 / model.hidden
         found[f"{MEMORY}.{part}"] = (
             f"{params / 1e12:.4f}e12 parameters; the printed bytes mean {meant / 1e12:.4f}e12, as a vocabulary of "
             f"{tokens:,.0f} would give, and the printed total "
-            f"{paper(f'{MEMORY}.total') / one.precision.state / 1e12:.4f}e12"
+            f"{claims.paper_value(f'{MEMORY}.total') / one.precision.state / 1e12:.4f}e12"
         )
     return found

@@ -1,21 +1,18 @@
-"""What fill and drain of the pipeline add, and what an exchange once an iteration saves, against micro-batches.
+"""What fill and drain of the pipeline add, and what one exchange per iteration saves, against micro-batches.
 
 Symbols as in `exposed`; L stages of one layer each, m micro-batches of an iteration.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from railcore.systems.datacenter.exposed import Times
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.layout import Layout
 from railcore.systems.datacenter.scenario import Case
 from railcore.training.pipeline_schedule import pipeline_bubble_time
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def tokens(layer: Layer, laid: Layout) -> float:
@@ -24,37 +21,47 @@ def tokens(layer: Layer, laid: Layout) -> float:
     return sequence_tokens * laid.replicas_here * laid.datacenters
 
 
-def iteration(times: Times, stages: int, micro_batches: Sequence[int], rule: str = "each network") -> "pd.DataFrame":
-    """An iteration with its pipeline filled and drained, one exchange of gradients at its end.
+def pipelined_iteration(
+    times: Times, stages: int, micro_batches: Sequence[int], rule: str = "each network"
+) -> pd.DataFrame:
+    """An iteration with its pipeline filled and drained, and one exchange of gradients at its end.
 
-    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `Times.gradients_s`: of the stage that ends last. L - 1 of the passes
-    are the bubble, (L - 1) / (m + L - 1) without X. The send of a pass keeps its stage waiting, as T does.
+    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `Times.gradients_s` of the stage that ends last. L - 1 of the passes
+    are the bubble, (L - 1) / (m + L - 1) of the time without X. A stage waits for the send of a pass, as it does for T.
+
+    Parameters
+    ----------
+    times
+        Of a layer, which is a stage.
+    stages, micro_batches
+        L; values of m.
+    rule
+        Of `exposed.RULES`.
+
+    Returns
+    -------
     Columns micro_batches, time_s, computing, exposed, idle (shares of time_s, which sum to 1), steady_share: exposed
-    without fill and drain, an exchange for each micro-batch.
+    without fill and drain, with an exchange for each micro-batch.
     """
-    import pandas as pd
-
     m = np.asarray(micro_batches)
     idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
     exposed_s = times.exposed_s(rule, m)
     whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
-    shares = {"exposed": exposed_s / whole_s, "idle": idle_s / whole_s}
-    computing = 1 - shares["exposed"] - shares["idle"]
-    columns = {"micro_batches": m, "time_s": whole_s, "computing": computing, **shares}
+    exposed, idle = exposed_s / whole_s, idle_s / whole_s
+    columns = {"micro_batches": m, "time_s": whole_s, "computing": 1 - exposed - idle, "exposed": exposed, "idle": idle}
     return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
 
 
-def against_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> "pd.DataFrame":
-    """`iteration` of several cases under their rule; columns model, tokens (of an iteration), its columns, host_bytes.
+def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> pd.DataFrame:
+    """`pipelined_iteration` of several cases under their rules: columns model, tokens (of an iteration), its columns,
+    host_bytes.
 
     host_bytes: activations offloaded from a GPU of the first stage, of min(m, L) micro-batches in flight (1F1B).
     """
-    import pandas as pd
-
     parts = []
     for name, case in cases.items():
         laid = case.layout
-        table = iteration(case.times, int(laid.layers), micro_batches, case.rule)
+        table = pipelined_iteration(case.times, int(laid.layers), micro_batches, case.rule)
         table.insert(0, "tokens", tokens(case.layer, laid) * np.asarray(micro_batches))
         table.insert(0, "model", name)
         in_flight = np.minimum(micro_batches, laid.layers) / laid.layers

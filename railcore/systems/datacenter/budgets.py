@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.quantities import trillions
 from railcore.facts import catalog
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import times
@@ -21,49 +19,62 @@ from railcore.training.transformer import Transformer
 SIZES = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
 
 
-def budgets(
+def models_by_budget(
     platforms: Sequence[str],
     budgets_usd: Sequence[float],
     like: Transformer,
     days: float,
+    book: str,
+    where: str,
     law_name: str = "Hoffmann 2",
-    utilization: float = 1.0,
-    document: str = "",
-    rule: str = "each network",
-    **changes: Any,
 ) -> pd.DataFrame:
-    """The loss-optimal model of a training time [days] on each machine, or the largest that its racks hold.
+    """The loss-optimal model of a training time on each machine, or the largest that its racks hold.
 
-    like: its vocabulary, sequence length and proportions, in the shape of the depth-to-width rule. Number format and
-    bytes per parameter: the narrowest of the platform's GPU, in the catalog's precisions. document: as of `size`.
-    rule: of `exposed.RULES`. changes: fields of `Site`, such as datacenters.
-    time_days: until the trained model is loss-optimal, at the utilization and with the exposed share of its layout.
-    Rows platform, format, budget_usd, racks, gpus, power_w (of the facility, at the highest PUE of a document),
-    optimal_parameters, largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree,
-    replicas, exposed_share, time_days and limit: "time", or what of the loss-optimal model does not fit.
+    Number format and bytes per parameter are the narrowest of the platform's GPU, in the catalog's precisions.
+
+    Parameters
+    ----------
+    platforms, budgets_usd
+        Of the catalog, with prices and powers; of the whole datacenter [USD].
+    like
+        Its vocabulary, sequence length and proportions, in the shape of the depth-to-width rule.
+    days
+        Training time at full utilization [days].
+    book, where
+        Of the catalog's prices (`sizing.size`) and sites (`site.site`).
+    law_name
+        Of the scaling laws.
+
+    Returns
+    -------
+    Columns platform, format, budget_usd, racks, gpus, power_w (of the facility), optimal_parameters,
+    largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree, replicas,
+    exposed_share, time_days (until the trained model is loss-optimal, with the exposed share of its layout) and limit:
+    "time", or what of the loss-optimal model does not fit.
     """
     tables, found = [], law(law_name)
+    budget = np.asarray(budgets_usd, float)
     for platform in platforms:
-        form = best_format(catalog.item("platforms", platform)["gpu"])
-        kept = precision(precision_of(form))
-        box = size(np.asarray(budgets_usd, float)[:, None], platform, document)
-        flops, racks = box.dense_flops[:, 0], box.racks[:, 0].astype(int)
-        machine = site(racks, platform, document, f"{form}_dense_rate", **changes)
-        optimal = found.parameters_after(days * day, flops, utilization)
-        wanted, largest = shaped(like, kept, optimal), largest_parameters(like, kept, machine)
+        number_format = best_format(catalog.item("platforms", platform)["gpu"])
+        bytes_of = precision(precision_for_format(number_format))
+        box = size(budget, platform, book)
+        racks = box.racks.astype(int)
+        machine = site(racks, platform, f"{number_format}_dense_rate", where)
+        optimal = found.parameters_after(days * day, box.dense_flops)
+        wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
         fits = layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
-        each = shaped(like, kept, np.maximum(trained, SIZES[0]))
+        each = layer_of_size(like, bytes_of, np.maximum(trained, SIZES[0]))
         laid = layout(each, machine, strict=False)
-        share = times(each, laid, machine).share(rule)
-        needed = found.training_time(trained, flops * (1 - np.nan_to_num(share)), utilization) / day
+        share = times(each, laid, machine).share()
+        needed = found.training_time(trained, box.dense_flops * (1 - np.nan_to_num(share))) / day
         columns = {
             "platform": platform,
-            "format": form,
-            "budget_usd": box.budget_usd[:, 0],
+            "format": number_format,
+            "budget_usd": budget,
             "racks": racks,
-            "gpus": box.gpus[:, 0].astype(int),
-            "power_w": np.max(box.total_w, axis=1),
+            "gpus": box.gpus.astype(int),
+            "power_w": box.total_w,
             "optimal_parameters": optimal,
             "largest_parameters": largest,
             "parameters": np.where(laid.tensor > 0, trained, np.nan),
@@ -79,33 +90,40 @@ def budgets(
     return pd.concat(tables, ignore_index=True)
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """`budgets` as people read it: without what racks and layers follow from, parameters in trillions."""
+def budget_table(table: pd.DataFrame) -> pd.DataFrame:
+    """`models_by_budget` for people: the columns that matter most, parameters in trillions."""
     short = table.drop(columns=["racks", "largest_parameters", "layers", "hidden", "replicas"])
-    return trillions(short, "optimal_parameters", "parameters")
+    return in_trillions(short, "optimal_parameters", "parameters")
 
 
-def shaped(like: Transformer, kept: Precision, parameters: np.ndarray) -> Layer:
+def in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """A table for people with some columns in trillions, which their names then say."""
+    return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
+        columns={each: f"{each} [trillion]" for each in columns}
+    )
+
+
+def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray) -> Layer:
     """The layer of models of so many parameters in the shape of the depth-to-width rule."""
     shape = whole_shape(parameters, like.heads)
-    return layer(like, kept, 1, shape.layers, shape.hidden)
+    return layer(like, bytes_of, 1, shape.layers, shape.hidden)
 
 
-def precision_of(form: str) -> str:
+def precision_for_format(number_format: str) -> str:
     """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
     for name in catalog.names("precisions"):
-        if catalog.item("precisions", name)["rate_format"] == form:
+        if catalog.item("precisions", name)["rate_format"] == number_format:
             return name
-    raise ValueError(f"form is {form!r}: give a rate_format of the catalog's precisions")
+    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
 
 
-def largest_parameters(like: Transformer, kept: Precision, machine: Site) -> np.ndarray:
+def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) -> np.ndarray:
     """Parameters of the largest of SIZES, in the shape of the depth-to-width rule, that racks hold; 0 for none.
 
     machine: its racks may be an array, the result has its shape.
     """
     racks = np.asarray(machine.racks)[..., None]
-    fits = layout(shaped(like, kept, SIZES), replace(machine, racks=racks), strict=False).tensor > 0
+    fits = layout(layer_of_size(like, bytes_of, SIZES), replace(machine, racks=racks), strict=False).tensor > 0
     return np.max(np.where(fits, SIZES, 0.0), axis=-1)
 
 

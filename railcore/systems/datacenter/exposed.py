@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts import checks
 from railcore.systems.datacenter.layer import RECOMPUTED, Layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.site import Site
@@ -48,15 +49,11 @@ class Times:
 
     def gradients_s(self, rule: str = "each network") -> Any:
         """Time of the gradient exchange that the last backward pass does not hide [s], by one of `RULES`."""
-        if rule not in RULES:
-            raise ValueError(f"rule is {rule!r}: give one of {', '.join(map(repr, RULES))}")
-        return RULES[rule](self)
+        return RULES[checks.one_of("rule", rule, RULES)](self)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
-        if not np.all(np.asarray(micro_batches) >= 1):
-            raise ValueError(f"micro_batches is {micro_batches!r}: give 1 or more")
-        return np.asarray(micro_batches) * 2 * self.waits_s + self.gradients_s(rule)
+        return checks.at_least("micro_batches", micro_batches, 1) * 2 * self.waits_s + self.gradients_s(rule)
 
     def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
@@ -96,7 +93,7 @@ def _whole_period(x: Times) -> Any:
     return _over(np.maximum(np.maximum(up, out), three), waits)
 
 
-# What of the five steps is not hidden; the document prints none of these rules. B covers the last backward pass.
+# What of the five steps stays exposed. The exchange runs under the last backward pass B.
 RULES: dict[str, Callable[[Times], Any]] = {
     "scale-out reduce": _scale_out,  # (x2 - B)+
     "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
@@ -114,44 +111,56 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     AllGathers and two ReduceScatters; one of each in a parallel block); P = s b h r / t over the scale-out network;
     x1 = AllReduce of G / t among g, x2 = AllReduce of G / (t g) among y, x4 and x5 their AllGathers; x3 as
     `wide_area` of G / (t g y).
-    reduce: "all_reduce" as the document has it, or "reduce_scatter", which suffices for x1 and x2 before a gather.
-    recomputed: see `Layer.flops`. Source: flops2024, sections 4 and 4.1.
+
+    Parameters
+    ----------
+    layer, laid, site
+        The layer, its layout, and the machine.
+    reduce
+        Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
+    recomputed
+        Passes over the attention scores that are done again: `Layer.flops`.
+
+    Returns
+    -------
+    A `Times`, not numbers where a model does not fit.
+
+    References
+    ----------
+    flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
     """
-    if reduce not in REDUCE:
-        raise ValueError(f"reduce is {reduce!r}: give one of {', '.join(REDUCE)}")
+    checks.one_of("reduce", reduce, REDUCE)
     fits = np.asarray(laid.tensor) > 0
     t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
     in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
-    ring = {
-        0: (algorithms.steps_and_bytes(reduce, "ring", in_rack, g)[1], site.hb_Bps),
-        1: (algorithms.steps_and_bytes(reduce, "ring", in_site, y)[1], site.nic_Bps),
-        3: (algorithms.steps_and_bytes("all_gather", "ring", in_site, y)[1], site.nic_Bps),
-        4: (algorithms.steps_and_bytes("all_gather", "ring", in_rack, g)[1], site.hb_Bps),
-    }
-    wan_bytes, wan_s = wide_area(in_site / y, site)
-    sent = [wan_bytes if step == 2 else ring[step][0] for step in range(5)]
-    steps = [wan_s if step == 2 else ring[step][0] / ring[step][1] for step in range(5)]
+    sizes = ((reduce, in_rack, g), (reduce, in_site, y), ("all_gather", in_site, y), ("all_gather", in_rack, g))
+    one, two, four, five = (algorithms.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
+    three, wide_s = wide_area(in_site / y, site)
+    tensor_bytes = algorithms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
     forward = _fitting(fits, layer.flops(recomputed) / (t * site.gpu_rate))
     return Times(
         forward_s=forward,
         backward_s=2 * forward,
-        tensor_s=layer.exchanges
-        * algorithms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
-        / site.hb_Bps,
+        tensor_s=layer.exchanges * tensor_bytes / site.hb_Bps,
         pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
-        steps_s=tuple(steps),
-        steps_bytes=tuple(sent),
+        steps_s=(one / site.hb_Bps, two / site.nic_Bps, wide_s, four / site.nic_Bps, five / site.hb_Bps),
+        steps_bytes=(one, two, three, four, five),
     )
 
 
-def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
+def chunk_bytes(layer: Layer, laid: Layout) -> Any:
+    """Gradients that a GPU exchanges with other datacenters [bytes]: G / (t g y)."""
+    return layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
+
+
+def wide_area(size_bytes: Any, site: Site) -> tuple[Any, Any]:
     """Bytes that a GPU sends and time [s] of the exchange of its chunk with its peers in the other datacenters.
 
-    The faster of sending the whole chunk to each of D - 1 peers at once (D - 1 chunks, one delay) and of summing a
-    share each and sending that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU; loss at the tail adds
-    tail_loss_rtts round trips. One datacenter needs none of it: 0.
+    Two ways, and the faster counts: send the whole chunk to each of D - 1 peers at once (D - 1 chunks, one delay), or
+    sum a share each and send that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU. A loss at the tail adds
+    tail_loss_rtts round trips. With one datacenter both numbers are 0.
     """
-    one, two = (algorithms.steps_and_bytes("all_reduce", form, chunk_bytes, site.datacenters) for form in WIDE_AREA)
+    one, two = (algorithms.steps_and_bytes("all_reduce", form, size_bytes, site.datacenters) for form in WIDE_AREA)
     (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
     lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
     return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
@@ -160,9 +169,22 @@ def wide_area(chunk_bytes: Any, site: Site) -> tuple[Any, Any]:
 def exposed_share(
     layer: Layer, site: Site, rule: str = "each network", micro_batches: ArrayLike = 1, **options: Any
 ) -> Any:
-    """Exposed share of layers on a site, each with its own layout; not a number where a model does not fit.
+    """Exposed share of layers on a site, each with its own layout.
 
-    Any field of `layer` and `site` may be an array: a sweep is one call. options: of `times`.
+    Parameters
+    ----------
+    layer, site
+        Any field of them may be an array: a sweep is one call.
+    rule
+        Of `RULES`: what of the gradient exchange stays exposed.
+    micro_batches
+        Of an iteration.
+    **options
+        Of `times`.
+
+    Returns
+    -------
+    Shares of the time, not a number where a model does not fit.
     """
     return times(layer, layout(layer, site, strict=False), site, **options).share(rule, micro_batches)
 

@@ -7,10 +7,9 @@ A layer has the proportions of a `Transformer` at any depth and width, so that a
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
+from railcore.facts import catalog, checks
 from railcore.training.transformer import Transformer
 
 RECOMPUTED = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
@@ -35,8 +34,7 @@ class Precision:
 
     def __post_init__(self) -> None:
         for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
-            if not 0 <= (value := getattr(self, name)) < np.inf:
-                raise ValueError(f"{name} is {value!r}: give bytes from 0 up")
+            checks.at_least(name, getattr(self, name))
 
     @property
     def state(self) -> float:
@@ -45,7 +43,7 @@ class Precision:
 
 
 def precision(name: str) -> Precision:
-    """Precision of the catalog: "flops2024" (FP4), "fp8", "bf16". Raises UnknownName."""
+    """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
 
@@ -107,18 +105,34 @@ def layer(
     layers: ArrayLike | None = None,
     hidden: ArrayLike | None = None,
 ) -> Layer:
-    """The layer of a model; or, with arrays of layers L and hidden h, of models with the same proportions.
+    """One layer of a model; or, with arrays of layers L and hidden h, of models with the same proportions.
 
     Weights of a layer grow with h^2 (router, norms and biases with h), its scores with s^2 h, embeddings with h.
     Mixture layers and dense ones are averaged where a model has both.
-    micro_batch b [sequences]. Raises ValueError naming an argument that is not positive.
+
+    Parameters
+    ----------
+    model
+        Proportions, sequence length and vocabulary.
+    bytes_of
+        Bytes that training keeps of a parameter and of an activation.
+    micro_batch
+        Sequences of a micro-batch, b.
+    layers, hidden
+        L and h of models of another size; by default the model's own.
+
+    Returns
+    -------
+    A `Layer`, whose fields have the shape of the arrays given.
+
+    Raises
+    ------
+    ValueError
+        Naming an argument that is not positive.
     """
-    depth = np.asarray(model.layers if layers is None else layers, float)
-    width = np.asarray(model.hidden if hidden is None else hidden, float)
-    b = np.asarray(micro_batch, float)
-    for name, value in (("layers", depth), ("hidden", width), ("micro_batch", b)):
-        if not np.all((value > 0) & np.isfinite(value)):
-            raise ValueError(f"{name} is {value!r}: give positive numbers")
+    depth = checks.positive("layers", model.layers if layers is None else layers)
+    width = checks.positive("hidden", model.hidden if hidden is None else hidden)
+    b = checks.positive("micro_batch", micro_batch)
     wider = width / model.hidden
     kinds, flops = model.parameters(), model.forward_flops()
     matrices = (kinds["attention"] + kinds["feed-forward"] + kinds["experts"]) / model.layers * wider**2

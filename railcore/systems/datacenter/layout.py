@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts import checks
 from railcore.facts.units import show
 from railcore.systems.datacenter.layer import Layer
 from railcore.systems.datacenter.site import Site
@@ -22,10 +23,9 @@ class Layout:
 
     tensor: t. layers_per_rack: g. racks_per_layer: over all datacenters, L into the racks; racks_per_layer_here: y, in
     each datacenter. replicas: g racks_per_layer, some of which no datacenter may hold; replicas_here: g y.
-    device_bytes: training state of a GPU; active_bytes: its activations of the micro-batches kept on it.
-    host_bytes: activations offloaded from a GPU of the first stage, which has the most micro-batches in flight: L where
-    passes alternate (1F1B), for the last of L stages has one; offload_s: time that one micro-batch's take in one
-    direction, to be held against its forward pass.
+    device_bytes: training state of a GPU; active_bytes: activations of the micro-batch that it computes.
+    host_bytes: activations that a GPU of the first stage offloads to its host. That stage has the most micro-batches in
+    flight: L where passes alternate (1F1B), for the last of L stages has one.
     warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
     """
 
@@ -37,7 +37,6 @@ class Layout:
     device_bytes: Any
     active_bytes: Any
     host_bytes: Any
-    offload_s: Any
     rack_gpus: Any
     layers: Any
     warnings: tuple[str, ...] = ()
@@ -58,38 +57,47 @@ class Layout:
         return self.racks_per_layer_here * self.layers * self.rack_gpus
 
 
-def device_bytes(layer: Layer, tensor: ArrayLike, resident: float = 1.0) -> tuple[Any, Any]:
-    """Training state and activations of one GPU [bytes]: a layer's over t; resident: micro-batches kept on the GPU."""
-    return layer.layer_state_bytes / np.asarray(tensor), resident * layer.activation_bytes / np.asarray(tensor)
+def device_bytes(layer: Layer, tensor: ArrayLike) -> tuple[Any, Any]:
+    """Training state and activations of one GPU [bytes]: a layer's over t."""
+    return layer.layer_state_bytes / np.asarray(tensor), layer.activation_bytes / np.asarray(tensor)
 
 
-def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, strict: bool = True) -> Layout:
+def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
-    tensor: a degree of your own, 0 for the smallest that fits. resident: micro-batches whose activations stay on the
-    GPU while the others wait in the host's memory.
-    strict: raise ValueError where no degree fits (it says how many bytes are missing) or where the racks do not hold
-    one replica; else such elements are marked as `Layout` says.
+    Parameters
+    ----------
+    layer, site
+        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    tensor
+        A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
+    strict
+        Raise ValueError where a model does not fit; else mark such elements as `Layout` says.
+
+    Returns
+    -------
+    A `Layout`.
+
+    Raises
+    ------
+    ValueError
+        Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
     """
     size = int(np.max(site.rack_gpus))
     if np.any(np.asarray(site.rack_gpus) != size):
         raise ValueError(f"rack_gpus is {site.rack_gpus!r}: give one size of rack")
-    if tensor and (tensor < 1 or size % tensor or tensor != int(tensor)):
-        raise ValueError(f"tensor is {tensor!r}: give a divisor of the rack's {size} GPUs, or 0")
-    if not resident > 0:
-        raise ValueError(f"resident is {resident!r}: give more than 0, 1 for the micro-batch that is computed")
-    degrees = np.array([tensor] if tensor else [t for t in range(1, size + 1) if size % t == 0] + [0], float)
-    needed = layer.layer_state_bytes + resident * layer.activation_bytes
+    divisors = [t for t in range(1, size + 1) if size % t == 0]
+    degrees = np.array([checks.one_of("tensor", tensor, divisors)] if tensor else divisors, float)
+    needed = layer.layer_state_bytes + layer.activation_bytes
     least = needed / site.memory_bytes
-    t = degrees[np.searchsorted(degrees[:-1], least)] if not tensor else np.where(least <= tensor, float(tensor), 0.0)
+    t = np.append(degrees, 0.0)[np.searchsorted(degrees, least)]
     share = np.where(t > 0, t, np.nan)
     g, depth = size / share, np.ceil(layer.layers)
-    racks, here = (np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters)))
+    racks, here = np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters))
     if strict:
-        _fits(t, needed, int(degrees.max()), layer, site)
-        _enough(here, depth, layer, site)
-    state, active = device_bytes(layer, share, resident)
-    host = active / resident * depth
+        _check_memory(t, needed, int(degrees.max()), layer, site)
+        _check_racks(here, depth, layer, site)
+    state, active = device_bytes(layer, share)
     return Layout(
         tensor=np.where(here >= 1, t, 0)[()],
         layers_per_rack=g[()],
@@ -98,15 +106,14 @@ def layout(layer: Layer, site: Site, tensor: int = 0, resident: float = 1.0, str
         datacenters=site.datacenters,
         device_bytes=state,
         active_bytes=active,
-        host_bytes=host,
-        offload_s=active / resident / site.host_Bps,
+        host_bytes=active * depth,
         rack_gpus=size,
         layers=depth[()],
         warnings=_warnings(t, least, layer, racks, here, site),
     )
 
 
-def _fits(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
+def _check_memory(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
     if np.all(t > 0):
         return
     missing = np.max(needed - largest * np.asarray(site.memory_bytes))
@@ -116,7 +123,7 @@ def _fits(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
     )
 
 
-def _enough(here: Any, depth: Any, layer: Layer, site: Site) -> None:
+def _check_racks(here: Any, depth: Any, layer: Layer, site: Site) -> None:
     if np.all(here >= 1):
         return
     need = np.max(depth * np.asarray(site.datacenters))

@@ -1,82 +1,85 @@
 """How far the exposed share moves when one assumption does, and which assumption matters most."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+import pandas as pd
+
+from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
 from railcore.systems.datacenter.exposed import RULES
 from railcore.systems.datacenter.scenario import Case
 
-if TYPE_CHECKING:
-    import pandas as pd
+RULE = "rule of overlap"
 
 
 @dataclass(frozen=True)
-class Input:
-    """An assumption: name, part of a case, field in it, unit, and two values or factors on the case's own value."""
+class Assumption:
+    """Part of a case, field in it, unit, and its low and high: two values, or factors on the case's own value."""
 
-    name: str
     part: str
     field: str
     unit: str = ""
     factors: tuple[float, float] = (0.5, 2.0)
     values: tuple[Any, Any] | None = None
 
-    def ends(self, case: Case) -> tuple[Any, Any]:
+    def ends(self, case: Case) -> tuple[Any, ...]:
         """Low and high value."""
         if self.values is not None:
             return self.values
         now = getattr(getattr(case, self.part), self.field)
-        return tuple(type(now)(now * factor) for factor in self.factors)  # type: ignore[return-value]
-
-    def text(self, value: Any) -> str:
-        """A value as people write it."""
-        return value if isinstance(value, str) else show(value, self.unit, 5)
+        return tuple(type(now)(now * factor) for factor in self.factors)
 
 
-INPUTS = (
-    Input("scale-up bandwidth of a GPU", "site", "hb_Bps", "bps"),
-    Input("scale-out bandwidth of a GPU", "site", "nic_Bps", "bps"),
-    Input("wide-area capacity of a GPU", "site", "wan_Bps", "bps"),
-    Input("delay between datacenters", "site", "one_way_delay_s", "s"),
-    Input("round trips lost at the tail", "site", "tail_loss_rtts", "", values=(0.0, 1.0)),
-    Input("datacenters", "site", "datacenters", "", values=(1, 4)),
-    Input("racks", "site", "racks", ""),
-    Input("GPUs of a rack", "site", "rack_gpus", ""),
-    Input("rate of a GPU", "site", "gpu_rate", "FLOP/s"),
-    Input("memory of a GPU", "site", "memory_bytes", "B"),
-    Input("bytes of a gradient", "precision", "gradients", "B"),
-    Input("bytes of an activation", "precision", "element", "B"),
-    Input("sequence length", "model", "sequence_length", "tokens"),
-    Input("sequences of a micro-batch", "case", "micro_batch", "", values=(1, 2)),
-    Input("recomputed passes", "options", "recomputed", "", values=(0.0, 3.0)),
-    Input("steps 1 and 2", "options", "reduce", "", values=("reduce_scatter", "all_reduce")),
-)
+ASSUMPTIONS = {
+    "scale-up bandwidth of a GPU": Assumption("site", "hb_Bps", "bps"),
+    "scale-out bandwidth of a GPU": Assumption("site", "nic_Bps", "bps"),
+    "wide-area capacity of a GPU": Assumption("site", "wan_Bps", "bps"),
+    "delay between datacenters": Assumption("site", "one_way_delay_s", "s"),
+    "round trips lost at the tail": Assumption("site", "tail_loss_rtts", values=(0.0, 1.0)),
+    "datacenters": Assumption("site", "datacenters", values=(1, 4)),
+    "racks": Assumption("site", "racks"),
+    "GPUs of a rack": Assumption("site", "rack_gpus"),
+    "rate of a GPU": Assumption("site", "gpu_rate", "FLOP/s"),
+    "memory of a GPU": Assumption("site", "memory_bytes", "B"),
+    "bytes of a gradient": Assumption("precision", "gradients", "B"),
+    "bytes of an activation": Assumption("precision", "element", "B"),
+    "sequence length": Assumption("model", "sequence_length", "tokens"),
+    "sequences of a micro-batch": Assumption("case", "micro_batch", values=(1, 2)),
+    "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
+    "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
+}
 
 
-def sensitivity(case: Case, inputs: Sequence[Input] = INPUTS) -> "pd.DataFrame":
-    """Exposed share with one assumption at its low and at its high, all others as in the case; most important first.
+def exposed_sensitivity(cases: Mapping[str, Case], assumptions: Sequence[str] = tuple(ASSUMPTIONS)) -> pd.DataFrame:
+    """Exposed share of each case with one assumption at its low and at its high, all others as they are.
 
-    The last input is the rule of overlap: the least and the largest of `exposed.RULES`. An end at which the model does
-    not fit, or which the case has already, leaves the share where it is and says so.
-    Columns input, low, high (texts), at_low, at_high, centre, swing (distance of the ends).
+    assumptions: names of `ASSUMPTIONS`. The last row is the rule of overlap: the least and the largest of
+    `exposed.RULES`. An end at which the model does not fit leaves the share where it is and says so.
+    Columns of `tornado_table`, and model.
     """
-    import pandas as pd
+    tables = []
+    for model, case in cases.items():
+        shares = {rule: float(case.changed(case={"rule": rule}).share) for rule in RULES}
+        rules = sorted(RULES, key=lambda rule: (shares[rule], rule))
+        ends = {name: ASSUMPTIONS[name].ends(case) for name in assumptions} | {RULE: (rules[0], rules[-1])}
+        table = tornado_table(ends, partial(_share, case), float(case.share), _text)
+        for side in ("low", "high"):
+            misfit = table[f"at_{side}"].isna()
+            table.loc[misfit, side] += " does not fit"
+            table.loc[misfit, f"at_{side}"] = table["centre"]
+        tables.append(table.assign(model=model))
+    return pd.concat(tables)
 
-    centre, rows = float(case.share), []
-    for each in inputs:
-        ends = each.ends(case)
-        shares = [float(case.changed(**{each.part: {each.field: end}}).share) for end in ends]
-        texts = [
-            each.text(end) + ("" if share == share else " does not fit")
-            for end, share in zip(ends, shares, strict=True)
-        ]
-        rows.append((each.name, *texts, *(share if share == share else centre for share in shares)))
-    by_rule = sorted((float(case.changed(case={"rule": rule}).share), rule) for rule in RULES)
-    rows.append(("rule of overlap", by_rule[0][1], by_rule[-1][1], by_rule[0][0], by_rule[-1][0]))
-    table = pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high"]).assign(centre=centre)
-    table["swing"] = table[["at_low", "at_high", "centre"]].max(axis=1) - table[["at_low", "at_high", "centre"]].min(
-        axis=1
-    )
-    return table.sort_values("swing", ascending=False, kind="stable", ignore_index=True)
+
+def _share(case: Case, name: str, end: Any) -> float:
+    if name == RULE:
+        return float(case.changed(case={"rule": end}).share)
+    where = ASSUMPTIONS[name]
+    return float(case.changed(**{where.part: {where.field: end}}).share)
+
+
+def _text(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else show(value, ASSUMPTIONS[name].unit, 5)

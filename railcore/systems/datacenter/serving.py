@@ -7,18 +7,19 @@ c tokens of context, B bandwidth of a GPU's memory, R its rate, e bytes of an ac
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
+from railcore.facts import catalog, checks
 from railcore.systems.datacenter.site import Site
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
-SMALL = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
+FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,17 @@ class Serving:
 
 
 def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
-    """Keys and values of a sequence [bytes]: 2 L k d c e; 2 L h c e with full attention heads."""
+    """Keys and values of a sequence [bytes]: 2 L k d c e with k key-value heads of size d."""
     size = 2.0 * model.layers * model.kv_heads * model.head_dim
     return size * np.asarray(context, float) * np.asarray(element, float)
 
 
-def serving(
+def serve(
     model: Transformer,
     machine: Site,
     memory_Bps: float,
     stages: ArrayLike,
-    weight: float = 0.5,
+    weight: float,
     cache: float = 1.0,
     context: float = 0.0,
     batch: ArrayLike | None = None,
@@ -79,17 +80,35 @@ def serving(
     A stage takes max((W'/p + b K/p) / (t B), b f / (p t R)) + 2 L / p AllReduces of b h e + b h e / t to the next, and
     a token p of them; W' are the weights that b tokens meet, of E experts a share 1 - (1 - k/E)^b; f = 2 N + 4 c a d L
     FLOPs of a token. Prefill: c tokens through all stages at the GPUs' rate, one sequence alone.
-    memory_Bps: bandwidth of a GPU's memory as reached [bytes/s]. stages p, a rack of t GPUs each.
-    weight, cache: bytes of a parameter and of an element of the cache; activations are sent as the latter.
-    context c: tokens of a sequence, by default the model's. batch b: by default what memory has room for.
-    Raises ValueError for more stages than layers, and numbers that are not positive.
+
+    Parameters
+    ----------
+    model, machine
+        A machine's racks of t GPUs each are the stages.
+    memory_Bps
+        Bandwidth of a GPU's memory as reached, B [bytes/s].
+    stages
+        p, at most one for each layer.
+    weight, cache
+        Bytes of a parameter and of an element of the cache; activations are sent as the latter.
+    context
+        Tokens of a sequence, c; 0 for the model's.
+    batch
+        b, by default what memory has room for.
+
+    Returns
+    -------
+    A `Serving`.
+
+    Raises
+    ------
+    ValueError
+        For more stages than layers, and numbers that are not positive.
     """
-    p, t = np.asarray(stages, float), int(machine.rack_gpus)
+    p, t = checks.positive("stages", stages), int(machine.rack_gpus)
     c = context or float(model.sequence_length)
-    given: dict[str, Any] = {"memory_Bps": memory_Bps, "weight": weight, "cache": cache, "context": c, "stages": p}
-    for name, value in given.items():
-        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
-            raise ValueError(f"{name} is {value!r}: give positive numbers")
+    for name, value in (("memory_Bps", memory_Bps), ("weight", weight), ("cache", cache), ("context", c)):
+        checks.positive(name, value)
     if np.any(p > model.layers):
         raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
     held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
@@ -98,7 +117,7 @@ def serving(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, SMALL)
+    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, FORMS)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     return Serving(
@@ -116,7 +135,7 @@ def serving(
     )
 
 
-def servings(
+def serving_table(
     models: Mapping[str, Transformer],
     machines: Mapping[float, Site],
     memory_Bps: float,
@@ -124,28 +143,48 @@ def servings(
     contexts: Sequence[float],
     usd_per_s: float,
 ) -> pd.DataFrame:
-    """`serving` of each model, bytes of a parameter, context and number of stages, where a sequence fits.
+    """`serve` for each model, bytes of a parameter, context and number of stages, where a sequence fits.
 
-    machines: by bytes of a parameter, with the GPUs' rate in that format. usd_per_s: cost of the whole machine, which
-    all copies together bear; the context is taken as computed already. More stages than layers are left out.
-    Rows model, weight_bits, context, stages, copy_gpus, copies, batch, sequences, token_s, user_tokens_per_s,
-    tokens_per_s, prefill_s, bound (memory, compute or network), and
-    cost_per_million_tokens_usd.
+    Parameters
+    ----------
+    models
+        By name.
+    machines
+        By bytes of a parameter, with the GPUs' rate in that format.
+    memory_Bps
+        Bandwidth of a GPU's memory as reached [bytes/s].
+    stages, contexts
+        Of a copy, more than layers are left out; tokens of a sequence, computed already.
+    usd_per_s
+        Cost of the whole machine, which all copies together bear.
+
+    Returns
+    -------
+    Columns model, weight_bits, context, stages, copy_gpus, copies, batch, sequences, token_s, user_tokens_per_s,
+    tokens_per_s, prefill_s, bound (memory, compute or network), cost_per_million_tokens_usd.
     """
     tables = []
-    for name, model in models.items():
+    for (name, model), (weight, machine), context in product(models.items(), machines.items(), contexts):
         possible = np.array([p for p in stages if p <= model.layers])
-        for weight, machine in machines.items():
-            for context in contexts:
-                found = serving(model, machine, memory_Bps, possible, weight=weight, context=context)
-                parts = np.stack([found.memory_s, found.compute_s, found.collectives_s + found.sends_s])
-                rows = {"model": name, "weight_bits": 8 * weight, "context": context}
-                rows |= {key: getattr(found, key) for key in ("stages", "copy_gpus", "copies", "batch", "sequences")}
-                rows |= {"token_s": found.token_s, "user_tokens_per_s": 1 / found.token_s}
-                rows |= {"tokens_per_s": found.tokens_per_s, "prefill_s": found.prefill_s}
-                rows |= {"bound": np.array(["memory", "compute", "network"])[np.argmax(np.nan_to_num(parts), axis=0)]}
-                rows |= {"cost_per_million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6}
-                tables.append(pd.DataFrame(rows))
+        found = serve(model, machine, memory_Bps, possible, weight, context=context)
+        parts = np.stack([found.memory_s, found.compute_s, found.collectives_s + found.sends_s])
+        columns = {
+            "model": name,
+            "weight_bits": 8 * weight,
+            "context": context,
+            "stages": found.stages,
+            "copy_gpus": found.copy_gpus,
+            "copies": found.copies,
+            "batch": found.batch,
+            "sequences": found.sequences,
+            "token_s": found.token_s,
+            "user_tokens_per_s": 1 / found.token_s,
+            "tokens_per_s": found.tokens_per_s,
+            "prefill_s": found.prefill_s,
+            "bound": np.array(["memory", "compute", "network"])[np.argmax(np.nan_to_num(parts), axis=0)],
+            "cost_per_million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6,
+        }
+        tables.append(pd.DataFrame(columns))
     return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)
 
 

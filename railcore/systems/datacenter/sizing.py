@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
-from railcore.systems.datacenter.site import own
+from railcore.facts import catalog, checks
+from railcore.systems.datacenter.site import variant_row
 
 FORMATS = ("fp4", "fp8", "bf16")
-ABOVE_0 = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Sizing:
 
     def __post_init__(self) -> None:
         for name in ("budget_usd", "rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
-            self._within(name, ABOVE_0, np.inf, "more than 0")
-        self._within("compute_share", ABOVE_0, 1, "a share above 0 and at most 1")
-        self._within("network_share", 0, 1, "a share from 0 to 1")
-        self._within("other_power_share", 0, np.inf, "0 or more")
-        self._within("pue", 1, np.inf, "1 or more")
+            checks.positive(name, getattr(self, name))
+        checks.share("compute_share", self.compute_share, above_0=True)
+        checks.share("network_share", self.network_share)
+        checks.at_least("other_power_share", self.other_power_share)
+        checks.at_least("pue", self.pue, 1)
         if np.any(np.asarray(self.compute_share) + self.network_share > 1 + 1e-12):
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
         if np.any(self.racks < 1):
@@ -52,11 +51,6 @@ class Sizing:
             raise ValueError(
                 f"budget_usd is {self.budget_usd!r}, which buys no rack: give at least {least:,.0f} USD for one"
             )
-
-    def _within(self, name: str, least: float, most: float, what: str) -> None:
-        value = np.asarray(given := getattr(self, name), float)
-        if not np.all((value >= least) & (value <= most) & np.isfinite(value)):
-            raise ValueError(f"{name} is {given!r}: give {what}")
 
     @property
     def racks(self) -> Any:
@@ -110,47 +104,56 @@ def best_format(gpu: str) -> str:
     return next((name for name in FORMATS if f"{name}_dense_rate" in rates), FORMATS[-1])
 
 
-def format_of(rate: str) -> str:
+def number_format(rate: str) -> str:
     """Number format of a row of a GPU's rates: "fp8" of "fp8_sparse_rate". Raises ValueError for another row."""
-    form, _, kind = rate.partition("_")
-    if form not in FORMATS or kind not in ("dense_rate", "sparse_rate"):
+    name, _, kind = rate.partition("_")
+    if name not in FORMATS or kind not in ("dense_rate", "sparse_rate"):
         raise ValueError(f"rate is {rate!r}: give {', '.join(FORMATS)} with _dense_rate or _sparse_rate")
-    return form
+    return name
 
 
 def size(
-    budget_usd: ArrayLike | None = None,
-    platform: str = "GB200 NVL72",
-    document: str = "",
-    rate_format: str = "",
-    book: str = "flops2024",
-    **changes: Any,
+    budget_usd: ArrayLike, platform: str, book: str, variant: str = "", rate_format: str = "", **changes: Any
 ) -> Sizing:
-    """A datacenter of catalog racks, such as size(1e11), size(document="flops2024") or size(np.logspace(9, 12)).
+    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", book) or size(np.logspace(9, 12), ...).
 
-    budget_usd: by default the book's. platform: of the catalog's platforms, with a price and a power. document: key
-    whose own rows replace the catalog's where it has some; its lowest and highest PUE then come as an array of two.
-    rate_format: "fp4", "fp8" or "bf16", by default the GPU's narrowest. book: of the catalog's prices, for the shares.
-    changes: any field of `Sizing`. Raises UnknownName for names or rows that the catalog lacks.
+    Parameters
+    ----------
+    budget_usd
+        Of the whole datacenter [USD].
+    platform
+        Of the catalog's platforms, with a price and a power.
+    book
+        Of the catalog's prices: shares of the budget for racks and network, power share of network and storage.
+    variant
+        Rows that take the place of others where an item has them: `site.variant_row`.
+    rate_format
+        "fp4", "fp8" or "bf16", by default the GPU's narrowest.
+    **changes
+        Any field of `Sizing`, in place of the catalog's.
+
+    Returns
+    -------
+    A `Sizing`.
+
+    Raises
+    ------
+    UnknownName
+        For names or rows that the catalog lacks.
     """
-    box, prices, energy = (
-        catalog.item(*key) for key in (("platforms", platform), ("prices", book), ("prices", "energy"))
-    )
+    box, prices = catalog.item("platforms", platform), catalog.item("prices", book)
     gpu = catalog.item("gpus", box["gpu"])
-    form = rate_format or best_format(gpu.name)
+    narrowest = rate_format or best_format(gpu.name)
     known = {
-        "budget_usd": lambda: prices["datacenter_price"] if budget_usd is None else budget_usd,
-        "rack_usd": lambda: own(box, "price", document),
-        "rack_w": lambda: own(box, "power", document),
+        "rack_usd": lambda: variant_row(box, "price", variant),
+        "rack_w": lambda: variant_row(box, "power", variant),
         "rack_gpus": lambda: int(box["gpus"]),
-        "gpu_dense_flops": lambda: gpu[f"{form}_dense_rate"],
-        "gpu_sparse_flops": lambda: gpu.get(f"{form}_sparse_rate", np.nan),
-        "gpu_memory_bytes": lambda: own(gpu, "memory", document),
+        "gpu_dense_flops": lambda: gpu[f"{narrowest}_dense_rate"],
+        "gpu_sparse_flops": lambda: gpu.get(f"{narrowest}_sparse_rate", np.nan),
+        "gpu_memory_bytes": lambda: variant_row(gpu, "memory", variant),
         "compute_share": lambda: prices["compute_share"],
         "network_share": lambda: prices["network_share"],
         "other_power_share": lambda: prices["storage_network_power_share"],
-        "pue": lambda: (
-            np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")]) if document else energy["pue"]
-        ),
+        "pue": lambda: catalog.item("prices", "energy")["pue"],
     }
-    return Sizing(**{**{name: read() for name, read in known.items() if name not in changes}, **changes})
+    return Sizing(budget_usd, **{name: read() for name, read in known.items() if name not in changes}, **changes)

@@ -8,32 +8,30 @@ pass. Symbols as in `exposed`; k experts of a token, E of a layer, e places; rou
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from railcore.facts import checks
 from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.exposed import Times, times, wide_area
-from railcore.systems.datacenter.layer import RECOMPUTED, Layer, Precision, layer
+from railcore.systems.datacenter.exposed import Times, chunk_bytes, times, wide_area
+from railcore.systems.datacenter.layer import Layer, layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PLACES = ("tensor group", "rack", "racks")
 
 
 @dataclass(frozen=True)
-class Placement:
+class ExpertPlacement:
     """Where the experts of a layer are, and what that costs.
 
-    where: one of `PLACES`; places: e; tensor: t, GPUs of a group. micro_batch: sequences. device_bytes: state and
-    activations of a GPU. dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in
-    use. times: with the all-to-all of a pass in experts_s.
+    where: one of `PLACES`; places: e. micro_batch: sequences. device_bytes: state and activations of a GPU.
+    dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with the
+    all-to-all of a pass in experts_s.
     """
 
     where: str
@@ -53,31 +51,43 @@ class Placement:
         return name if self.micro_batch == 1 else f"{name}, b {self.micro_batch}"
 
 
-def placement(
-    model: Transformer,
-    bytes_of: Precision,
-    site: Site,
-    where: str = "tensor group",
-    places: int = 1,
-    tensor: int = 0,
-    micro_batch: int = 1,
-    reduce: str = "all_reduce",
-    recomputed: float = RECOMPUTED,
-) -> Placement:
-    """A mixture with the experts of a layer over places, in the smallest tensor group that fits (or of `tensor` GPUs).
+def expert_placement(
+    case: Case, where: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
+) -> ExpertPlacement:
+    """A mixture with the experts of a layer over places, in the smallest tensor group that fits.
 
     Memory of a GPU: (shared + experts / e + activations) / t. Tokens: all-to-all of k s b h r / t a GPU among the e
     places, there and back in a pass, on the scale-up network in a rack and on the scale-out network between racks. A
     place gathers the k s b tokens that come to it, so that the feed-forward's half of T takes k times as long.
     Gradients: what all groups share as in `times`; experts among g / e groups in a rack, or among y / e racks, where
     racks over whole multiples of e stay idle.
-    Raises ValueError for a dense model, e that does not divide E or the groups of a rack, and what does not fit.
+
+    Parameters
+    ----------
+    case
+        A mixture on a machine; its micro_batch and rule do not count.
+    where, places
+        One of `PLACES`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
+    tensor
+        GPUs of a tensor group, 0 for the smallest that fits.
+    micro_batch
+        Sequences, b.
+
+    Returns
+    -------
+    An `ExpertPlacement`.
+
+    Raises
+    ------
+    ValueError
+        For a dense model, e that does not divide, and what does not fit.
     """
-    _checked(model, where, places)
+    model, bytes_of, site = case.model, case.precision, case.site
+    _check_places(model, where, places)
     whole = layer(model, bytes_of, micro_batch)
     part = model.parameters()["experts"] / model.total_parameters * (1 - 1 / places)
     thin = replace(whole, parameters=whole.parameters * (1 - part))
-    laid = _groups(thin, site, places if where == "rack" else 1, tensor)
+    laid = _layout_in_groups(thin, site, places if where == "rack" else 1, tensor)
     g, y = laid.layers_per_rack, laid.racks_per_layer_here
     if where == "racks":
         y = y // places * places
@@ -89,83 +99,94 @@ def placement(
     experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
     shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
     alone = replace(whole, gradient_bytes=experts_bytes / places)
-    sums = [times(each, over, site, reduce, recomputed) for each, over in ((shared, laid), (alone, fewer))]
+    sums = [times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
     dispatched = algorithms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
     gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
-    spread = _together(sums, whole, laid, site, gathered)
+    spread = _summed_times(sums, whole, laid, site, gathered)
     link_Bps = site.hb_Bps if where == "rack" else site.nic_Bps
     spread = replace(spread, experts_s=2 * dispatched / link_Bps)
-    return Placement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
+    return ExpertPlacement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
 
 
-def placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[Placement]:
+def fitting_placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
-    ways = [("tensor group", 1, b) for b in micro_batches]
-    ways += [
-        (where, e, 1) for where in PLACES[1:] for e in range(2, case.model.experts + 1) if case.model.experts % e == 0
-    ]
-    found = []
-    for where, e, b in ways:
-        try:
-            found.append(_placed(case, where, e, 0, b))
-        except ValueError:
-            if where == "tensor group":
-                raise
+    found = [expert_placement(case, micro_batch=b) for b in micro_batches]
+    experts = case.model.experts
+    for where in PLACES[1:]:
+        for places in (e for e in range(2, experts + 1) if experts % e == 0):
+            try:
+                found.append(expert_placement(case, where, places))
+            except ValueError:  # does not fit
+                continue
     return found
 
 
-def compared(found: Sequence[Placement], rule: str = "each network") -> "pd.DataFrame":
+def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network") -> pd.DataFrame:
     """Placements beside one another; columns placement, tensor_degree, groups_per_rack, gpu_memory_bytes, tokens (of a
     micro-batch), forward_s, tensor_s, dispatched_bytes, all_to_all_s (of a pass), steps_1_and_2_s, exposed_share.
     """
-    import pandas as pd
+    rows = [
+        {
+            "placement": each.name,
+            "tensor_degree": each.laid.tensor,
+            "groups_per_rack": each.laid.layers_per_rack,
+            "gpu_memory_bytes": each.device_bytes,
+            "tokens": tokens(each.layer, each.laid),
+            "forward_s": each.times.forward_s,
+            "tensor_s": each.times.tensor_s,
+            "dispatched_bytes": each.dispatched_bytes,
+            "all_to_all_s": each.times.experts_s,
+            "steps_1_and_2_s": each.times.steps_s[0] + each.times.steps_s[1],
+            "exposed_share": each.times.share(rule),
+        }
+        for each in found
+    ]
+    table = pd.DataFrame(rows)
+    return table.astype({name: float for name in table.columns[1:]})
 
-    rows = []
-    for each in found:
-        t, laid = each.times, each.laid
-        first = (each.name, laid.tensor, laid.layers_per_rack, each.device_bytes, tokens(each.layer, laid))
-        middle = (t.forward_s, t.tensor_s, each.dispatched_bytes, t.experts_s, t.steps_s[0] + t.steps_s[1])
-        rows.append((*first, *middle, t.share(rule)))
-    names = ["placement", "tensor_degree", "groups_per_rack", "gpu_memory_bytes", "tokens", "forward_s", "tensor_s"]
-    names += ["dispatched_bytes", "all_to_all_s", "steps_1_and_2_s", "exposed_share"]
-    return pd.DataFrame(rows, columns=names).astype({name: float for name in names[1:]})
 
-
-def by_speed(
+def placements_by_speed(
     case: Case, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
-) -> "pd.DataFrame":
-    """Exposed share of every placement on a grid of speeds: hb_Bps, nic_Bps, placement, share, best (a mark)."""
-    import pandas as pd
+) -> pd.DataFrame:
+    """Exposed share of every placement of `fitting_placements` on a grid of speeds.
 
+    Parameters
+    ----------
+    case
+        A mixture on a machine.
+    hb_Bps, nic_Bps
+        Scale-up and scale-out bandwidths of a GPU, one direction [bytes/s].
+    micro_batches
+        As in `fitting_placements`.
+
+    Returns
+    -------
+    Columns hb_Bps, nic_Bps, placement, share, best (least share at these speeds).
+    """
     hb, nic = (grid.ravel() for grid in np.meshgrid(hb_Bps, nic_Bps, indexing="ij"))
     swept = case.changed(site={"hb_Bps": hb, "nic_Bps": nic})
     parts = []
-    for each in placements(case, micro_batches):
-        spread = _placed(swept, each.where, each.places, int(each.laid.tensor), each.micro_batch)
-        share = np.broadcast_to(spread.times.share(case.rule), hb.shape)
-        parts.append(pd.DataFrame({"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": share}))
+    for each in fitting_placements(case, micro_batches):
+        spread = expert_placement(swept, each.where, each.places, int(each.laid.tensor), each.micro_batch)
+        columns = {"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": spread.times.share(case.rule)}
+        parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))
 
 
-def _placed(case: Case, where: str, places: int, tensor: int, micro_batch: int) -> Placement:
-    return placement(case.model, case.precision, case.site, where, places, tensor, micro_batch, **case.options)
-
-
-def _checked(model: Transformer, where: str, places: int) -> None:
+def _check_places(model: Transformer, where: str, places: int) -> None:
     if not model.experts:
         raise ValueError(f"model {model.name!r} has no experts: give a mixture")
-    if where not in PLACES:
-        raise ValueError(f"where is {where!r}: give one of {', '.join(PLACES)}")
+    checks.one_of("where", where, PLACES)
     if places < 1 or model.experts % places or (places > 1) == (where == "tensor group"):
         raise ValueError(
             f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
         )
 
 
-def _groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
+def _layout_in_groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
     """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
     least = int(np.max(layout(thin, site, tensor).tensor))
@@ -177,17 +198,14 @@ def _groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
     )
 
 
-def _together(sums: list[Times], whole: Layer, laid: Layout, site: Site, gathered: float) -> Times:
+def _summed_times(sums: list[Times], whole: Layer, laid: Layout, site: Site, gathered: float) -> Times:
     """Steps of both kinds of gradients one after the other; the wide area takes both at once.
 
     gathered: tensors s b h r that come together before a feed-forward, on average of all layers.
     """
-    chunk = whole.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
-    wide_bytes, wide_s = wide_area(chunk, site)
-    steps, sent = (
-        [a + b for a, b in zip(*pairs, strict=True)]
-        for pairs in ([each.steps_s for each in sums], [each.steps_bytes for each in sums])
-    )
+    wide_bytes, wide_s = wide_area(chunk_bytes(whole, laid), site)
+    one, two = sums
+    steps = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
+    sent = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
     steps[2], sent[2] = wide_s, wide_bytes
-    first = sums[0]
-    return replace(first, tensor_s=first.tensor_s * (1 + gathered) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))
+    return replace(one, tensor_s=one.tensor_s * (1 + gathered) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))
