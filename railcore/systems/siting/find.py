@@ -32,6 +32,11 @@ class FoundPlaces:
     places: pd.DataFrame
     ways: pd.DataFrame
 
+    @property
+    def map_layers(self) -> dict[str, pd.DataFrame]:
+        """Places and the links between them, as maps take them."""
+        return {"places": self.places, "ways": self.ways}
+
 
 def find(
     grid: PowerGrid,
