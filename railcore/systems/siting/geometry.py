@@ -78,7 +78,10 @@ def sums_within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float], we
     """For each radius the sum of the weights of the points b within it of each point a, arrays of shape (a,)."""
     row, column, length, chords = _pairs_within(a, b, radii_m)
     order = np.sort(chords)
-    cell = row * len(order) + np.searchsorted(order, length)  # the smallest radius that holds the pair
+    ring = np.zeros(len(length), np.int32)  # the smallest radius that holds the pair
+    for limit in order:
+        ring += length > limit
+    cell = row * len(order) + ring
     rings = np.bincount(cell, weights=weight[column], minlength=len(a) * len(order)).reshape(len(a), len(order))
     sums = rings.cumsum(axis=1)
     return [sums[:, np.searchsorted(order, limit)] for limit in chords]
