@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import balancing_authorities
+from railcore.documents.flops2024 import printed_authorities
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
-from railcore.systems.siting import eia
+from railcore.systems.siting import authorities, eia
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 CODES = ("PJM", "SRP", "NEVP", "BPAT")
@@ -21,7 +21,7 @@ PRINTED = {code: claims.paper_value(f"flops2024.table1.{code.lower()}") * MW for
 
 
 def test_the_table_has_the_authorities_that_serve_load():
-    table = balancing_authorities.table().set_index("authority")
+    table = authorities.authority_table().set_index("authority")
     assert len(table) == 54 and table["name"].notna().all()
     assert table.loc["NEVP", "peak_demand_raw_w"] == 68633 * MW and table.loc["NEVP", "capacity_w"] == 11158 * MW
     assert table.loc[["AEC", "SEC"], "bound_w"].isna().all() and table["bound_rank"].notna().sum() == 52
@@ -31,24 +31,24 @@ def test_the_table_has_the_authorities_that_serve_load():
 
 
 def test_an_unknown_authority_is_refused_with_the_nearest():
-    assert balancing_authorities.authority("PJM")["capacity_w"] == 200847 * MW
+    assert authorities.authority("PJM")["capacity_w"] == 200847 * MW
     with pytest.raises(UnknownName, match=r"balancing authority 'NEVPP' does not exist: the nearest are .*'NEVP'"):
-        balancing_authorities.authority("NEVPP")
+        authorities.authority("NEVPP")
     for use in (
-        balancing_authorities.demand_side,
-        balancing_authorities.above,
-        lambda printed: balancing_authorities.suffices(printed, 1e9),
+        printed_authorities.demand_side,
+        printed_authorities.larger_bounds,
+        lambda printed: printed_authorities.feeders_by_region(printed, 1e9),
     ):
         with pytest.raises(UnknownName):
             use({"XYZ": 1e9})
 
 
 def test_regions_are_the_papers_and_agree_with_eias():
-    printed = balancing_authorities.printed_regions()
+    printed = printed_authorities.printed_regions()
     assert tuple(printed) == CODES and {catalog.item("authorities", code).row("region").kind for code in CODES} == {
         "paper"
     }
-    table = balancing_authorities.table().set_index("authority")["region"]
+    table = authorities.authority_table().set_index("authority")["region"]
     assert printed == {code: table[code] for code in CODES}
 
 
@@ -68,7 +68,7 @@ def series(hours=24 * 30, spike=0.0):
 
 
 def test_disposable_power_is_the_difference_of_the_two_maxima():
-    row = balancing_authorities.disposable_power(series()).iloc[0]
+    row = authorities.disposable_power(series()).iloc[0]
     assert row["disposable_raw_w"] == row["disposable_clean_w"] == pytest.approx(1000 * MW)
     assert (row["generation_raw_at"] - row["demand_raw_at"]) == pd.Timedelta(hours=2)
     assert row["demand_raw_at"] == pd.Timestamp("2023-01-01 06:00") and row["demand_spikes"] == 0
@@ -77,13 +77,13 @@ def test_disposable_power_is_the_difference_of_the_two_maxima():
 @settings(max_examples=15)
 @given(st.floats(5e4, 1e6), st.booleans())
 def test_a_spike_moves_the_raw_value_and_not_the_clean_one(spike, in_demand):
-    both = balancing_authorities.disposable_power(series(spike=spike)).iloc[0]
+    both = authorities.disposable_power(series(spike=spike)).iloc[0]
     assert both["disposable_clean_w"] == pytest.approx(1000 * MW)
     assert (both["demand_spikes"], both["generation_spikes"]) == (1, 1)
     one = series()
     column, sign = ("demand_w", -1) if in_demand else ("net_generation_w", 1)
     one.loc[100, column] += spike * MW
-    found = balancing_authorities.disposable_power(one).iloc[0]
+    found = authorities.disposable_power(one).iloc[0]
     assert sign * found["disposable_raw_w"] > 0.9 * spike * MW
     assert found["disposable_clean_w"] == pytest.approx(1000 * MW)
 
@@ -92,8 +92,8 @@ def test_demand_and_generation_may_come_on_rows_of_their_own_and_in_any_order():
     whole = pd.concat([series(spike=9e4), frame("AEC", [np.nan] * 3, [np.nan] * 3)], ignore_index=True)
     parts = [whole.drop(columns="net_generation_w"), whole.drop(columns="demand_w")]
     apart = pd.concat(parts).sample(frac=1, random_state=2)
-    found = balancing_authorities.disposable_power(apart)
-    pd.testing.assert_frame_equal(found, balancing_authorities.disposable_power(whole), check_dtype=False)
+    found = authorities.disposable_power(apart)
+    pd.testing.assert_frame_equal(found, authorities.disposable_power(whole), check_dtype=False)
     assert np.isnan(found.set_index("authority").loc["AEC", "disposable_raw_w"])
 
 
@@ -101,32 +101,32 @@ def test_a_window_takes_the_hours_between_two_midnights():
     rows = series()
     rows.loc[rows["hour_utc"] == "2023-01-10", "net_generation_w"] *= 1.5
     for window, inside in ((("2023-01-09", "2023-01-10"), True), (("2023-01-10", "2023-01-11"), False)):
-        found = balancing_authorities.disposable_power(rows, *window).iloc[0]
+        found = authorities.disposable_power(rows, *window).iloc[0]
         assert (found["generation_raw_at"] == pd.Timestamp("2023-01-10")) == inside
         assert window[0] < str(found["demand_raw_at"]) <= f"{window[1]} 00:00:00"
     with pytest.raises(ValueError, match="start '2030' and end '' leave no hour of 2023-01-01"):
-        balancing_authorities.disposable_power(rows, "2030")
+        authorities.disposable_power(rows, "2030")
     for end in ("soon", "2023-01-10 00:00Z"):
         with pytest.raises(ValueError, match=f"end is '{end}': give a date"):
-            balancing_authorities.disposable_power(rows, end=end)
+            authorities.disposable_power(rows, end=end)
 
 
 def test_the_publishers_columns_stand_in_where_asked_for():
     rows = series(spike=9e4).assign(demand_adjusted_w=2e9, net_generation_adjusted_w=2.5e9, demand_clean_w=2.2e9)
-    adjusted = balancing_authorities.disposable_power(rows, clean="adjusted").iloc[0]
+    adjusted = authorities.disposable_power(rows, clean="adjusted").iloc[0]
     assert adjusted["disposable_clean_w"] == 0.5e9
-    half = balancing_authorities.disposable_power(rows, clean="clean").iloc[0]
+    half = authorities.disposable_power(rows, clean="clean").iloc[0]
     assert half["disposable_clean_w"] == pytest.approx(4.5e9 - 2.2e9)
     with pytest.raises(ValueError, match="clean is 'nice'"):
-        balancing_authorities.disposable_power(rows, clean="nice")
+        authorities.disposable_power(rows, clean="nice")
     with pytest.raises(ValueError, match="no column 'demand_clean_w'"):
-        balancing_authorities.disposable_power(series(), clean="clean")
+        authorities.disposable_power(series(), clean="clean")
     with pytest.raises(ValueError, match=r"no column 'net_generation_w'.*pandas\.concat"):
-        balancing_authorities.disposable_power(rows.drop(columns="net_generation_w"))
+        authorities.disposable_power(rows.drop(columns="net_generation_w"))
 
 
 def test_what_the_printed_values_imply():
-    found = balancing_authorities.demand_side(PRINTED).set_index("authority")
+    found = printed_authorities.demand_side(PRINTED).set_index("authority")
     assert list(found.index) == list(CODES)
     nevp = found.loc["NEVP"]
     assert nevp["implied_generation_clean_w"] == 12006 * MW > nevp["capacity_w"] == 11158 * MW
@@ -134,87 +134,91 @@ def test_what_the_printed_values_imply():
     assert list(found["possible_raw"]) == [True, False, False, True]
     assert (found["printed_w"] > found["bound_w"]).eq(~found["possible_clean"]).all()
     assert list(found["bound_rank"]) == [2, 13, 24, 6]
-    silent = balancing_authorities.demand_side({"SEC": 1 * GW}).iloc[0]
+    silent = printed_authorities.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
     with pytest.raises(ValueError, match="printed_w of PJM is nan"):
-        balancing_authorities.demand_side({"PJM": float("nan")})
+        printed_authorities.demand_side({"PJM": float("nan")})
 
 
 def test_who_may_exceed_the_papers_four():
-    found = balancing_authorities.above(PRINTED)
+    found = printed_authorities.larger_bounds(PRINTED)
     assert len(found) == 18 and not set(found["authority"]) & set(CODES)
     assert (found["bound_w"] > min(PRINTED.values())).all() and found["bound_w"].is_monotonic_decreasing
     assert list(found["authority"][:3]) == ["MISO", "ERCO", "SWPP"]
     with pytest.raises(ValueError, match="printed_w is empty"):
-        balancing_authorities.above({})
+        printed_authorities.larger_bounds({})
 
 
 LOW, HIGH = (claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high"))
 
 
 def test_who_feeds_the_datacenter_alone_or_its_parts():
-    low, high = (balancing_authorities.suffices(PRINTED, demand).set_index("parts") for demand in (LOW, HIGH))
+    low, high = (printed_authorities.feeders_by_region(PRINTED, demand).set_index("parts") for demand in (LOW, HIGH))
     assert low.loc[1, "authorities"] == high.loc[1, "authorities"] == ("PJM",)
     assert low.loc[2, "authorities"] == CODES and low.loc[2, "northwest"] == 2
     assert high.loc[2, "authorities"] == ("PJM", "SRP") and high.loc[2, "northwest"] == 0
-    assert (
-        balancing_authorities.least_split(PRINTED, LOW) == 2 and balancing_authorities.least_split(PRINTED, HIGH) == 3
-    )
+    assert printed_authorities.least_split(PRINTED, LOW) == 2 and printed_authorities.least_split(PRINTED, HIGH) == 3
 
 
 @settings(max_examples=50)
 @given(st.floats(1e8, 2e10), st.floats(1.0, 2.0))
 def test_more_demand_is_never_easier_and_more_parts_never_harder(demand, more):
-    counts = balancing_authorities.suffices(PRINTED, demand, most=8)["count"]
+    counts = printed_authorities.feeders_by_region(PRINTED, demand, most=8)["count"]
     assert counts.is_monotonic_increasing
-    assert (balancing_authorities.suffices(PRINTED, demand * more, most=8)["count"] <= counts).all()
+    assert (printed_authorities.feeders_by_region(PRINTED, demand * more, most=8)["count"] <= counts).all()
+
+
+def test_regions_are_counted_beside_the_parts_that_authorities_feed():
+    parts, rows = (
+        count(PRINTED, 4.3 * GW) for count in (authorities.feeders_of_parts, printed_authorities.feeders_by_region)
+    )
+    pd.testing.assert_frame_equal(rows[list(parts)], parts)
+    assert [*rows][len([*parts]) :] == ["east", "northwest"] and list(rows["east"]) == [1, 1, 1, 1]
 
 
 def test_room_counts_the_parts_that_fit_together():
-    found = balancing_authorities.suffices({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
+    found = printed_authorities.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
     assert list(found["room"]) == [0, 1, 2, 4] and list(found["feasible"]) == [False, False, False, True]
-    assert balancing_authorities.least_split({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
-    assert balancing_authorities.least_split({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
+    assert printed_authorities.least_split({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
+    assert printed_authorities.least_split({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
 
 
 def test_caps_are_what_capacity_leaves_above_demand():
-    bound = balancing_authorities.table().set_index("authority")["bound_w"]
-    assert balancing_authorities.caps(["PJM", "BPAT", "PJM"]) == {code: bound[code] for code in ("BPAT", "PJM")}
-    assert bound["AECI"] < 0 and balancing_authorities.caps(["AECI", "SEC"]) == {"AECI": 0.0}  # SEC reports no demand
+    bound = authorities.authority_table().set_index("authority")["bound_w"]
+    assert authorities.authority_caps(["PJM", "BPAT", "PJM"]) == {code: bound[code] for code in ("BPAT", "PJM")}
+    assert bound["AECI"] < 0 and authorities.authority_caps(["AECI", "SEC"]) == {"AECI": 0.0}  # SEC reports no demand
     assert (
-        balancing_authorities.caps([]) == balancing_authorities.caps(["", "HGMA"]) == {}
+        authorities.authority_caps([]) == authorities.authority_caps(["", "HGMA"]) == {}
     )  # HGMA has a plant and no load
     with pytest.raises(UnknownName, match="PJN"):
-        balancing_authorities.caps(["PJM", "PJN"])
+        authorities.authority_caps(["PJM", "PJN"])
 
 
 def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
-    assert np.isnan(balancing_authorities.least_split(PRINTED, 900 * GW))
+    assert np.isnan(printed_authorities.least_split(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
-    assert np.isnan(balancing_authorities.least_split({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
+    assert np.isnan(printed_authorities.least_split({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
     for demand in (0, -1e9, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="demand_w is"):
-            balancing_authorities.suffices(PRINTED, demand)
+            printed_authorities.feeders_by_region(PRINTED, demand)
     for most in (0, 13):
         with pytest.raises(ValueError, match="most is"):
-            balancing_authorities.suffices(PRINTED, 1e9, most)
+            printed_authorities.feeders_by_region(PRINTED, 1e9, most)
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_real_hours_give_raw_and_clean_side_by_side():
     files = ("ba_demand_hourly_2022-10_2024-10.parquet", "ba_netgen_hourly_2019_2022.parquet")
     rows = pd.concat([eia.hourly(FOLDER / name) for name in files]).query("hour_utc > '2022-09'")
-    found = balancing_authorities.disposable_power(rows, "2022-10-08", "2024-10-08").set_index("authority")
-    table = balancing_authorities.table().set_index("authority")
+    found = authorities.disposable_power(rows, "2022-10-08", "2024-10-08").set_index("authority")
+    table = authorities.authority_table().set_index("authority")
     known = table.index[table["peak_demand_clean_w"].notna()]
     assert (found.loc[known, "demand_raw_w"] == table.loc[known, "peak_demand_raw_w"]).all()
-    published = balancing_authorities.disposable_power(rows, "2022-10-08", "2024-10-08", clean="clean").set_index(
-        "authority"
-    )
+    published = authorities.disposable_power(rows, "2022-10-08", "2024-10-08", clean="clean").set_index("authority")
     assert (published.loc[known, "demand_clean_w"] == table.loc[known, "peak_demand_clean_w"]).all()
     # Generation is at hand to 3 January 2023 alone: 87 days of the window, in which the six have no spike.
     few = rows.query("hour_utc < '2023-02'")
-    short = balancing_authorities.disposable_power(few, "2022-10-08", "2023-01-03").set_index("authority")
+    short = authorities.disposable_power(few, "2022-10-08", "2023-01-03").set_index("authority")
     six = short[short["generation_raw_w"].notna()]
     assert set(six.index) == {"PJM", "MISO", "ERCO", "ISNE", "CISO", "EPE"}
     assert (six["disposable_raw_w"] == six["disposable_clean_w"]).all()

@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
-from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.emissions import average_intensity, marginal_intensity, running
-from railcore.systems.siting.geometry import shares
-from railcore.systems.siting.grid import Grid, electricity_prices, grid
+from railcore.systems.siting.emissions import average_intensity, carbon_and_cost, marginal_intensity
+from railcore.systems.siting.grid import PowerGrid, electricity_prices, grid
 from railcore.systems.siting.nodes import nodes
+from railcore.systems.siting.placement import even_shares
 
 
 @pytest.fixture(scope="module")
-def embedded() -> Grid:
+def embedded() -> PowerGrid:
     return grid()
 
 
@@ -96,20 +95,20 @@ def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
         int(np.flatnonzero(places.state == state)[power[places.state == state].argmax()]) for state in ("Ohio", "Texas")
     ]
     demand = 0.9 * power[at].sum()
-    fed = shares(power[at], demand)
+    fed = even_shares(power[at], demand)
     assert fed[0] != pytest.approx(fed[1])
-    row = running(places, {"two": at}, power, demand, years=3.0, load=0.8).iloc[0]
-    joules = energy(demand, 3.0, load=0.8)
+    row = carbon_and_cost(places, {"two": at}, power, demand).iloc[0]
+    joules = demand * units.year
     carbon = fed @ marginal_intensity(embedded, places.plants)[at]
     price = fed @ [electricity_prices()[state] for state in ("Ohio", "Texas")]
     assert row["carbon_kg"] == pytest.approx(joules * carbon) and row["cost_usd"] == pytest.approx(joules * price)
     assert row["kg_per_kWh"] * joules == pytest.approx(row["carbon_kg"] * units.kWh)
     assert row["usd_per_kWh"] * joules == pytest.approx(row["cost_usd"] * units.kWh)
-    assert running(places, {"two": at}, power, 2 * power[at].sum()).drop(columns="siting").isna().all(axis=None)
+    assert carbon_and_cost(places, {"two": at}, power, 2 * power[at].sum()).drop(columns="siting").isna().all(axis=None)
 
 
 def test_wyoming_has_no_price(embedded):
     places = candidates(embedded, 100e3, 1.0)
     at = np.flatnonzero((places.state == "Wyoming") & (places.supply.idle_fuelled_w > 1e6))[:1]
-    row = running(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
+    row = carbon_and_cost(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
     assert np.isnan(row["cost_usd"]) and row["carbon_kg"] > 0

@@ -10,17 +10,17 @@ from scipy.sparse.csgraph import connected_components
 from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import nodes as module
-from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.geometry import unit_vectors, within_radius
+from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.nodes import METHODS, accounting, nodes
 from railcore.systems.siting.rules import RULES, eligible, passes
-from railcore.systems.siting.sphere import members
 
 KM = 1e3
 WASHINGTON = (38.90, -77.04)
 FUELS = ["coal", "gas", "nuclear", "oil", "wind"]
 
 
-def small(seed: int, sites: int = 14) -> Grid:
+def small(seed: int, sites: int = 14) -> PowerGrid:
     """A random grid of 300 km by 270 km: some sites share a place, many powers are equal."""
     random = np.random.default_rng(seed)
     latitude, longitude = random.uniform(35, 37.7, sites), random.uniform(-100, -97, sites)
@@ -63,11 +63,11 @@ def small(seed: int, sites: int = 14) -> Grid:
     loads = pd.DataFrame(
         {"latitude": random.uniform(35, 37.7, 30), "longitude": random.uniform(-100, -97, 30), "load_w": 1e8}
     )
-    return Grid("small", plants, lines, subs, loads)
+    return PowerGrid("small", plants, lines, subs, loads)
 
 
 @pytest.fixture(scope="module")
-def embedded() -> Grid:
+def embedded() -> PowerGrid:
     return grid()
 
 
@@ -81,7 +81,7 @@ def sets(found) -> set[frozenset[tuple]]:
     return {frozenset(keys[i] for i in np.flatnonzero(found.of_plant == node)) for node in range(len(found))}
 
 
-def by_hand(power_grid: Grid, radius_m: float) -> set[frozenset[tuple]]:
+def by_hand(power_grid: PowerGrid, radius_m: float) -> set[frozenset[tuple]]:
     """Densest first with every circle counted anew for each node."""
     left = {}
     for row in power_grid.plants.itertuples():
@@ -232,9 +232,9 @@ def test_what_the_docstring_says_of_the_embedded_grid(embedded):
     }
     assert [round(value) for value in power.values()] == [27, 48, 21, 27]
     plants = embedded.plants
+    points = unit_vectors(plants["latitude"], plants["longitude"])
     for km, share in ((50, 0.239), (100, 0.816)):
-        near = members(*(plants[axis] for axis in ("latitude", "longitude") * 2), km * KM)
-        _, chain = connected_components(near)
+        _, chain = connected_components(within_radius(points, points, km * KM))
         assert np.bincount(chain, weights=plants["power_w"]).max() / plants["power_w"].sum() == pytest.approx(
             share, abs=0.001
         )
@@ -295,7 +295,7 @@ def test_distance_to_washington(embedded):
 
 def test_errors_name_argument_value_and_remedy(embedded):
     for radius in (0, -1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a distance above 0"):
+        with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a positive number"):
             nodes(embedded, radius)
     with pytest.raises(ValueError, match="method 'densest' does not exist: the nearest are 'densest first'"):
         nodes(embedded, 50 * KM, "densest")

@@ -10,18 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from railcore.documents.flops2024.east_west import REGIONS
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
-from railcore.systems.siting.candidates import candidates, centres, most_disjoint
-from railcore.systems.siting.grid import Grid, cities, grid, inside, nearest_city, outlines, state_of
+from railcore.systems.siting.candidates import candidates, centres, every, most_disjoint
+from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii, within_radius
+from railcore.systems.siting.grid import PowerGrid, cities, grid, inside, nearest_city, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
-from railcore.systems.siting.sensitivity import REGIONS, best_by_rule, every, sensitivity
-from railcore.systems.siting.sphere import members, row_max, unit_vectors
-from railcore.systems.siting.supply import Supply, supply
+from railcore.systems.siting.sensitivity import best_by_rule, siting_sensitivity
+from railcore.systems.siting.supply import Supply, crossing_lines_w, largest_member, supply
 
-EMBEDDED = grid()
+EMBEDDED, HERE = grid(), unit_vectors([0.0], [0.0])
 FUELS = catalog.names("fuels")
 
 
@@ -35,7 +36,7 @@ def tiny(plants, lines=(), loads=((40.0, -80.0, 100e6),)):
     wires = wires.reindex(columns=range(7)).set_axis(
         "from_sub to_sub kv circuits power_w length_m type".split(), axis=1
     )
-    return Grid("tiny", table, wires, subs, pd.DataFrame(loads, columns=["latitude", "longitude", "load_w"]))
+    return PowerGrid("tiny", table, wires, subs, pd.DataFrame(loads, columns=["latitude", "longitude", "load_w"]))
 
 
 def around(made, radius=50e3, latitude=40.0, longitude=-80.0, **options):
@@ -51,16 +52,28 @@ places = st.lists(st.tuples(st.floats(-80, 80), st.floats(-179, 179)), min_size=
 def test_members_are_those_within_the_great_circle(a, b, radius):
     (lat_a, lon_a), (lat_b, lon_b) = np.array(a).T, np.array(b).T
     distance = great_circle_distance(lat_a[:, None], lon_a[:, None], lat_b, lon_b)
-    found = members(lat_a, lon_a, lat_b, lon_b, radius).toarray()
+    found = within_radius(unit_vectors(lat_a, lon_a), unit_vectors(lat_b, lon_b), radius).toarray()
     clear = np.abs(distance - radius) > 1  # [m]
     assert (found == (distance <= radius))[clear].all()
     assert np.allclose(np.linalg.norm(unit_vectors(lat_a, lon_a), axis=1), 1)
 
 
-def test_a_point_is_a_member_of_its_own_circle_and_row_max_is_0_without_members():
-    assert members([10.0], [20.0], [10.0], [20.0], 1.0).toarray() == [[1]]
+@given(places, places, st.lists(st.floats(1e3, 1.9e7), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_several_radii_at_once_are_each_radius_alone(a, b, radii):
+    one, other = (unit_vectors(*np.array(points).T) for points in (a, b))
+    weight = np.arange(1.0, len(b) + 1)
+    every, sums = within_radii(one, other, radii), sums_within_radii(one, other, radii, weight)
+    for radius, found, total in zip(radii, every, sums, strict=True):
+        alone = within_radius(one, other, radius)
+        assert (found != alone).nnz == 0 and total == pytest.approx(alone @ weight)
+
+
+def test_a_point_is_a_member_of_its_own_circle_and_largest_member_is_0_without_members():
+    here = unit_vectors([10.0], [20.0])
+    assert within_radius(here, here, 1.0).toarray() == [[1]]
     groups = csr_array(np.array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
-    assert row_max(groups, np.array([3.0, 5.0, 4.0])).tolist() == [4, 0, 5]
+    assert largest_member(groups, np.array([3.0, 5.0, 4.0])).tolist() == [4, 0, 5]
 
 
 def test_supply_of_one_circle_by_hand():
@@ -106,7 +119,7 @@ def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
     made = tiny(rows, wires)
     split = rng.random(n) < 0.5
     groups = csr_array(np.array([split, ~split, np.ones(n)], float))
-    got = supply(made, groups, csr_array(np.zeros((3, 1))), groups, oil)
+    got = supply(made, groups, np.zeros(3), crossing_lines_w(made, groups), oil)
     for name in ("installed_w", "firm_w", "idle_w", "idle_fuelled_w", "coal_w"):
         one, two, both = getattr(got, name)
         assert one + two == pytest.approx(both)
@@ -224,7 +237,7 @@ def test_candidates_grow_with_the_radius():
 
 def test_sensitivity_is_monotone_and_agrees_with_candidates():
     every_one = every(EMBEDDED, (25e3, 50e3), step_deg=1.0)
-    table = sensitivity(every_one, 4.2e9)
+    table = siting_sensitivity(every_one, 4.2e9, REGIONS)
     assert len(table) == 2 * len(RULES) * len(REGIONS) * 2
     keyed = table.set_index(["radius_m", "rule", "oil", "region"]).sort_index()
     for radius, name, region in itertools.product((25e3, 50e3), RULES, REGIONS):
@@ -316,7 +329,7 @@ def test_own_grid_from_a_folder(tmp_path):
     [
         (lambda: candidates(EMBEDDED, 0.0), "radius_m is 0.0: give 5000 to 150000 m"),
         (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
-        (lambda: members([0.0], [0.0], [0.0], [0.0], 0.0), "radius_m is 0.0"),
+        (lambda: within_radius(HERE, HERE, 0.0), "radius_m is 0.0"),
         (lambda: unit_vectors([95.0], [0.0]), "latitude"),
         (lambda: centres(EMBEDDED, 0.0), "step_deg"),
         (lambda: passes(offer(), 0.0, "installed"), "demand_w"),

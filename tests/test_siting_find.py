@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import balancing_authorities, east_west, siting_claims
+from railcore.documents.flops2024 import east_west, printed_authorities, siting_claims
+from railcore.documents.flops2024.east_west import PAIR, sitings_with_pair
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems import datacenter as dc
+from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, every
-from railcore.systems.siting.find import OBJECTIVES, PAIR, find, sitings
-from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.find import OBJECTIVES, find, nearest_to_anchors, sitings_by_objective
+from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.rules import RULES
 from railcore.systems.siting.split import site_options
 
@@ -31,7 +33,7 @@ PLANTS = [
 IDLE = 1 - catalog.item("fuels", "gas")["capacity_factor"]
 
 
-def small() -> Grid:
+def small() -> PowerGrid:
     table = pd.DataFrame(PLANTS, columns=["latitude", "longitude", "power_w", "state", "authority"])
     table = table.assign(
         power_w=table["power_w"] * GW,
@@ -47,7 +49,7 @@ def small() -> Grid:
         kv=500, circuits=1, power_w=1 * GW, length_m=1e6, type="AC"
     )
     loads = pd.DataFrame({"latitude": [40.0], "longitude": [-100.0], "load_w": [1 * GW]})
-    return Grid("small", table, lines, table[["sub_id", "name", "state", "latitude", "longitude"]], loads)
+    return PowerGrid("small", table, lines, table[["sub_id", "name", "state", "latitude", "longitude"]], loads)
 
 
 SMALL = small()
@@ -60,7 +62,6 @@ def test_one_place_for_all_is_the_largest():
     assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
     assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
     assert found.ways.empty and found.split.longest_m == 0
-    assert found.drawn[0] is found.places and found.drawn[1] is found.ways
 
 
 @given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
@@ -109,7 +110,7 @@ def test_terms_and_assumptions_reach_the_split():
     [
         ({"demand_w": 50 * GW}, r"50 GW: the best ha(s|ve) 5\.\d+ GW"),
         ({"demand_w": 50 * GW, "k": 2}, "2 places .* the best ha"),
-        ({"demand_w": 0.0}, "demand_w is 0.0: give watts above 0"),
+        ({"demand_w": 0.0}, "demand_w is 0.0: give a positive number"),
         ({"radius_m": 0.0}, "radius_m is 0.0: give 5000 to 150000 m"),
         ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
         ({"k": 0}, "k is 0"),
@@ -130,7 +131,7 @@ def test_bad_input_names_itself(changes, words):
 
 
 def test_sitings_by_name():
-    found, table = sitings(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
+    found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
     assert list(found) == [PAIR, "nearest 1", "nearest 2", "roomiest 1", "roomiest 2"]
     assert list(table["siting"]) == [PAIR, *(f"{name} {k}" for name in OBJECTIVES for k in (1, 2, 5))]
     lost = table.set_index("siting")["problem"]
@@ -143,32 +144,42 @@ def test_sitings_by_name():
     assert found["roomiest 1"] == found["nearest 1"] == (int(OFFER.power_w.argmax()),)
 
 
+def test_sitings_of_the_two_objectives_are_those_without_the_pair():
+    found, table = sitings_by_objective(OFFER, 4 * GW, [1, 2, 5], least_separation_m=500 * km)
+    whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
+    assert found == {name: places for name, places in whole.items() if name != PAIR}
+    assert whole[PAIR] == tuple(
+        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (east_west.EAST, east_west.WEST))
+    )
+    assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
+
+
 def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
-    found, table = sitings(NEAR, OFFER, 5 * GW, [1, 2], 60 * km)
+    found, table = sitings_with_pair(NEAR, OFFER, 5 * GW, [1, 2], 60 * km)
     assert set(found) == {"nearest 1", "nearest 2", "roomiest 1", "roomiest 2"}
     problem = table.set_index("siting").loc[PAIR, "problem"]
-    assert "no place within 60 km of flops2024 west has half of it, the best has 2.32 GW" in problem
-    found, table = sitings(NEAR, OFFER, 3.0 * GW, [2, 3], 60 * km, place_cap_w=1.4 * GW)
+    assert "each place needs 2.5 GW, and the best within 60 km of flops2024 west has 2.32 GW" in problem
+    found, table = sitings_with_pair(NEAR, OFFER, 3.0 * GW, [2, 3], 60 * km, place_cap_w=1.4 * GW)
     assert set(found) == {"nearest 3", "roomiest 3"}  # a half is over the cap of a place
-    assert "the best has 1.4 GW" in table.set_index("siting").loc[PAIR, "problem"]
+    assert "east has 1.4 GW" in table.set_index("siting").loc[PAIR, "problem"]
 
 
 def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
     with pytest.raises(ValueError, match=r"no 1 place [^\n]*the best ha[^\n]*\nno 2 places [^\n]*the best ha") as error:
-        sitings(NEAR, OFFER, 90 * GW, [1, 2], 60 * km)
+        sitings_with_pair(NEAR, OFFER, 90 * GW, [1, 2], 60 * km)
     assert str(error.value).count("\n") == 1  # once for each k, not for each objective
     with pytest.raises(ValueError, match="ks is empty"):
-        sitings(NEAR, OFFER, 4 * GW, [], 60 * km)
+        sitings_with_pair(NEAR, OFFER, 4 * GW, [], 60 * km)
     with pytest.raises(ValueError, match="authority_caps has"):
-        sitings(NEAR, OFFER, 4 * GW, [1], 60 * km, authority_caps={"XXX": 1.0})
+        sitings_with_pair(NEAR, OFFER, 4 * GW, [1], 60 * km, authority_caps={"XXX": 1.0})
 
 
 def test_caps_of_the_authorities_go_in_as_they_come():
-    caps = balancing_authorities.caps(OFFER.authority)
-    found, _ = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
+    caps = authority_caps(OFFER.authority)
+    found, _ = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
     assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {PAIR, "nearest 1", "nearest 2"} <= set(found)
-    found, table = sitings(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
-    assert PAIR not in found and "the best has 1.9 GW" in table.set_index("siting").loc[PAIR, "problem"]
+    found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
+    assert PAIR not in found and "west has 1.9 GW" in table.set_index("siting").loc[PAIR, "problem"]
 
 
 # Values of the claims
@@ -206,8 +217,8 @@ def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
 
 def test_values_by_hand():
     """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
-    assert list(siting_claims.printed().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
-    assert list(siting_claims.printed()) == ["PJM", "SRP", "NEVP", "BPAT"]
+    assert list(printed_authorities.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(printed_authorities.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
         found = siting_claims.values(low, high, RULE, account(single))
@@ -235,22 +246,24 @@ def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied()
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
     exact = siting_claims.reasons(RULE, account(), sensitivity_rows((True, True)))
     assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE]
-    implied = balancing_authorities.demand_side(siting_claims.printed()).set_index("authority")["implied_over_capacity"]
+    implied = printed_authorities.demand_side(printed_authorities.printed_powers()).set_index("authority")[
+        "implied_over_capacity"
+    ]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
     assert "idle fuelled 3, " in reasons[siting_claims.HALF] and "idle fuelled 0, " in reasons[siting_claims.HALF]
 
 
 def test_counts_of_places_near_a_city():
-    anywhere = siting_claims.counts(NEAR, 2 * GW)
-    near = siting_claims.counts(NEAR, 2 * GW, 100 * km)
+    anywhere = siting_claims.counts_by_rule(NEAR, 2 * GW)
+    near = siting_claims.counts_by_rule(NEAR, 2 * GW, 100 * km)
     assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
     assert near == dict.fromkeys(RULES, 2)
     place = catalog.item("wide_area", east_west.EAST)
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
-    assert siting_claims.counts(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
-    assert siting_claims.counts(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
-    assert siting_claims.counts(NEAR, 20 * GW) == dict.fromkeys(RULES, 0)
+    assert siting_claims.counts_by_rule(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
+    assert siting_claims.counts_by_rule(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
+    assert siting_claims.counts_by_rule(NEAR, 20 * GW) == dict.fromkeys(RULES, 0)
 
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():

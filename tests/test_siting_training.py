@@ -1,5 +1,6 @@
 from dataclasses import fields, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,21 +14,28 @@ from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
-from railcore.systems.siting import geometry, multisite
+from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
+from railcore.systems.siting import direct_current, geometry, placement, traits
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.grid import Grid, grid
+from railcore.systems.siting.find import nearest_to_anchors
+from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import from_catalog
 
 DOCUMENT = {"document": "flops2024", "rate": "fp4_sparse_rate", "bytes_of": "flops2024", "options": {"recomputed": 3.0}}
 NAMES = ("flops2024 dense", "flops2024 MoE")
-CASES = multisite.cases(NAMES, 23333, **DOCUMENT)
+CASES = training_cases(NAMES, 23333, **DOCUMENT)
 DENSE, MIXTURE = (CASES[name] for name in NAMES)
 WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
 
 
+class Points(NamedTuple):
+    latitude: np.ndarray
+    longitude: np.ndarray
+
+
 def longest(latitude, longitude) -> float:
-    return float(geometry.between_m(np.array(latitude, float), np.array(longitude, float)).max())
+    return geometry.longest_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
 
 
 # Delay
@@ -36,11 +44,11 @@ def longest(latitude, longitude) -> float:
 def test_delay_is_distance_times_route_factor_times_fibre():
     far = longest(*zip(WASHINGTON, CELILO, strict=True))
     assert far == pytest.approx(3654 * km, rel=1e-3)
-    delay = geometry.delays_s(far)
+    delay = geometry.fibre_delays_s(far)
     assert delay["middle"] == pytest.approx(3654e3 * 1.7 * 4.8974e-9, rel=1e-3)
     assert delay["low"] < claims.paper_value("flops2024.fig3c.one_way_delay") < delay["high"]
-    assert geometry.delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
-    assert geometry.delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
+    assert geometry.fibre_delays_s(far, 1.0)["low"] == pytest.approx(far * 4.8974e-9)
+    assert geometry.fibre_delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
 
 
 def test_the_longest_of_several_is_that_of_a_pair():
@@ -52,7 +60,7 @@ def test_the_longest_of_several_is_that_of_a_pair():
 
 def test_a_route_shorter_than_the_great_circle_is_refused():
     with pytest.raises(ValueError, match="route_factor"):
-        geometry.delays_s(1e6, 0.9)
+        geometry.fibre_delays_s(1e6, 0.9)
 
 
 # Shares of the demand
@@ -63,7 +71,7 @@ def test_shares_are_as_even_as_powers_allow(power, part):
     total = sum(power)
     if total < 1e-3:
         return
-    share = geometry.shares(power, demand := part * total)
+    share = placement.even_shares(power, demand := part * total)
     fed = share * demand
     assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
     free = fed < np.array(power) * (1 - 1e-6)
@@ -72,10 +80,10 @@ def test_shares_are_as_even_as_powers_allow(power, part):
 
 
 def test_shares_by_hand():
-    assert geometry.shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
-    assert geometry.shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
-    assert geometry.shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    assert np.isnan(geometry.feeds([1.0, 2.0], 4.0)).all()
+    assert placement.even_shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
+    assert placement.even_shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
+    assert placement.even_shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
+    assert np.isnan(placement.shares_or_nan(np.array([1.0, 2.0]), 4.0)).all()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def test_shares_by_hand():
 )
 def test_powers_that_do_not_suffice_are_refused(power, demand, what):
     with pytest.raises(ValueError, match=what):
-        geometry.shares(power, demand)
+        placement.even_shares(power, demand)
 
 
 # Training over several datacenters
@@ -97,7 +105,7 @@ def test_powers_that_do_not_suffice_are_refused(power, demand, what):
 
 def test_the_document_s_case_is_that_of_the_datacenter_model():
     site = catalog.item("sites", "flops2024")
-    table = multisite.joined(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
+    table = multisite_times(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
     for name in NAMES:
         layer = dc.layer(from_catalog(name), dc.precision("flops2024"))
         machine = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
@@ -110,7 +118,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
 
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
-    ours = multisite.joined(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
+    ours = multisite_times(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
     known = curves.over_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
     for mine, theirs in {
         "exposed_share": "exposed_share",
@@ -124,7 +132,7 @@ def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
 
 
 def test_one_datacenter_has_no_wide_area():
-    table = multisite.joined(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
+    table = multisite_times(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
     assert (table[["wide_area_s", "unhidden_s", "least_wan_Bps", "fibre_pairs", "one_way_delay_s"]] == 0).all(axis=None)
     assert np.isinf(table.hidden_m).all() and table.slowdown.to_numpy() == pytest.approx(1)
 
@@ -133,7 +141,7 @@ def test_one_datacenter_has_no_wide_area():
 @given(st.integers(2, 6), st.floats(0, 0.2), st.floats(0, 0.2), st.floats(0.5, 500), st.sampled_from([0.0, 1.0]))
 def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, more, gbps, lost):
     cases = {name: case.changed(site={"tail_loss_rtts": lost}) for name, case in CASES.items()}
-    table = multisite.joined(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
+    table = multisite_times(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
     for _, of_one in table.groupby("model"):
         for column in ("exposed_share", "wide_area_s", "time_s", "iteration_s", "slowdown"):
             here, farther, wider = of_one[column]
@@ -142,7 +150,7 @@ def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, mo
 
 
 def test_more_places_exchange_for_longer_and_need_more():
-    for _, of_one in multisite.joined(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
+    for _, of_one in multisite_times(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
         for column in ("wide_area_s", "least_wan_Bps", "least_site_Bps"):
             assert (np.diff(of_one[column]) > 0).all(), column
         assert (np.diff(of_one.hidden_m.fillna(0)) <= 0)[1:].all()
@@ -152,19 +160,19 @@ def test_more_places_exchange_for_longer_and_need_more():
 def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
     for name, case in CASES.items():
         lossy = {name: case.changed(site={"tail_loss_rtts": lost})}
-        flat = multisite.joined(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
-        at = multisite.joined(lossy, [2, 3, 4, 6], geometry.delays_s(flat.hidden_m)["middle"], 100 * Gbps)
+        flat = multisite_times(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
+        at = multisite_times(lossy, [2, 3, 4, 6], geometry.fibre_delays_s(flat.hidden_m)["middle"], 100 * Gbps)
         assert at.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
         assert (at.unhidden_s < 1e-9).all()
-        enough = multisite.joined(lossy, 3, 10 * ms, float(multisite.joined(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
+        enough = multisite_times(lossy, 3, 10 * ms, float(multisite_times(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
         assert enough.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
-    short = multisite.joined(CASES, 2, 0.0, 0.1 * Gbps)
+    short = multisite_times(CASES, 2, 0.0, 0.1 * Gbps)
     assert short.hidden_m.isna().all() and (short.unhidden_s > 0).all()
 
 
 def test_unequal_places_wait_for_the_smallest():
     name, case = NAMES[1], MIXTURE
-    uneven = multisite.joined({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
+    uneven = multisite_times({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
     small, large = (np.floor(part * 23333 / case.model.layers) for part in (0.3, 0.7))
     laid, site, chunk = (
         case.layout,
@@ -177,22 +185,22 @@ def test_unequal_places_wait_for_the_smallest():
     exposed = 2 * case.times.waits_s + scale_out - case.times.backward_s
     assert uneven.time_s == pytest.approx(1.5 * case.times.backward_s + exposed)
     assert uneven.tokens == pytest.approx(32_000 * laid.layers_per_rack * (small + large))
-    even = multisite.joined({name: case}, 2, 10 * ms).iloc[0]
+    even = multisite_times({name: case}, 2, 10 * ms).iloc[0]
     assert uneven.wide_area_s > even.wide_area_s and uneven.least_wan_Bps > even.least_wan_Bps
     assert uneven.least_site_Bps == pytest.approx(even.least_site_Bps)  # as many gradients, in the same pass
-    same = multisite.joined({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
+    same = multisite_times({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
     assert same.equals(even)
 
 
 def test_a_place_without_a_replica_is_not_a_number():
-    table = multisite.joined(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
+    table = multisite_times(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
     assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
     with pytest.raises(ValueError, match="shared has"):
-        multisite.joined(CASES, 2, 10 * ms, shared=[[1.0]])
+        multisite_times(CASES, 2, 10 * ms, shared=[[1.0]])
 
 
 def test_more_micro_batches_hide_the_exchange_in_more_work():
-    table = [multisite.joined({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
+    table = [multisite_times({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
     assert table[0].exposed_share > table[1].exposed_share > table[2].exposed_share
     assert table[1].tokens == pytest.approx(10 * table[0].tokens)
     assert table[0].slowdown > table[2].slowdown
@@ -200,14 +208,14 @@ def test_more_micro_batches_hide_the_exchange_in_more_work():
 
 def test_models_of_ones_own_and_unknown_ones():
     own = replace(from_catalog("GPT-3"), name="ours")
-    table = multisite.joined(multisite.cases([own, "GPT-3"], 2000), 2, 5 * ms)
+    table = multisite_times(training_cases([own, "GPT-3"], 2000), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
-        multisite.cases(["GPT-33"], 2000)
+        training_cases(["GPT-33"], 2000)
     with pytest.raises(ValueError, match="wan_Bps"):
-        multisite.joined(CASES, 2, 5 * ms, 0.0)
+        multisite_times(CASES, 2, 5 * ms, 0.0)
     with pytest.raises(ValueError, match="one_way_delay_s"):
-        multisite.joined(CASES, 2, -5 * ms)
+        multisite_times(CASES, 2, -5 * ms)
 
 
 # Sitings
@@ -233,7 +241,7 @@ def tiny():
     stations = plants[["sub_id", "name", "state", "interconnect", "latitude", "longitude"]].assign(load_w=0.0)
     line = {"from_sub": [2, 1], "to_sub": [3, 4], "kv": 500, "circuits": 1, "power_w": [1e9, 2e9], "length_m": 1e6}
     lines = pd.DataFrame(line | {"type": ["DC", "AC"]})
-    mine = Grid("tiny", plants, lines, stations, plants[["latitude", "longitude"]].assign(load_w=0.0))
+    mine = PowerGrid("tiny", plants, lines, stations, plants[["latitude", "longitude"]].assign(load_w=0.0))
     members = csr_array(np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0.0]]))
     lat, lon = (plants[axis].to_numpy()[:4] for axis in ("latitude", "longitude"))
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
@@ -248,7 +256,7 @@ SITINGS = {"one": [0], "east-west": [0, 1], "west": [1, 2], "three": [0, 1, 2], 
 
 @pytest.fixture(scope="module")
 def table():
-    return multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+    return training_by_siting(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
 
 
 def test_sitings_are_marked(table):
@@ -274,9 +282,9 @@ def test_sitings_are_marked(table):
 
 
 def test_a_tolerance_gives_power_the_choice():
-    tied = multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW, tolerance=10.0)
+    tied = training_by_siting(CASES, PLACES, POWER, SITINGS, 4.19 * GW, tolerance=10.0)
     assert set(tied.siting[tied.best]) == {"four"}
-    strict = multisite.compared(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
+    strict = training_by_siting(CASES, PLACES, POWER, SITINGS, 4.19 * GW)
     assert "four" not in set(strict.siting[strict.best])
     assert tied.pareto.equals(strict.pareto)
 
@@ -284,11 +292,11 @@ def test_a_tolerance_gives_power_the_choice():
 def test_a_siting_is_its_places_joined(table):
     row = table[(table.siting == "four") & (table.model == NAMES[1])].iloc[0]
     assert row.longest_m == longest(PLACES.latitude, PLACES.longitude)
-    delay = geometry.delays_s(row.longest_m)
+    delay = geometry.fibre_delays_s(row.longest_m)
     assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
-    alone = multisite.joined({NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[geometry.shares(POWER, 4.19 * GW)]).iloc[
-        0
-    ]
+    alone = multisite_times(
+        {NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[placement.even_shares(POWER, 4.19 * GW)]
+    ).iloc[0]
     assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
 
 
@@ -298,21 +306,21 @@ def test_a_siting_is_its_places_joined(table):
 )
 def test_sitings_of_nothing_are_refused(sitings, what):
     for call in (
-        lambda: multisite.compared(CASES, PLACES, POWER, sitings, 4 * GW),
-        lambda: east_west.traits(PLACES, sitings, POWER, 4 * GW),
-        lambda: east_west.placed(PLACES, sitings, POWER, 4 * GW),
+        lambda: training_by_siting(CASES, PLACES, POWER, sitings, 4 * GW),
+        lambda: traits.siting_traits(PLACES, sitings, POWER, 4 * GW),
+        lambda: placement.places_of_sitings(PLACES, sitings, POWER, 4 * GW),
     ):
         with pytest.raises(ValueError, match=what):
             call()
     with pytest.raises(ValueError, match="power_w has shape"):
-        multisite.compared(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
+        training_by_siting(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
 
 
 # Reasons for east and west
 
 
 def test_traits_by_hand():
-    rows = east_west.traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
+    rows = traits.siting_traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
     assert rows.interconnects.to_dict() == {
         "one": "Eastern",
         "east-west": "Eastern, Western",
@@ -340,7 +348,7 @@ def test_traits_by_hand():
 
 
 def test_places_of_a_siting():
-    rows = east_west.placed(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
+    rows = placement.places_of_sitings(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
     assert list(rows.authority) == ["PJM", "BPAT"] and list(rows.interconnect) == ["Eastern", "Western"]
     assert list(rows.fed_w) == pytest.approx([3e9, 2e9]) and rows.renewable_capacity[1] == pytest.approx(0.75)
 
@@ -348,31 +356,31 @@ def test_places_of_a_siting():
 def test_coal_has_no_say_in_the_authority_of_a_place():
     burnt = PLACES.grid.plants.assign(fuel=["gas", "coal", "nuclear", "wind", "gas"])
     coal = replace(PLACES, grid=PLACES.grid.with_plants(burnt))
-    assert list(east_west.placed(coal, {"ew": [0, 1]}, POWER, 5 * GW).authority) == ["PJM", "NEVP"]
+    assert list(placement.places_of_sitings(coal, {"ew": [0, 1]}, POWER, 5 * GW).authority) == ["PJM", "NEVP"]
 
 
 @given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_diversity_is_none_of_equals_and_all_of_strangers(rows):
     mixes = np.array(rows)
-    assert -1e-12 <= east_west.diversity(mixes) < 1
-    assert east_west.diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
-    assert east_west.diversity(np.eye(4)) == 1 and east_west.diversity(mixes[:1]) == 0
+    assert -1e-12 <= traits.mix_diversity(mixes) < 1
+    assert traits.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
+    assert traits.mix_diversity(np.eye(4)) == 1 and traits.mix_diversity(mixes[:1]) == 0
     bare = np.vstack([mixes[:2], np.zeros(4)])
-    assert east_west.diversity(bare) == east_west.diversity(mixes[:2]) and np.isnan(east_west.diversity(bare[1:]))
+    assert traits.mix_diversity(bare) == traits.mix_diversity(mixes[:2]) and np.isnan(traits.mix_diversity(bare[1:]))
     a, b = mixes[:2] / mixes[:2].sum(axis=1, keepdims=True)  # the other way round: half of what differs
-    assert east_west.diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
+    assert traits.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
 
 
 def test_parts_of_an_unknown_column():
     for options, what in (({"column": "colour"}, "column is"), ({"column": "fuel", "basis": "mood"}, "basis is")):
         with pytest.raises(ValueError, match=what):
-            east_west.parts(PLACES, **options)
+            placement.power_mix(PLACES, **options)
 
 
 def test_latency_falls_with_places():
     people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
-    way = geometry.delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
-    one = east_west.latency(*WASHINGTON, [5 * ms, 2 * way], people)
+    way = geometry.fibre_delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
+    one = traits.user_latency(*WASHINGTON, [5 * ms, 2 * way], people)
     assert one == pytest.approx(
         {
             "mean_delay_s": way / 4,
@@ -381,14 +389,14 @@ def test_latency_falls_with_places():
             f"people_within_{2e3 * way:g}_ms": 1,
         }
     )
-    both = east_west.latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
+    both = traits.user_latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
     assert both["mean_delay_s"] == pytest.approx(0, abs=1e-9) and both["people_within_5_ms"] == 1
-    nobody_nearer = [east_west.latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
+    nobody_nearer = [traits.user_latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
     assert (np.diff([each["mean_delay_s"] for each in nobody_nearer]) < 0).all()
     assert (np.diff([each["people_within_10_ms"] for each in nobody_nearer]) >= 0).all()
     assert all(each["mean_delay_s"] <= each["farthest_delay_s"] for each in nobody_nearer)
     with pytest.raises(ValueError, match="latitude is empty"):
-        east_west.latency([], [])
+        traits.user_latency([], [])
 
 
 # The direct-current line
@@ -398,15 +406,15 @@ def test_the_intertie_of_the_embedded_grid():
     line = east_west.intertie(grid())
     assert line.power_w == pytest.approx(3100 * MW) and line.length_m == pytest.approx(1281 * km, rel=0.01)
     assert (line.from_state, line.to_state) == ("Oregon", "California") and line.off_m < 5 * km
-    assert line.power_w == east_west.direct_lines(grid()).power_w.max()
+    assert line.power_w == direct_current.direct_lines(grid()).power_w.max()
 
 
 def test_places_near_the_line():
     line = east_west.intertie(PLACES.grid)
     assert line.power_w == 1e9 and line.off_m == pytest.approx(0, abs=1) and line.from_name == "b"
-    ends = east_west.to_ends(line, PLACES.latitude, PLACES.longitude)
+    ends = direct_current.distances_to_ends(line, PLACES.latitude, PLACES.longitude)
     assert ends[1, 0] == 0 and ends[2, 1] == 0 and ends.shape == (4, 2)
-    rows = east_west.near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
+    rows = direct_current.places_near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
     assert rows.loc[("installed", "b")].tolist() == ["Oregon", 1, 1, 2e9, 0]
     assert rows.loc[("idle firm", "b")].tolist()[:4] == ["Oregon", 1, 0, 1e9]
     assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(longest(*zip(CELILO, AUSTIN, strict=True)))
@@ -415,10 +423,15 @@ def test_places_near_the_line():
         east_west.intertie(bare)
 
 
+ANCHORS = (east_west.EAST, east_west.WEST)
+
+
 def test_the_pair_is_the_nearest_with_half():
-    assert east_west.pair(PLACES, POWER, 4 * GW, 100 * km) == [0, 1]
-    assert east_west.pair(PLACES, POWER, 5 * GW, 2000 * km) == [0, 2]
-    with pytest.raises(ValueError, match="within 100 km of flops2024 west has half of it, the best has 2 GW"):
-        east_west.pair(PLACES, POWER, 4.2 * GW, 100 * km)
+    assert nearest_to_anchors(PLACES, POWER, 4 * GW, 100 * km, ANCHORS) == [0, 1]
+    assert nearest_to_anchors(PLACES, POWER, 5 * GW, 2000 * km, ANCHORS) == [0, 2]
+    assert nearest_to_anchors(PLACES, POWER, 2 * GW, 100 * km, ANCHORS[1:]) == [1]
+    message = "each place needs 2.1 GW, and the best within 100 km of flops2024 west has 2 GW"
+    with pytest.raises(ValueError, match=message):
+        nearest_to_anchors(PLACES, POWER, 4.2 * GW, 100 * km, ANCHORS)
     with pytest.raises(ValueError, match="share a plant"):
-        east_west.pair(PLACES, POWER, 10 * GW, 5000 * km)
+        nearest_to_anchors(PLACES, POWER, 10 * GW, 5000 * km, ANCHORS)

@@ -9,22 +9,23 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.split import Options, split, splits, undominated
-from railcore.systems.siting.split.constraints import Terms
+from railcore.systems.siting.split import SiteOptions, split, splits
+from railcore.systems.siting.split.cliques import SplitNeeds
+from railcore.systems.siting.split.constraints import SplitTerms
+from railcore.systems.siting.split.options import undominated
 from railcore.systems.siting.split.packing import strongest
-from railcore.systems.siting.split.search import Needs
 
 km = 1e3
 
 
-def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> Options:
+def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOptions:
     """Candidates on a small map, each with a few of the plants near it."""
     random = np.random.default_rng(seed)
     latitude, longitude = 40 + random.uniform(0, span, n).round(2), -100 + random.uniform(0, span, n).round(2)
     where = random.uniform(0, span, (2, plants))
     near = np.hypot(latitude[:, None] - 40 - where[0], longitude[:, None] + 100 - where[1]) < span / 4
     power = random.integers(1, 9, plants) * 1e8
-    return Options(
+    return SiteOptions(
         latitude,
         longitude,
         near @ power,
@@ -34,7 +35,7 @@ def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> Options:
     )
 
 
-def table(options: Options) -> np.ndarray:
+def table(options: SiteOptions) -> np.ndarray:
     at = options.latitude, options.longitude
     return great_circle_distance(at[0][:, None], at[1][:, None], at[0], at[1])
 
@@ -198,7 +199,7 @@ def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
 
 def test_what_dominates():
     plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 1], [1, 0, 0.0]]))
-    options = Options(
+    options = SiteOptions(
         np.full(5, 40.0), np.array([-100, -100.1, -100.1, -100, -104.0]), [5, 5, 5, 9, 7], plants, list("aaaba")
     )
     assert undominated(options, 20 * km).tolist() == [1, 3, 4]  # fewer plants; the first of equals; too weak; too far
@@ -211,12 +212,12 @@ def test_what_dominates():
 
 def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1.0], [0, 0, 1.0]]))
-    circles = Options(np.full(4, 40.0), np.array([-100, -100.1, -100.1, -104]), [5, 5, 6, 5], plants, list("aaaa"))
+    circles = SiteOptions(np.full(4, 40.0), np.array([-100, -100.1, -100.1, -104]), [5, 5, 6, 5], plants, list("aaaa"))
     circles = replace(circles, radius_m=50 * km)
     assert undominated(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
     assert undominated(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
     assert undominated(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
-    assert split(circles, 8e0, 2, least_separation_m=300 * km).within_m == 50 * km
+    assert split(circles, 8e0, 2, least_separation_m=300 * km).terms.within_m == 50 * km
 
 
 @settings(max_examples=25, deadline=None)
@@ -226,7 +227,7 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
     at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
     sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
     near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
-    circles = Options(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
+    circles = SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
     terms = {"demand_w": 3e9, "k": 3}
 
     def longest(separation, resolution):
@@ -257,7 +258,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
 def test_equal_distances_of_places_that_belong_to_no_k():
     """A pair just as far apart as the longest of the three, alone elsewhere."""
     longitude = [-100, -99, -98, -90, -88.0]
-    options = Options(np.full(5, 40.0), longitude, [3e9] * 5, csr_array(np.eye(5)), list("AAAAA"))
+    options = SiteOptions(np.full(5, 40.0), longitude, [3e9] * 5, csr_array(np.eye(5)), list("AAAAA"))
     found = split(options, 3e9, 3, within_m=0)
     assert sorted(found.places.tolist()) == [0, 1, 2]
     assert found.longest_m == pytest.approx(float(great_circle_distance(40, -90, 40, -88)), rel=1e-12)
@@ -278,7 +279,7 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     options = make(11, n=300, plants=150, span=20.0)
     options = options[np.argsort(-options.power_w, kind="stable")]
     none = np.full(300, -1)
-    needs = Needs(options.power_w, 0.0, none, (), (), none, ())
+    needs = SplitNeeds(options.power_w, 0.0, none, (), (), none, ())
     both = (options.plants @ options.plants.T).toarray() > 0
     best = max(
         options.power_w[list(three)].sum()
@@ -291,7 +292,7 @@ def test_strongest_over_many_candidates_is_one_programme_s():
 
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
-    options = Options([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
+    options = SiteOptions([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
     terms = dict(least_share=0.3, within_m=0)
     found = split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(
@@ -344,7 +345,7 @@ def test_bad_terms_are_named(change, message):
     ("change", "message"),
     [
         ({"power_w": np.ones(4)}, "power_w has shape"),
-        ({"power_w": np.full(9, -1.0)}, "negative"),
+        ({"power_w": np.full(9, -1.0)}, "power_w is .*give 0 or more"),
         ({"latitude": np.full(9, 95.0)}, "latitude"),
         ({"longitude": np.full(9, np.nan)}, "longitude"),
         ({"authority": np.array(["A"])}, "authority"),
@@ -358,13 +359,13 @@ def test_bad_options_are_named(change, message):
 
 def test_terms_are_checked_without_options():
     with pytest.raises(ValueError, match="within_m"):
-        Terms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, {}, -1.0)
+        SplitTerms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, {}, -1.0)
     with pytest.raises(ValueError, match="within_m"):
         undominated(make(1), -1.0)
 
 
 def test_places_of_two_coasts():
-    options = Options([40, 40, 40.1], [-75, -122, -74], [1e9] * 3, csr_array(np.eye(3)), list("AAA"), list("ewe"))
+    options = SiteOptions([40, 40, 40.1], [-75, -122, -74], [1e9] * 3, csr_array(np.eye(3)), list("AAA"), list("ewe"))
     found = split(options, 2e9, 2, least={"e": 1, "w": 1}, within_m=0)
     assert sorted(found.places.tolist()) == [0, 1]
     assert found.longest_m == pytest.approx(float(great_circle_distance(40, -75, 40, -122)))
@@ -380,6 +381,6 @@ def test_strongest_within_a_reach(seed):
     power = [
         options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
     ]
-    found = strongest(options, Needs(options.power_w, 0.0, none, (), (), none, ()), 3, 100 * km, reach_m=350 * km)
+    found = strongest(options, SplitNeeds(options.power_w, 0.0, none, (), (), none, ()), 3, 100 * km, reach_m=350 * km)
     assert (found is None) == (not power)
     assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

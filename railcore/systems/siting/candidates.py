@@ -1,23 +1,24 @@
-"""Candidates: centres with the plants within a radius, and under which assumptions any of them feeds a datacenter."""
+"""Candidates: centres with the plants within a radius, and how many of them share no plant."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
 
-from railcore.systems.siting.grid import Grid, inside, outlines, state_of
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
+from railcore.systems.siting.grid import PowerGrid, inside, outlines, state_of
 from railcore.systems.siting.rules import available, passes
-from railcore.systems.siting.sphere import circles
-from railcore.systems.siting.supply import Supply, counted, supply
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy.sparse import csr_array
+from railcore.systems.siting.supply import Supply, crossing_lines_w, rules_count, supply
 
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
 NEAREST, FARTHEST = 5e3, 150e3  # radii that candidates are meant for [m]
+EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,13 @@ class Candidates:
     latitude, longitude, state: of the centres, shape (n,). plants: sparse (n, plants of the grid). supply: of each.
     """
 
-    grid: Grid
+    grid: PowerGrid
     radius_m: float
     oil: bool
     latitude: np.ndarray
     longitude: np.ndarray
     state: np.ndarray
-    plants: "csr_array"
+    plants: csr_array
     supply: Supply
 
     def __len__(self) -> int:
@@ -46,12 +47,7 @@ class Candidates:
 
     def most_of(self, column: str) -> np.ndarray:
         """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
-        from scipy.sparse import csr_array
-
-        names, label = np.unique(self.grid.plants[column].fillna("").to_numpy(str), return_inverse=True)
-        power = self.grid.plants["power_w"].to_numpy(float) * counted(self.grid, self.oil)
-        split = csr_array((power, (np.arange(len(label)), label)), shape=(len(label), len(names)))
-        return names[np.asarray((self.plants @ split).todense()).argmax(axis=1)]
+        return self.grid.largest_label(column, self.plants, self.grid.power_w * rules_count(self.grid, self.oil))
 
     @cached_property
     def interconnect(self) -> np.ndarray:
@@ -60,20 +56,28 @@ class Candidates:
 
     def distance_m(self, latitude: float, longitude: float) -> np.ndarray:
         """Great circle from each centre to a place [m]. Raises ValueError for a place outside the country."""
-        from railcore.network.wide_area import great_circle_distance
-
         inside(latitude, longitude)
         return great_circle_distance(self.latitude, self.longitude, latitude, longitude)
 
     def passing(self, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-        """True for the centres that feed the demand, as `rules.passes`."""
+        """True for the centres that feed the demand.
+
+        Parameters
+        ----------
+        demand_w, rule, most_coal, reserve
+            As in `rules.passes`.
+
+        Returns
+        -------
+        Array of booleans of shape (n,).
+        """
         return passes(self.supply, demand_w, rule, most_coal, reserve)
 
     def places(self, mask: np.ndarray) -> tuple[int, bool]:
         """How many of the centres of a mask share no plant, and whether that is exact: `most_disjoint`."""
         return most_disjoint(self.plants[np.flatnonzero(mask)])
 
-    def table(self, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> "pd.DataFrame":
+    def table(self, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
         """One row for each centre: where, authority, interconnection, power by the rule and its parts [W]."""
         return self.supply.table().assign(
             latitude=self.latitude,
@@ -85,10 +89,10 @@ class Candidates:
         )
 
 
-def centres(grid: Grid, step_deg: float = 0.25) -> Centres:
+def centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     """Latitude, longitude and state of a lattice of centres over the country and of each site of plants.
 
-    The sites stand in because a small circle around a point of the lattice misses plants between two points.
+    The sites are centres too because a small circle around a point of the lattice misses plants between two points.
     Raises ValueError for a step that is not above 0 and at most 2 degrees.
     """
     if not 0 < step_deg <= 2:
@@ -104,78 +108,104 @@ def centres(grid: Grid, step_deg: float = 0.25) -> Centres:
     return latitude[land], longitude[land], state[land]
 
 
-def neighbours(grid: Grid, radii_m: Iterable[float], at: Centres) -> "list[dict[str, csr_array]]":
-    """For each radius the plants, loads and substations within it of each centre, as `sphere.members`.
-
-    Raises ValueError for a radius outside 5 to 150 km.
-    """
-    radii = list(radii_m)
-    for radius in radii:
-        if not NEAREST <= radius <= FARTHEST:
-            raise ValueError(f"radius_m is {radius!r}: give {NEAREST:.0f} to {FARTHEST:.0f} m (5 to 150 km)")
-    tables = {"plants": grid.plants, "loads": grid.loads, "substations": grid.substations}
-    found = [circles(at[0], at[1], table["latitude"], table["longitude"], radii) for table in tables.values()]
-    return [dict(zip(tables, each, strict=True)) for each in zip(*found, strict=True)]
-
-
 def candidates(
-    grid: Grid,
+    grid: PowerGrid,
     radius_m: float,
     step_deg: float = 0.25,
     oil: bool = True,
     coal_basis: str = "capacity",
     at: Centres | None = None,
 ) -> Candidates:
-    """Candidates of a radius around the points of `centres`, or others, that have plants to count.
+    """Candidates of one radius that have plants to count.
 
-    Raises ValueError for a radius outside 5 to 150 km.
+    Parameters
+    ----------
+    grid, radius_m
+        Whose plants, and how far they may lie from a centre [m], 5 to 150 km.
+    step_deg
+        Between the centres of the lattice [degrees].
+    oil, coal_basis
+        As in `supply.supply`.
+    at
+        Centres in place of those of `centres`.
+
+    Returns
+    -------
+    `Candidates` of the radius.
+
+    Raises
+    ------
+    ValueError for a radius outside 5 to 150 km.
     """
     return every(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
 
 
 def every(
-    grid: Grid,
+    grid: PowerGrid,
     radii_m: Iterable[float],
     oil: Iterable[bool] = (True, False),
     step_deg: float = 0.25,
     coal_basis: str = "capacity",
     at: Centres | None = None,
 ) -> list[Candidates]:
-    """`candidates` of each radius, with and without oil, around the same centres."""
-    at = centres(grid, step_deg) if at is None else at
+    """`candidates` of each radius, with and without oil, around the same centres.
+
+    Parameters
+    ----------
+    grid, step_deg, coal_basis, at
+        As in `candidates`.
+    radii_m, oil
+        Every radius [m], and whether oil counts, each in turn.
+
+    Returns
+    -------
+    `Candidates` by radius, then by oil.
+
+    Raises
+    ------
+    ValueError for a radius outside 5 to 150 km.
+    """
     radii, kinds, found = list(radii_m), list(oil), []
-    for radius, near in zip(radii, neighbours(grid, radii, at), strict=True):
-        known = None
+    for radius in radii:
+        if not NEAREST <= radius <= FARTHEST:
+            raise ValueError(f"radius_m is {radius!r}: give {NEAREST:.0f} to {FARTHEST:.0f} m (5 to 150 km)")
+    at = centres(grid, step_deg) if at is None else at
+    here = unit_vectors(at[0], at[1])
+    plants, loads, substations = (
+        unit_vectors(table["latitude"], table["longitude"]) for table in (grid.plants, grid.loads, grid.substations)
+    )
+    load_w = sums_within_radii(here, loads, radii, grid.loads["load_w"].to_numpy(float))
+    members, stations = within_radii(here, plants, radii), within_radii(here, substations, radii)
+    for radius, mine, load, ends in zip(radii, members, load_w, stations, strict=True):
+        lines = crossing_lines_w(grid, ends)
         for kind in kinds:
-            known = supply(grid, **near, oil=kind, coal_basis=coal_basis, known=known)
-            each = Candidates(grid, radius, kind, *at, near["plants"], known)
-            found.append(each[np.flatnonzero(known.installed_w > 0)])
+            offer = supply(grid, mine, load, lines, kind, coal_basis)
+            each = Candidates(grid, radius, kind, *at, mine, offer)
+            found.append(each[np.flatnonzero(offer.installed_w > 0)])
     return found
 
 
-def most_disjoint(plants: "csr_array", exact: int = 110) -> tuple[int, bool]:
+def most_disjoint(plants: csr_array, exact: int = EXACT_ROWS) -> tuple[int, bool]:
     """How many rows can be taken at once so that no two share a plant, and whether that is exact.
 
     Set packing, max sum y with sum over the rows that hold a plant of y <= 1, y in {0, 1}, solved by HiGHS for at most
     `exact` rows, of which `_undominated` leaves few. More rows: a lower bound, rows with fewer plants taken first.
     """
     if plants.shape[0] > exact:
-        return _taken_in_turn(plants[np.argsort(np.diff(plants.indptr), kind="stable")]), False
+        return _taken_in_turn(plants), False
     plants = plants[_undominated(plants)]
     holders = plants.T.tocsr()
     shared = holders[np.flatnonzero(np.diff(holders.indptr) > 1)]
     if not shared.shape[0]:
         return plants.shape[0], True
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     ones = np.ones(plants.shape[0])
     limits = LinearConstraint(shared, -np.inf, 1)
     found = milp(-ones, constraints=limits, bounds=Bounds(0, 1), integrality=ones, options={"mip_rel_gap": 0})
     return round(-found.fun), True
 
 
-def _undominated(plants: "csr_array") -> np.ndarray:
-    """Rows left when any is dropped that another can stand for: one it meets, which meets none but those it meets.
+def _undominated(plants: csr_array) -> np.ndarray:
+    """Rows left when each one is dropped that another replaces: one it meets, which meets none but those it meets.
 
     Rows meet where they share a plant. Some largest choice of rows that do not meet is among those left.
     """
@@ -183,22 +213,24 @@ def _undominated(plants: "csr_array") -> np.ndarray:
     np.fill_diagonal(meets, True)
     left = np.arange(len(meets))
     while True:
-        stands_for = meets & ~(meets @ ~meets)  # [i, j]: i meets j, and none that j does not
-        stands_for &= ~(stands_for.T & np.tri(len(left), dtype=bool))  # of two alike the first stays
-        keep = ~stands_for.any(axis=0)
+        replaces = meets & ~(meets @ ~meets)  # [i, j]: i meets j, and none that j does not
+        replaces &= ~(replaces.T & np.tri(len(left), dtype=bool))  # of two alike the first stays
+        keep = ~replaces.any(axis=0)
         if keep.all():
             return left
         left, meets = left[keep], meets[np.ix_(keep, keep)]
 
 
-def _taken_in_turn(plants: "csr_array") -> int:
-    """Rows taken from the first on, each that shares no plant with one taken before."""
-    holders, free, count = plants.T.tocsr(), np.ones(plants.shape[0], bool), 0
+def _taken_in_turn(plants: csr_array) -> int:
+    """Rows taken by rising number of plants, each that shares no plant with one taken before."""
+    order, holders = np.argsort(np.diff(plants.indptr), kind="stable"), plants.T.tocsr()
+    position = np.argsort(order)[holders.indices]  # of each plant's rows in that order
+    free, count = np.ones(len(order), bool), 0
     while free.any():
-        row = int(free.argmax())
+        first = free.argmax()
         count += 1
-        free[row] = False
-        mine = plants.indices[plants.indptr[row] : plants.indptr[row + 1]]
+        free[first] = False
+        mine = plants.indices[plants.indptr[order[first]] : plants.indptr[order[first] + 1]]
         for start, end in zip(holders.indptr[mine].tolist(), holders.indptr[mine + 1].tolist(), strict=True):
-            free[holders.indices[start:end]] = False
+            free[position[start:end]] = False
     return count

@@ -5,67 +5,65 @@ transport and leaked methane are not counted, so nuclear, hydro, wind and solar 
 those that industry paid on average in a state.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 
 from railcore.facts import units
-from railcore.network.cost.ownership import energy
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.geometry import feeds, indices
-from railcore.systems.siting.grid import Grid, electricity_prices
-from railcore.systems.siting.supply import counted
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy.sparse import csr_array
+from railcore.systems.siting.grid import PowerGrid, electricity_prices
+from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
+from railcore.systems.siting.supply import idle_fuelled_w
 
 
-def average_intensity(grid: Grid, plants: "csr_array") -> np.ndarray:
+def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
     """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
 
     k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
     and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
     """
-    return _weighted(grid, plants, _power(grid) * grid.fuel("capacity_factor"))
+    return _weighted(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
 
 
-def marginal_intensity(grid: Grid, plants: "csr_array", oil: bool = True) -> np.ndarray:
+def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
     """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
 
-    k = sum w e / sum w, w = p f b (1 - c), over the plants of the rule "idle fuelled" (no coal; oil if `oil`), f 1 for
-    fuels that run at call, b 1 for those that can be bought: idle hydro power lacks the water. All give the same share
-    of what they have idle; the order in which a market calls them is left out.
+    k = sum w e / sum w, with carbon intensity e and w of `supply.idle_fuelled_w`. All plants give the same share of
+    what they have idle; the order in which a market calls them is left out.
     """
-    idle = _power(grid) * grid.fuel("firm") * grid.fuel("fuelled") * (1 - grid.fuel("capacity_factor"))
-    return _weighted(grid, plants, idle * counted(grid, oil))
+    return _weighted(grid, plants, idle_fuelled_w(grid, oil))
 
 
-def running(
-    places: Candidates,
-    sitings: Mapping[str, Sequence[int]],
-    power_w: ArrayLike,
-    demand_w: float,
-    oil: bool = True,
-    years: float = 1.0,
-    load: float = 1.0,
-) -> "pd.DataFrame":
-    """Carbon and cost of the energy of each siting: a row each, every place feeding its `places.shares` of the demand.
+def carbon_and_cost(
+    places: Candidates, sitings: Sitings, power_w: ArrayLike, demand_w: float, oil: bool = True
+) -> pd.DataFrame:
+    """Carbon and cost of the energy of each siting in a year at full power, every place feeding its share.
 
-    Columns siting, carbon_kg (of years, from what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (of years at
-    what industry paid in the states of the centres, 2023), usd_per_kWh, NaN where a state has no price. A
-    datacenter of this size pays another price. Errors as in `places.indices` and
-    `cost.ownership.energy`.
+    Parameters
+    ----------
+    places, sitings
+        Places, and which of them each siting takes.
+    power_w, demand_w
+        What each place can give, and what all together feed [W]; shares are `placement.even_shares`.
+    oil
+        Whether idle plants that burn oil run.
+
+    Returns
+    -------
+    A row for each siting: siting, carbon_kg (of what stands idle: `marginal_intensity`), kg_per_kWh, cost_usd (at what
+    industry paid in the states of the centres, 2023; a datacenter of this size pays another price), usd_per_kWh; NaN
+    where a state has no price.
+
+    Raises
+    ------
+    ValueError as in `placement.checked_sitings`.
     """
-    import pandas as pd
-
-    power, joules, rows = np.asarray(power_w, float), float(energy(demand_w, years, load=load)), []
+    power, joules, rows = np.asarray(power_w, float), demand_w * units.year, []
     carbon = marginal_intensity(places.grid, places.plants, oil)
     price = np.array([electricity_prices().get(state, np.nan) for state in places.state])
-    for name, at in indices(places, power, sitings).items():
-        share = feeds(power[at], demand_w)
+    for name, at in checked_sitings(places, power, sitings).items():
+        share = shares_or_nan(power[at], demand_w)
         intensity, mean_price = float(share @ carbon[at]), float(share @ price[at])
         rows.append(
             {
@@ -79,11 +77,7 @@ def running(
     return pd.DataFrame(rows)
 
 
-def _power(grid: Grid) -> np.ndarray:
-    return grid.plants["power_w"].to_numpy(float)
-
-
-def _weighted(grid: Grid, plants: "csr_array", weight: np.ndarray) -> np.ndarray:
+def _weighted(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
     """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
     total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
     return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)

@@ -1,44 +1,45 @@
-"""Where to put k datacenters, in one call: from a demand, a radius and a rule to named places and the ways between."""
+"""Where to put k datacenters: from a demand, a radius and a rule to named places and the links between them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
-from railcore.documents.flops2024.east_west import pair
 from railcore.facts import units
 from railcore.systems.siting.candidates import Candidates, candidates
-from railcore.systems.siting.geometry import ways
-from railcore.systems.siting.grid import Grid, nearest_city
-from railcore.systems.siting.split import Options, Split, site_options, split, splits
+from railcore.systems.siting.geometry import distance_to, links_between
+from railcore.systems.siting.grid import PowerGrid, nearest_city
+from railcore.systems.siting.placement import Places
+from railcore.systems.siting.split import SiteOptions, Split, site_options, split, splits
 
-if TYPE_CHECKING:
-    import pandas as pd
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # of `split`, by the name that a siting gets
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPlaces:
     """The best places for a demand.
 
     candidates: all that were there; split: which of them, as `split.Split`; places: one row each with name (nearest
     city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
-    for every two, as `places.ways`.
+    for every two, as `geometry.links_between`.
     """
 
     candidates: Candidates
     split: Split
-    places: "pd.DataFrame"
-    ways: "pd.DataFrame"
+    places: pd.DataFrame
+    ways: pd.DataFrame
 
     @property
-    def drawn(self) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        """Places and ways, as maps take them."""
-        return self.places, self.ways
+    def map_layers(self) -> dict[str, pd.DataFrame]:
+        """Places and the links between them, as maps take them."""
+        return {"places": self.places, "ways": self.ways}
 
 
 def find(
-    grid: Grid,
+    grid: PowerGrid,
     demand_w: float,
     radius_m: float,
     rule: str,
@@ -48,56 +49,112 @@ def find(
     step_deg: float = 0.25,
     coal_basis: str = "capacity",
     **terms: Any,
-) -> Found:
-    """The best k places of a radius [m] that feed a demand [W] together by a requirement rule (one of `rules.RULES`).
+) -> FoundPlaces:
+    """The best k places that feed a demand together.
 
-    asked: most_coal and reserve of `rules.passes`. terms: of `split.split`: objective "shortest" or "spare",
-    least_separation_m (by default just over two radii, so that circles do not overlap), place_cap_w, authority_caps,
-    least_share, within_m. Errors as in `candidates`, `rules` and `split`: a demand that no k places can meet says how
-    much the best have.
+    Parameters
+    ----------
+    grid
+        Whose plants feed it.
+    demand_w, radius_m
+        Power of all places together [W], and how far a plant may lie from its place [m].
+    rule, asked
+        Requirement rule, one of `rules.RULES`; most_coal and reserve of `rules.eligible`.
+    k
+        Number of places.
+    oil, step_deg, coal_basis
+        As in `candidates.candidates`.
+    terms
+        Of `split.split`: objective "shortest" or "spare", place_cap_w, authority_caps, least_share, within_m, and
+        least_separation_m, by default just over two radii, so that circles do not overlap.
+
+    Returns
+    -------
+    `FoundPlaces`.
+
+    Raises
+    ------
+    ValueError as in `candidates`, `rules` and `split`: a demand that no k places meet says how much the best have.
     """
     every = candidates(grid, radius_m, step_deg, oil, coal_basis)
-    offer = site_options(every, rule, **(asked or {}))
-    chosen = split(offer, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
-    table = chosen.table(offer).assign(radius_m=radius_m)
+    options = site_options(every, rule, **(asked or {}))
+    chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+    table = chosen.table(options).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
-    return Found(every, chosen, table, ways(every, chosen.places.tolist()))
+    return FoundPlaces(every, chosen, table, links_between(every, chosen.places.tolist()))
 
 
-PAIR, OBJECTIVES = "east and west", {"nearest": "shortest", "roomiest": "spare"}
+def sitings_by_objective(
+    options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """Sitings by name, and how each number of places came out: "nearest 2" and "roomiest 2" for k = 2.
 
+    Parameters
+    ----------
+    options
+        Candidates to choose from.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    terms
+        Of `split.split`, without the objective.
 
-def sitings(
-    near: Candidates, offer: Options, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
-) -> "tuple[dict[str, tuple[int, ...]], pd.DataFrame]":
-    """Ways to place a demand, by name, and how each number of places came out.
+    Returns
+    -------
+    Indices of the places by name of the siting, and a table with the column siting and those of `splits`. A siting that
+    does not exist is left out, and the table says why.
 
-    "east and west": `east_west.pair` within anchors_m of its anchors; "nearest 2" and "roomiest 2": the two objectives
-    of `split` for each k. What does not exist is left out, and the table says why: columns siting and those of
-    `splits`. offer: `split.options` of near. terms: of `split`.
-    Raises ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
+    Raises
+    ------
+    ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
     """
-    import pandas as pd
-
     if not (ks := list(ks)):
         raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
-    tables = [
-        splits(offer, demand_w, ks, objective=objective, **terms).assign(
-            siting=lambda rows, name=name: name + " " + rows["k"].astype(str)
-        )
-        for name, objective in OBJECTIVES.items()
-    ]
+    tables = []
+    for name, objective in OBJECTIVES.items():
+        rows = splits(options, demand_w, ks, objective=objective, **terms)
+        rows.insert(0, "siting", name + " " + rows["k"].astype(str))
+        tables.append(rows)
     every = pd.concat(tables, ignore_index=True)
     found = {row.siting: row.places for row in every.itertuples() if row.places}
     if not found:
         raise ValueError("\n".join(dict.fromkeys(every["problem"])))
-    caps = terms.get("authority_caps") or {}
-    cap_w = np.minimum([caps.get(code, np.inf) for code in offer.authority], terms.get("place_cap_w", np.inf))
-    try:
-        two = pair(near, np.minimum(offer.power_w, cap_w), demand_w, anchors_m)
-        found = {PAIR: tuple(two)} | found
-        problem = ""
-    except ValueError as error:
-        problem = str(error)
-    row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
-    return found, pd.concat([row, every]).reindex(columns=["siting", *every.columns.drop("siting")])
+    return found, every
+
+
+def nearest_to_anchors(
+    places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+) -> list[int]:
+    """The place nearest to each anchor that has an even part of the demand.
+
+    Parameters
+    ----------
+    places, power_w
+        Places, and what each can give [W].
+    demand_w, radius_m
+        Power of all together [W], and how far a place may lie from its anchor [m].
+    anchors
+        Names of places in the catalog's family wide_area.
+
+    Returns
+    -------
+    Indices of the places, in the order of the anchors.
+
+    Raises
+    ------
+    ValueError where no place within radius_m of an anchor has its part (it says what the best has), and where the
+    places found share a plant.
+    """
+    power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
+    for name in anchors:
+        away = distance_to(places, name)
+        enough = (away <= radius_m) & (power >= part_w)
+        if not enough.any():
+            best, part = (units.show(each, "W", 3) for each in (power[away <= radius_m].max(initial=0.0), part_w))
+            raise ValueError(
+                f"demand_w is {units.show(demand_w, 'W', 3)}: each place needs {part}, and the best within "
+                f"{radius_m / units.km:g} km of {name} has {best}: give a smaller demand, larger radius or another rule"
+            )
+        found.append(int(np.argmin(np.where(enough, away, np.inf))))
+    if places.plants[found].sum(axis=0).max() > 1:
+        raise ValueError(f"anchors are {anchors!r}: their nearest places share a plant; give anchors farther apart")
+    return found

@@ -1,84 +1,129 @@
-"""Places of a siting: how far apart they are, the delay between them, and the share of a demand that each feeds."""
+"""Points on the Earth: unit vectors, which points lie within a radius of others, distances, fibre and its delay."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array, csr_array
+from scipy.spatial import cKDTree
 
-from railcore.facts import catalog
+from railcore.facts import catalog, checks
 from railcore.network.wide_area import great_circle_distance, one_way_delay
-from railcore.systems.siting.grid import Grid
-from railcore.systems.siting.supply import Supply
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy.sparse import csr_array
 
 BOUNDS = ("low", "middle", "high")
 
 
 class Located(Protocol):
-    """Places by their centres, such as `split.Options`."""
+    """Sites with a centre each, such as `Candidates`, `Nodes` and `SiteOptions`."""
 
     @property
     def latitude(self) -> np.ndarray:
-        """Of the centres [degrees], shape (places,)."""
+        """Of the centres [degrees], shape (sites,)."""
         ...
 
     @property
     def longitude(self) -> np.ndarray:
-        """Of the centres [degrees]."""
+        """Of the centres [degrees], shape (sites,)."""
         ...
 
 
-class Places(Located, Protocol):
-    """Places with their plants, such as `Candidates` and `Nodes`."""
+def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
+    """Points of the unit sphere, shape (n, 3): (cos phi cos lambda, cos phi sin lambda, sin phi), from degrees.
 
-    @property
-    def grid(self) -> Grid:
-        """Whose plants they are."""
-        ...
-
-    @property
-    def radius_m(self) -> float:
-        """Of each [m]."""
-        ...
-
-    @property
-    def plants(self) -> "csr_array":
-        """1 where a row of the grid's plants belongs to a place."""
-        ...
-
-    @property
-    def supply(self) -> Supply:
-        """Powers of the places."""
-        ...
-
-    def most_of(self, column: str) -> np.ndarray:
-        """Label of the plants' column that has most of each place's power."""
-        ...
+    Raises ValueError for a latitude outside [-90, 90] and a longitude outside [-180, 180].
+    """
+    for name, given, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
+        if not np.all(np.abs(np.asarray(given, float)) <= most):
+            raise ValueError(f"{name} is {given!r}: give degrees from {-most} to {most}")
+    phi, lam = np.radians(np.atleast_1d(latitude).astype(float)), np.radians(np.atleast_1d(longitude).astype(float))
+    return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 
 
-def between_m(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
-    """Great circle between every two places [m], shape (places, places)."""
-    return great_circle_distance(latitude[:, None], longitude[:, None], latitude, longitude)
+def degrees_of(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Latitude and longitude [degrees] of vectors of any length, shape (n, 3)."""
+    x, y, z = vectors.T
+    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
-def ways(places: Located, chosen: Sequence[int], route_factor: float = 0.0) -> "pd.DataFrame":
-    """Every two of the chosen places: columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s."""
-    import pandas as pd
-
-    at = np.asarray(chosen, int)
-    one, other = (at[ends] for ends in np.triu_indices(len(at), 1))
-    lat, lon = places.latitude, places.longitude
-    far = great_circle_distance(lat[one], lon[one], lat[other], lon[other])
-    where = {"latitude": lat[one], "longitude": lon[one], "latitude_to": lat[other], "longitude_to": lon[other]}
-    return pd.DataFrame(where | {"distance_m": far, "delay_s": delays_s(far, route_factor)["middle"]})
+def chord(distance_m: float) -> float:
+    """Straight line through the unit sphere between points a great-circle distance apart: 2 sin(D / 2R)."""
+    return float(2 * np.sin(min(distance_m / (2 * catalog.item("wide_area", "Earth")["radius"]), np.pi / 2)))
 
 
-def delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]:
-    """One-way delay T = D f tau [s] of a great circle D: low, middle and high, of the catalog's fibre.
+def within_radius(a: np.ndarray, b: np.ndarray, radius_m: float) -> csr_array:
+    """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a; both as `unit_vectors`.
+
+    Raises ValueError for a radius that is not above 0.
+    """
+    return within_radii(a, b, [radius_m])[0]
+
+
+def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list[csr_array]:
+    """`within_radius` of each radius: the pairs of the largest radius are found once, the others are among them."""
+    row, column, length, chords = _pairs_within(a, b, radii_m)
+    near, found = coo_array((length, (row, column)), shape=(len(a), len(b))), {}
+    near.has_canonical_format = True  # each pair is there once
+    near = near.tocsc().tocsr()  # sorts the columns of each row
+    for limit in sorted(set(chords), reverse=True):
+        inside = near.data <= limit
+        start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
+        near = csr_array((near.data[inside], near.indices[inside], start), shape=near.shape)
+        found[limit] = csr_array((np.ones(near.nnz), near.indices, start), shape=near.shape)
+    return [found[limit] for limit in chords]
+
+
+def sums_within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float], weight: np.ndarray) -> list[np.ndarray]:
+    """For each radius the sum of the weights of the points b within it of each point a, arrays of shape (a,)."""
+    row, column, length, chords = _pairs_within(a, b, radii_m)
+    order = np.sort(chords)
+    ring = np.zeros(len(length), np.int32)  # the smallest radius that holds the pair
+    for limit in order:
+        ring += length > limit
+    cell = row * len(order) + ring
+    rings = np.bincount(cell, weights=weight[column], minlength=len(a) * len(order)).reshape(len(a), len(order))
+    sums = rings.cumsum(axis=1)
+    return [sums[:, np.searchsorted(order, limit)] for limit in chords]
+
+
+def _pairs_within(
+    a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[float]]:
+    """Both indices and the chord of every pair within the largest radius, and the chord of each radius."""
+    chords = [chord(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
+    pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), max(chords), output_type="ndarray")
+    return pairs["i"].astype(np.int32), pairs["j"].astype(np.int32), pairs["v"], chords
+
+
+def distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
+    """Great circles between the two sites of each pair of indices [m], shape (pairs,)."""
+    one, other = np.asarray(pairs, int).reshape(-1, 2).T
+    lat, lon = sites.latitude, sites.longitude
+    return np.asarray(great_circle_distance(lat[one], lon[one], lat[other], lon[other]))
+
+
+def pairs_of(chosen: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Every two of some indices, shape (pairs, 2)."""
+    return np.asarray(chosen, int)[np.stack(np.triu_indices(len(chosen), 1), axis=1)]
+
+
+def longest_m(sites: Located, chosen: Sequence[int] | np.ndarray) -> float:
+    """Longest distance between two of the chosen sites [m], 0 for one."""
+    return float(distances_m(sites, pairs_of(chosen)).max(initial=0.0))
+
+
+def links_between(sites: Located, chosen: Sequence[int], route_factor: float = 0.0) -> pd.DataFrame:
+    """Every two of the chosen sites: columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s."""
+    pairs = pairs_of(chosen)
+    ends = {"": pairs[:, 0], "_to": pairs[:, 1]}
+    where = {f"{axis}{end}": getattr(sites, axis)[at] for end, at in ends.items() for axis in ("latitude", "longitude")}
+    far = distances_m(sites, pairs)
+    return pd.DataFrame(where | {"distance_m": far, "delay_s": fibre_delays_s(far, route_factor)["middle"]})
+
+
+def fibre_delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]:
+    """One-way delay T = D f tau [s] over the catalog's fibre, for a great circle D: low, middle and high.
 
     route_factor f: length of the fibre over the great circle; 0 for the catalog's, whose bounds give low and high.
     """
@@ -88,36 +133,7 @@ def delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]
     return {bound: one_way_delay(distance_m, factor, tau) for bound, factor in zip(BOUNDS, factors, strict=True)}
 
 
-def shares(power_w: Sequence[float], demand_w: float) -> np.ndarray:
-    """Share of a demand that each place feeds, as even as their powers allow; they sum to 1.
-
-    min(p, l) / demand, the level l such that sum min(p, l) = demand. Raises ValueError for powers that do not suffice.
-    """
-    p = np.asarray(power_w, float)
-    if not (p.ndim == 1 and len(p) and np.all(np.isfinite(p) & (p >= 0))):
-        raise ValueError(f"power_w is {power_w!r}: give the watts of one or more places, each 0 or more")
-    if not 0 < demand_w <= p.sum() * (1 + 1e-12):
-        raise ValueError(f"demand_w is {demand_w!r}: give watts above 0 and at most the {p.sum():.6g} of the places")
-    rising = np.sort(p)
-    left = demand_w - np.concatenate([[0.0], np.cumsum(rising)[:-1]])
-    levels = left / np.arange(len(p), 0, -1)
-    enough = levels <= rising * (1 + 1e-9)  # from the first place that is not used to the full
-    return np.minimum(p, levels[np.argmax(enough)]) / demand_w
-
-
-def feeds(power_w: Sequence[float], demand_w: float) -> np.ndarray:
-    """`shares`, all NaN where the powers do not suffice."""
-    return shares(power_w, demand_w) if np.sum(power_w) >= demand_w else np.full(len(power_w), np.nan)
-
-
-def indices(places: Located, power_w: np.ndarray, sitings: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Sitings as arrays. Raises ValueError for no siting, one of no places, an unknown index and powers of others."""
-    if not sitings:
-        raise ValueError("sitings is empty: give at least one, such as {'one place': [0]}")
-    if np.shape(power_w) != (count := len(places.latitude),):
-        raise ValueError(f"power_w has shape {np.shape(power_w)}: give watts for each of the {count} places")
-    found = {name: np.asarray(chosen, int) for name, chosen in sitings.items()}
-    for name, at in found.items():
-        if not len(at) or at.min() < 0 or at.max() >= count or len(set(at)) < len(at):
-            raise ValueError(f"siting {name!r} is {sitings[name]!r}: give different indices of places, below {count}")
-    return found
+def distance_to(sites: Located, item: str) -> np.ndarray:
+    """Great circle from each site to a place of the catalog's family wide_area [m]."""
+    place = catalog.item("wide_area", item)
+    return great_circle_distance(sites.latitude, sites.longitude, place["latitude_deg"], place["longitude_deg"])

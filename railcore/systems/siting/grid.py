@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.path import Path as Ring
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
-from railcore.systems.siting.sphere import unit_vectors
-
-if TYPE_CHECKING:
-    import pandas as pd
+from railcore.systems.siting.geometry import unit_vectors
 
 EMBEDDED = "synthetic grid of about 2016 to 2020"
 PLACE = {"lat": "latitude", "lon": "longitude"}
@@ -35,7 +36,7 @@ LEAST = ("latitude", "longitude", "fuel", "power_w")
 
 
 @dataclass(frozen=True)
-class Grid:
+class PowerGrid:
     """Tables of a grid, in watts, metres and degrees.
 
     plants: one row for each site (`sub_id`) and fuel; lines: of 200 kV and more, merged by pair of substations and
@@ -45,10 +46,10 @@ class Grid:
     """
 
     name: str
-    plants: "pd.DataFrame"
-    lines: "pd.DataFrame"
-    substations: "pd.DataFrame"
-    loads: "pd.DataFrame"
+    plants: pd.DataFrame
+    lines: pd.DataFrame
+    substations: pd.DataFrame
+    loads: pd.DataFrame
 
     def __post_init__(self) -> None:
         for kind, needed in NEEDED.items():
@@ -66,15 +67,13 @@ class Grid:
         if lost := sorted(ends - set(self.substations["sub_id"])):
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
-    def with_plants(self, plants: "pd.DataFrame", name: str = "plants of your own") -> "Grid":
+    def with_plants(self, plants: pd.DataFrame, name: str = "plants of your own") -> "PowerGrid":
         """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`).
 
         plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other columns of
         `NEEDED` that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
         the outlines, and interconnect and authority of the nearest plant here.
         """
-        from scipy.spatial import cKDTree
-
         given = plants.reset_index(drop=True)
         if missing := [column for column in LEAST if column not in given]:
             raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(LEAST)}")
@@ -93,6 +92,11 @@ class Grid:
             given = given.assign(**{column: value for column, value in filled.items() if column not in given})
         return replace(self, name=f"{self.name}, {name}", plants=given)
 
+    @cached_property
+    def power_w(self) -> np.ndarray:
+        """Power of each plant [W]."""
+        return self.plants["power_w"].to_numpy(float)
+
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
         names, label = self._fuels
@@ -100,22 +104,31 @@ class Grid:
 
     @cached_property
     def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Different fuels, and which of them each plant has."""
+        """Unique fuels, and each plant's row among them."""
         return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
 
+    def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
+        """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""
+        labels, number = np.unique(self.plants[column].fillna("").to_numpy(str), return_inverse=True)
+        shape = (len(number), len(labels))
+        return labels, csr_array((weight, (np.arange(len(number)), number)), shape=shape)
 
-def grid(folder: str | Path = "") -> Grid:
+    def largest_label(self, column: str, groups: csr_array, weight: np.ndarray) -> np.ndarray:
+        """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
+        labels, by_label = self.power_by(column, weight)
+        return labels[(groups @ by_label).toarray().argmax(axis=1)]
+
+
+def grid(folder: str | Path = "") -> PowerGrid:
     """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
 
     Raises ValueError naming the file or column that is missing.
     """
     tables: dict[str, Any] = {kind: _table(kind, Path(folder) if folder else None) for kind in COLUMNS}
-    return Grid(Path(folder).name if folder else EMBEDDED, **tables)
+    return PowerGrid(Path(folder).name if folder else EMBEDDED, **tables)
 
 
-def _table(kind: str, folder: Path | None) -> "pd.DataFrame":
-    import pandas as pd
-
+def _table(kind: str, folder: Path | None) -> pd.DataFrame:
     if folder is None:
         path = files.data(f"grid/{kind}.csv.gz")
     else:
@@ -138,24 +151,18 @@ def _table(kind: str, folder: Path | None) -> "pd.DataFrame":
 @cache
 def regions() -> Mapping[str, str]:
     """Lead balancing authority of each region of the embedded grid's column ipm_region."""
-    import pandas as pd
-
     table = pd.read_csv(files.data("grid/regions.csv"), keep_default_na=False)
     return dict(zip(table["ipm_region"], table["authority"], strict=True))
 
 
 @cache
-def cities() -> "pd.DataFrame":
+def cities() -> pd.DataFrame:
     """Cities of more than 50,000 people: city, state, latitude, longitude, population."""
-    import pandas as pd
-
     return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=PLACE)
 
 
 def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """Nearest of `cities` to each place: "Baltimore, MD", or from 10 km on "68 km N of Vancouver, WA"."""
-    from scipy.spatial import cKDTree
-
     table, at = cities(), unit_vectors(latitude, longitude)
     far, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(at)
     km = 2 * np.arcsin(far / 2) * catalog.item("wide_area", "Earth")["radius"] / units.km
@@ -173,8 +180,6 @@ def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
 @cache
 def electricity_prices() -> Mapping[str, float]:
     """What industry paid for energy in 2023 by state [USD/J]; no value for Wyoming."""
-    import pandas as pd
-
     table = pd.read_csv(files.data("grid/state_prices.csv"))
     return dict(zip(table["state"], table["industrial_cents_per_kwh"] / 100 / units.kWh, strict=True))
 
@@ -192,8 +197,6 @@ def outlines() -> dict[str, list[np.ndarray]]:
 
 def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """State that each place lies in, "" outside the country. A place inside an odd number of rings is inside."""
-    from matplotlib.path import Path as Ring
-
     places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])
     state = np.full(len(places), "", dtype=object)
     for name, rings in outlines().items():

@@ -13,24 +13,24 @@ apart makes one node of a quarter of the country's power, from Alabama to Maine,
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 
-from railcore.facts import units
+from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
+from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.emissions import average_intensity
-from railcore.systems.siting.grid import Grid, inside
+from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
+from railcore.systems.siting.grid import PowerGrid, inside
 from railcore.systems.siting.rules import RULES, available, eligible
-from railcore.systems.siting.sphere import chord, members, unit_vectors
-from railcore.systems.siting.supply import Supply, supply
+from railcore.systems.siting.supply import Supply, crossing_lines_w, supply
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy.sparse import csr_array
-
-Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a unit vector (nodes, 3)
-Method = Callable[[np.ndarray, np.ndarray, np.ndarray, float], Grouping]
+Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
+Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
 STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `rules.eligible` behind each count
 
 
@@ -42,7 +42,7 @@ class Nodes:
     the grid's tables, -1 for a load or substation farther than the radius from every centre. supply: of each node.
     """
 
-    grid: Grid
+    grid: PowerGrid
     method: str
     radius_m: float
     latitude: np.ndarray
@@ -56,25 +56,20 @@ class Nodes:
         return len(self.latitude)
 
     @property
-    def plants(self) -> "csr_array":
+    def plants(self) -> csr_array:
         """Sparse (nodes, plants of the grid) with 1.0 for a member."""
         return _members(self.of_plant, len(self))
 
     def distance_m(self, latitude: float, longitude: float) -> np.ndarray:
         """Great circle from each centre to a place [m]. Raises ValueError for a place outside the country."""
-        from railcore.network.wide_area import great_circle_distance
-
         inside(latitude, longitude)
         return great_circle_distance(self.latitude, self.longitude, latitude, longitude)
 
     def most_of(self, column: str) -> np.ndarray:
         """Text of the plants' column ("state", "authority") that has most of each node's power, coal counted."""
-        texts, label = np.unique(self.grid.plants[column].fillna("").to_numpy(str), return_inverse=True)
-        power = np.zeros((len(self), len(texts)))
-        np.add.at(power, (self.of_plant, label), self.grid.plants["power_w"].to_numpy(float))
-        return texts[power.argmax(axis=1)]
+        return self.grid.largest_label(column, self.plants, self.grid.power_w)
 
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W],
         kg_per_kWh: carbon of what it sells in an average year.
 
@@ -96,7 +91,7 @@ class Nodes:
             kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
 
-    def links(self) -> "pd.DataFrame":
+    def links(self) -> pd.DataFrame:
         """High-voltage lines between nodes, one row for each pair of nodes, the lower number first.
 
         A line inside a node is no link. A line to a substation of no node links nothing either, but counts in
@@ -115,13 +110,14 @@ class Nodes:
         return np.stack([self.grid.lines[end].map(at).to_numpy(int) for end in ("from_sub", "to_sub")])
 
 
-def densest_first(latitude: np.ndarray, longitude: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:
+def densest_first(sites: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:
     """Groups around the site with most power left within the radius, until no site is left; the first of equals.
 
     score_i = sum of power_w over the sites j left within radius_m of i; each taken j is subtracted from the scores of
-    its neighbours, so the work is that of the pairs within the radius, and an argmax for each node.
+    its neighbours, so the work is that of the pairs within the radius, and an argmax for each node. sites: unit
+    vectors, shape (n, 3).
     """
-    near = members(latitude, longitude, latitude, longitude, radius_m)
+    near = within_radius(sites, sites, radius_m)
     start, to = near.indptr, near.indices
     score, node = near @ power_w, np.full(len(power_w), -1)
     seeds: list[int] = []
@@ -134,47 +130,56 @@ def densest_first(latitude: np.ndarray, longitude: np.ndarray, power_w: np.ndarr
             score[to[start[site] : start[site + 1]]] -= power_w[site]
         score[taken] = -np.inf
         seeds.append(seed)
-    return node, unit_vectors(latitude[seeds], longitude[seeds])
+    return node, sites[seeds]
 
 
-def complete_linkage(latitude: np.ndarray, longitude: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:
+def complete_linkage(sites: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:
     """Groups of sites no two of which are more than two radii apart, the nearest joined first.
 
-    A centre is where the mean of its sites, weighted by power, meets the surface.
+    A centre is where the mean of its sites, weighted by power, meets the surface. sites: unit vectors, shape (n, 3).
     """
-    from scipy.cluster.hierarchy import fcluster
-
-    at = unit_vectors(latitude, longitude)
-    node = np.zeros(len(at), int)
-    if len(at) > 1:
-        _, node = np.unique(fcluster(_tree(at.tobytes()), chord(2 * radius_m), "distance"), return_inverse=True)
+    node = np.zeros(len(sites), int)
+    if len(sites) > 1:
+        _, node = np.unique(fcluster(_tree(sites.tobytes()), chord(2 * radius_m), "distance"), return_inverse=True)
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
-    centre = np.stack([np.bincount(node, weights=weight * axis) for axis in at.T], axis=1)
-    return node, centre / np.linalg.norm(centre, axis=1, keepdims=True)
+    return node, np.stack([np.bincount(node, weights=weight * axis) for axis in sites.T], axis=1)
 
 
 @lru_cache(maxsize=1)
-def _tree(places: bytes) -> np.ndarray:
+def _tree(sites: bytes) -> np.ndarray:
     """Complete linkage of unit vectors, the same for every radius at which it is cut."""
-    from scipy.cluster.hierarchy import linkage
-
-    return linkage(np.frombuffer(places).reshape(-1, 3), "complete")
+    return linkage(np.frombuffer(sites).reshape(-1, 3), "complete")
 
 
 METHODS: dict[str, Method] = {"densest first": densest_first, "complete linkage": complete_linkage}
 
 
 def nodes(
-    grid: Grid, radius_m: float, method: str = "densest first", oil: bool = True, coal_basis: str = "capacity"
+    grid: PowerGrid, radius_m: float, method: str = "densest first", oil: bool = True, coal_basis: str = "capacity"
 ) -> Nodes:
     """Power nodes of a grid: every plant in one, whatever the order of the rows.
 
-    A site's plants stay together. All power counts for the grouping, coal and oil too; `oil` and `coal_basis` go to
-    `supply`. Loads and substations belong to the nearest centre within radius_m. Equals are settled by sub_id.
-    Raises ValueError for a radius not above 0 and a grid without plants, UnknownName (a ValueError) for a method.
+    A site's plants stay together. All power counts for the grouping, coal and oil too. Loads and substations belong to
+    the nearest centre within radius_m. Equals are settled by sub_id.
+
+    Parameters
+    ----------
+    grid, radius_m
+        Whose plants, and the radius of a node [m].
+    method
+        One of `METHODS`.
+    oil, coal_basis
+        As in `supply.supply`.
+
+    Returns
+    -------
+    `Nodes`, the one with most power first.
+
+    Raises
+    ------
+    ValueError for a radius not above 0 and a grid without plants, UnknownName (a ValueError) for a method.
     """
-    if not 0 < radius_m < np.inf:
-        raise ValueError(f"radius_m is {radius_m!r}: give a distance above 0, such as 100e3 for 100 km")
+    checks.positive("radius_m", radius_m, "metres, such as 100e3 for 100 km")
     if method not in METHODS:
         raise UnknownName("method", method, list(METHODS))
     if grid.plants.empty:
@@ -182,28 +187,28 @@ def nodes(
     rows = grid.plants[["sub_id", "latitude", "longitude"]].to_numpy(float)
     sites, site = np.unique(rows, axis=0, return_inverse=True)
     # whole watts add up exactly, so that the order of the rows cannot tip a tie
-    power = np.bincount(site.ravel(), weights=np.rint(grid.plants["power_w"].to_numpy(float)))
-    node, centre = METHODS[method](sites[:, 1], sites[:, 2], power, radius_m)
+    power = np.bincount(site.ravel(), weights=np.rint(grid.power_w))
+    node, centre = METHODS[method](unit_vectors(sites[:, 1], sites[:, 2]), power, radius_m)
     order = np.argsort(-np.bincount(node, weights=power), kind="stable")
     of_plant, centre = np.argsort(order)[node][site.ravel()], centre[order]
-    of_load, of_substation = (_nearest(table, centre, radius_m) for table in (grid.loads, grid.substations))
+    latitude, longitude = degrees_of(centre)
+    of_load, of_substation = (
+        _nearest(table, unit_vectors(latitude, longitude), radius_m) for table in (grid.loads, grid.substations)
+    )
     plants, loads, substations = (_members(of, len(centre)) for of in (of_plant, of_load, of_substation))
-    found = supply(grid, plants, loads, substations, oil, coal_basis)
-    latitude, longitude = np.degrees(np.arcsin(centre[:, 2])), np.degrees(np.arctan2(centre[:, 1], centre[:, 0]))
-    return Nodes(grid, method, float(radius_m), latitude, longitude, of_plant, of_load, of_substation, found)
+    load_w, lines_w = loads @ grid.loads["load_w"].to_numpy(float), crossing_lines_w(grid, substations)
+    offer = supply(grid, plants, load_w, lines_w, oil, coal_basis)
+    return Nodes(grid, method, float(radius_m), latitude, longitude, of_plant, of_load, of_substation, offer)
 
 
-def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0.5) -> "pd.DataFrame":
-    """How many nodes each exclusion of flops2024, section 2, leaves, one row for each grouping and rule.
+def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0.5) -> pd.DataFrame:
+    """How many nodes each exclusion leaves, one row for each grouping and rule.
 
     Columns method, radius_m, rule; nodes; not_coal (coal share below most_coal); n1_unit and n1_site (of those, with
     lines for the largest unit or site); unit_passing and site_passing (of those, with demand_w [W] by the rule); best_w
-    (most power by the rule among n1_unit).
+    (most power by the rule among n1_unit). Source: the exclusions are those of flops2024, section 2.
     """
-    import pandas as pd
-
-    if not demand_w > 0:
-        raise ValueError(f"demand_w is {demand_w!r}: give watts above 0, such as 4.2e9")
+    checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
         left = {kind: eligible(group.supply, most_coal, kind) for kind in ("none", "unit", "site")}
@@ -216,24 +221,20 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
     return pd.DataFrame(rows)
 
 
-def _nearest(table: "pd.DataFrame", centre: np.ndarray, radius_m: float) -> np.ndarray:
+def _nearest(table: pd.DataFrame, centre: np.ndarray, radius_m: float) -> np.ndarray:
     """Nearest centre within the radius of each row, -1 for none."""
-    from scipy.spatial import cKDTree
-
     places = unit_vectors(table["latitude"], table["longitude"])
     _, nearest = cKDTree(centre).query(places, distance_upper_bound=chord(radius_m) * (1 + 1e-12))
     return np.where(nearest < len(centre), nearest, -1)
 
 
-def _members(of: np.ndarray, count: int) -> "csr_array":
+def _members(of: np.ndarray, count: int) -> csr_array:
     """Sparse (count, rows) with 1.0 where a row belongs to a node."""
-    from scipy.sparse import csr_array
-
     row = np.flatnonzero(of >= 0)
     return csr_array((np.ones(len(row)), (of[row], row)), shape=(count, len(of)))
 
 
-def _mix(plants: "pd.DataFrame") -> "pd.Series":
+def _mix(plants: pd.DataFrame) -> pd.Series:
     """Fuels of each node by share of power, the largest first: "nuclear 55%, gas 45%"; those below 0.5% left out."""
     power = plants.groupby(["node", "fuel"])["power_w"].sum()
     share = (power / power.groupby("node").transform("sum")).reset_index(name="share")

@@ -1,12 +1,15 @@
-"""When a group of plants can feed a datacenter: one formula for each reading of flops2024, section 2."""
+"""When a group of plants can feed a datacenter: one formula for each rule.
+
+Source: the rules are readings of flops2024, section 2, which asks for spare capacity without a formula.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from railcore.facts import checks
 from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.supply import Supply
 
@@ -73,10 +76,8 @@ def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> n
     coal share < most_coal, and interconnect >= largest unit or site (reserve "unit" or "site"; "none" asks for no
     lines). Raises ValueError for a share outside (0, 1] and an unknown reserve.
     """
-    if not 0 < most_coal <= 1:
-        raise ValueError(f"most_coal is {most_coal!r}: give a share above 0 and at most 1, such as 0.5")
-    if reserve not in RESERVES:
-        raise ValueError(f"reserve is {reserve!r}: give one of {', '.join(RESERVES)}")
+    checks.share("most_coal", most_coal, above_0=True)
+    checks.one_of("reserve", reserve, RESERVES)
     clean = supply.coal_share < most_coal
     if reserve == "none":
         return clean
@@ -84,12 +85,43 @@ def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> n
 
 
 def available(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-    """Power that a rule lets a datacenter have of each group [W], 0 where it is not eligible or less than none."""
+    """Power that a rule lets a datacenter have of each group [W], 0 where the group is not eligible.
+
+    Parameters
+    ----------
+    supply, name
+        Of the groups, and the rule's name in `RULES`.
+    most_coal, reserve
+        As in `eligible`.
+
+    Returns
+    -------
+    Array of shape (groups,).
+
+    Raises
+    ------
+    UnknownName (a ValueError) for a rule; errors of `eligible`.
+    """
     return np.where(eligible(supply, most_coal, reserve), np.maximum(rule(name).power(supply), 0.0), 0.0)
 
 
-def passes(supply: Supply, demand_w: ArrayLike, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-    """True where a group is eligible and has the demand [W]. Raises ValueError for a demand that is not above 0."""
-    if not np.all(np.isfinite(demand_w) & (np.asarray(demand_w) > 0)):
-        raise ValueError(f"demand_w is {demand_w!r}: give watts above 0, such as 4.2e9")
+def passes(supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """True where a group is eligible and has the demand by the rule.
+
+    Parameters
+    ----------
+    supply, demand_w
+        Of the groups, and the power asked for [W].
+    name, most_coal, reserve
+        As in `available`.
+
+    Returns
+    -------
+    Array of booleans of shape (groups,).
+
+    Raises
+    ------
+    ValueError for a demand that is not above 0; errors of `available`.
+    """
+    checks.positive("demand_w", demand_w, "watts")
     return available(supply, name, most_coal, reserve) >= demand_w

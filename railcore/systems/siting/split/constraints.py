@@ -1,20 +1,21 @@
-"""What is asked of a split, checked, and how k places share a demand."""
+"""What a split must meet, checked, and how k places share a demand."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from railcore.systems.siting.split.choices import Options
-from railcore.systems.siting.split.search import Needs
+from railcore.facts import checks
+from railcore.systems.siting.split.cliques import SplitNeeds
+from railcore.systems.siting.split.options import SiteOptions
 
 OBJECTIVES = ("shortest", "spare")
-MOST_PLACES = 10  # that an exact search has time for
+MOST_PLACES = 10  # an exact search takes too long for more
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What is asked of a split, as in `split`."""
+class SplitTerms:
+    """What a split must meet; the fields are arguments of `split`."""
 
     demand_w: float
     k: int
@@ -27,21 +28,16 @@ class Terms:
     within_m: float
 
     def __post_init__(self) -> None:
-        if int(self.k) != self.k or not 1 <= self.k <= MOST_PLACES:
-            raise ValueError(f"k is {self.k!r}: give a whole number of places, 1 to {MOST_PLACES}; the search is exact")
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective is {self.objective!r}: give one of {', '.join(OBJECTIVES)}")
-        if not 0 <= self.least_share <= 1:
-            raise ValueError(f"least_share is {self.least_share!r}: give 0 to 1, 1 for even parts")
-        for name, least in (("least_separation_m", 0), ("within_m", 0)):
-            if not least <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give metres of 0 or more")
-        if not 0 < self.demand_w < np.inf:
-            raise ValueError(f"demand_w is {self.demand_w!r}: give watts above 0, such as 4.2e9")
+        checks.whole("k", self.k, 1, MOST_PLACES)
+        checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.share("least_share", self.least_share)
+        checks.at_least("least_separation_m", self.least_separation_m)
+        checks.at_least("within_m", self.within_m)
+        checks.positive("demand_w", self.demand_w, "watts")
         if not self.place_cap_w > 0:
             raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
         for authority, cap in self.authority_caps.items():
-            if not cap >= 0:
+            if not cap >= 0:  # infinite for no cap
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
         if sum(self.least.values()) > self.k or min(self.least.values(), default=0) < 0:
             raise ValueError(f"least is {dict(self.least)!r}: give counts of 0 or more, {self.k} together at most")
@@ -51,7 +47,7 @@ class Terms:
         """The least that a place carries: s d / k [W]."""
         return self.least_share * self.demand_w / self.k
 
-    def check(self, options: Options) -> None:
+    def check(self, options: SiteOptions) -> None:
         """Raises ValueError for more places than candidates, and for authorities and groups that no candidate has."""
         if self.k > len(options):
             raise ValueError(f"k is {self.k}: there are {len(options)} candidates, give at most as many places")
@@ -64,15 +60,15 @@ class Terms:
                     f"{name} has {unknown}: no candidate has them, give some of {sorted(set(known.tolist()))}"
                 )
 
-    def usable_w(self, options: Options) -> np.ndarray:
+    def usable_w(self, options: SiteOptions) -> np.ndarray:
         """u = min(P, place cap) [W]."""
         return np.minimum(options.power_w, self.place_cap_w)
 
-    def needs(self, options: Options) -> Needs:
-        """What `search` asks of places, for options whose power is the usable one."""
+    def needs(self, options: SiteOptions) -> SplitNeeds:
+        """What a search for places must meet, for options whose power is the usable one."""
         caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
         most = [int(min(cap * (1 + 1e-12) / self.part_w, self.k)) if self.part_w else self.k for cap in caps.values()]
-        return Needs(
+        return SplitNeeds(
             options.power_w,
             self.demand_w,
             _labels(options.authority, list(caps)),
@@ -82,7 +78,7 @@ class Terms:
             list(self.least.values()),
         )
 
-    def dealt_w(self, options: Options) -> np.ndarray:
+    def dealt_w(self, options: SiteOptions) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
 
         l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's

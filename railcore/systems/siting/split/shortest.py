@@ -1,11 +1,12 @@
 """The k places whose longest distance is least."""
 
 import numpy as np
+from scipy.spatial import cKDTree
 
-from railcore.systems.siting.sphere import chord, unit_vectors
-from railcore.systems.siting.split.choices import Options, lengths, pairs
+from railcore.systems.siting.geometry import chord, distances_m, longest_m, unit_vectors
+from railcore.systems.siting.split.cliques import CliqueSearch, SplitNeeds, Weighed, numbers_in
+from railcore.systems.siting.split.options import SiteOptions, pairs_within
 from railcore.systems.siting.split.packing import strongest
-from railcore.systems.siting.split.search import Needs, Search, Weighed, members
 
 _SAME = 1e-9  # distances that differ by less of themselves are equal
 _MANY = 1000  # candidates, of which so many give a first upper bound
@@ -13,16 +14,27 @@ _FEW = 300  # candidates that go with a pair, more are left to the programme
 _GROWTH = 1.3  # of the distance that the search tries next
 
 
-def shortest(options: Options, needs: Needs, k: int, separation_m: float, upper_m: float) -> list[int]:
-    """The k places with the least longest distance, and of these with most usable power; [] where there are none.
+def shortest(options: SiteOptions, needs: SplitNeeds, k: int, separation_m: float, upper_m: float) -> list[int]:
+    """The k places with the least longest distance, and of these with most usable power.
 
     A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
     a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
-    Where the pairs that are D apart go with few others, cliques of these are tried for power, else the programme is.
-    options: in an order along the map, in which neighbours left to try lie to one side alone. upper_m: a distance
-    within which k places are known [m].
+    Where the pairs that are D apart go with few others, their cliques are tried for power, else the programme is.
+
+    Parameters
+    ----------
+    options, needs
+        Candidates in an order along the map, so that neighbours left to try lie to one side, and what they must meet.
+    k, separation_m
+        Number of places, and the least distance between two [m].
+    upper_m
+        A distance within which k places are known [m].
+
+    Returns
+    -------
+    Their numbers, none where there are no k places.
     """
-    search = Search(needs, k)
+    search = CliqueSearch(needs, k)
     longest, edges, far = _least(search, options, separation_m, upper_m)
     search.connect(edges[far <= longest * (1 + _SAME)])
     best: Weighed = (-1.0, [])
@@ -30,14 +42,14 @@ def shortest(options: Options, needs: Needs, k: int, separation_m: float, upper_
         if search.joined(a, b).bit_count() <= _FEW:
             best = search.heaviest(a, b, best)
         else:
-            some = sorted([a, b, *members(search.joined(a, b))], key=lambda one: -needs.usable_w[one])
+            some = sorted([a, b, *numbers_in(search.joined(a, b))], key=lambda one: -needs.usable_w[one])
             best = _strongest(options, needs, k, separation_m, longest * (1 + _SAME), some, best)
     return best[1]
 
 
 def _strongest(
-    options: Options,
-    needs: Needs,
+    options: SiteOptions,
+    needs: SplitNeeds,
     k: int,
     separation_m: float,
     reach_m: float,
@@ -53,14 +65,14 @@ def _strongest(
 
 
 def _least(
-    search: Search, options: Options, separation_m: float, upper_m: float
+    search: CliqueSearch, options: SiteOptions, separation_m: float, upper_m: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Least longest distance of k places [m], inf where there are none, with pairs that hold them and their lengths."""
     needs, sharing = search.needs, _sharing(options)
     reach = max(separation_m, upper_m / 64)
     if len(options) > _MANY:
         some = np.sort(np.random.default_rng(0).permutation(len(options))[:_MANY])
-        known = _least(Search(needs[some], search.k), options[some], separation_m, upper_m)[0]
+        known = _least(CliqueSearch(needs[some], search.k), options[some], separation_m, upper_m)[0]
         reach, upper_m = (known, known) if known < np.inf else (reach, upper_m)
     while True:
         reach = min(reach * _GROWTH, upper_m * (1 + 2 * _SAME))
@@ -78,14 +90,16 @@ def _least(
     return longest, edges, far
 
 
-def _tightened(search: Search, options: Options, edges: np.ndarray, far: np.ndarray, found: list[int]) -> float:
+def _tightened(
+    search: CliqueSearch, options: SiteOptions, edges: np.ndarray, far: np.ndarray, found: list[int]
+) -> float:
     """Least longest distance [m] of the cliques among the neighbours of a found one's first place."""
     around = np.zeros(len(options), bool)
     around[edges[(edges == found[0]).any(axis=1)]] = True
     inside = around[edges].all(axis=1)
     edges, far = edges[inside], far[inside]
     while found:
-        longest = _longest(options, found)
+        longest = longest_m(options, found)
         near = far < longest * (1 - _SAME)
         edges, far = edges[near], far[near]
         search.connect(edges)
@@ -93,40 +107,33 @@ def _tightened(search: Search, options: Options, edges: np.ndarray, far: np.ndar
     return longest
 
 
-def _longest(options: Options, places: list[int]) -> float:
-    """Longest distance between two of some places [m]."""
-    return float(lengths(options, np.array(places)[np.stack(np.triu_indices(len(places), 1), axis=1)]).max())
-
-
-def _sharing(options: Options) -> np.ndarray:
+def _sharing(options: SiteOptions) -> np.ndarray:
     """Pairs of candidates that share a plant, i n + j, sorted."""
     both = (options.plants @ options.plants.T).tocoo()
     return np.sort(both.row.astype(np.int64) * len(options) + both.col)
 
 
 def _edges(
-    options: Options, needs: Needs, sharing: np.ndarray, separation_m: float, reach_m: float
+    options: SiteOptions, needs: SplitNeeds, sharing: np.ndarray, separation_m: float, reach_m: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m].
 
     Of candidates that have a member of each group asked for within reach.
     """
     inside = np.flatnonzero(_met(options, needs, reach_m))
-    near = inside[np.sort(pairs(options[inside], reach_m), axis=1)]
+    near = inside[np.sort(pairs_within(options[inside], reach_m), axis=1)]
     key = near[:, 0] * len(options) + near[:, 1]
     at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
     near = near[sharing[at] != key] if len(sharing) else near
-    far = lengths(options, near)
+    far = distances_m(options, near)
     area, single = needs.area[near], np.array([*needs.most_places, 2]) < 2
     alone = (area[:, 0] == area[:, 1]) & single[area[:, 0]]  # two of an authority that may have one
     fits = (far >= separation_m) & (far <= reach_m) & ~alone
     return near[fits], far[fits]
 
 
-def _met(options: Options, needs: Needs, reach_m: float) -> np.ndarray:
+def _met(options: SiteOptions, needs: SplitNeeds, reach_m: float) -> np.ndarray:
     """True for candidates that have a member of each group asked for within reach."""
-    from scipy.spatial import cKDTree
-
     points, met = unit_vectors(options.latitude, options.longitude), np.ones(len(options), bool)
     for label, least in enumerate(needs.least):
         if least:

@@ -7,27 +7,26 @@ sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an auth
 sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation,
 sum of y_i over a group >= its least places.
 
-"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`packing.strongest`; x is what caps leave, dealt
-in closed form). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says whether
-there are k places at all; an exact search for cliques in the graph of pairs that go together (`search`) finds the least
-D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on 1,300 candidates of radius 100 km, the
-search 0.1 s: parts of candidates pack far more tightly than whole ones.
+"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`packing.strongest`; x follows in closed form,
+`SplitTerms.dealt_w`). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says
+whether there are k places at all; an exact search for cliques in the graph of pairs that go together (`cliques`) finds
+the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on 1,300 candidates of radius
+100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from railcore.facts.units import GW, km
-from railcore.systems.siting.split.choices import Options, lengths, undominated
-from railcore.systems.siting.split.constraints import Terms
+from railcore.systems.siting.geometry import longest_m
+from railcore.systems.siting.split.constraints import SplitTerms
+from railcore.systems.siting.split.options import SiteOptions, undominated
 from railcore.systems.siting.split.packing import strongest
 from railcore.systems.siting.split.shortest import shortest
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class NoPlaces(ValueError):
@@ -38,17 +37,13 @@ class NoPlaces(ValueError):
 class Split:
     """k places for a demand.
 
-    places: indices of the options, most power first. power_w: what each carries [W]; usable_w: what it could.
-    longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
+    terms: what was asked. places: indices of the options, most power first. power_w: what each carries [W]; usable_w:
+    what it could. longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
     candidates: with power to offer; enough: of these, with at least the least share; left: of these, undominated,
     among which the split is optimal.
     """
 
-    k: int
-    demand_w: float
-    objective: str
-    least_separation_m: float
-    within_m: float
+    terms: SplitTerms
     places: np.ndarray
     power_w: np.ndarray
     usable_w: np.ndarray
@@ -58,10 +53,8 @@ class Split:
     enough: int
     left: int
 
-    def table(self, options: Options) -> "pd.DataFrame":
+    def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
-        import pandas as pd
-
         at = self.places
         return pd.DataFrame(
             {
@@ -76,7 +69,7 @@ class Split:
 
 
 def split(
-    options: Options,
+    options: SiteOptions,
     demand_w: float,
     k: int,
     objective: str = "shortest",
@@ -90,27 +83,38 @@ def split(
 ) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
-    objective: "shortest", least longest distance and of these most spare power; or "spare", most spare power.
-    place_cap_w, authority_caps: most power [W] of a place and of the places of an authority. least_share: of an even
-    part that every place carries; 1 for even parts, as training in step over all places wants. least: places by
-    group of the options, at least. within_m: resolution at which dominated candidates are removed (`undominated`); by
-    default the radius of the candidates, and exact where they have none.
+    Parameters
+    ----------
+    options
+        Candidates to choose from.
+    demand_w, k
+        Power of all places together [W], and their number.
+    objective
+        "shortest": least longest distance, and of these most spare power; or "spare": most spare power.
+    least_separation_m
+        Least distance between two places [m].
+    place_cap_w, authority_caps
+        Most power of a place, and of the places of an authority, by its code [W].
+    least_share
+        Of an even part that every place carries; 1 for even parts, as training in step over all places wants.
+    least
+        Least number of places by group of the options.
+    within_m
+        Resolution at which dominated candidates are removed (`undominated`) [m]; by default the radius of the
+        candidates, and exact where they have none.
 
-    Raises ValueError naming the argument out of range, or saying how much the best k places have.
+    Returns
+    -------
+    `Split`.
+
+    Raises
+    ------
+    ValueError naming the argument out of range, or saying how much the best k places have.
     """
     if within_m is None:
         within_m = options.radius_m if np.isfinite(options.radius_m) else 0.0
-    terms = Terms(
-        demand_w,
-        k,
-        objective,
-        least_separation_m,
-        place_cap_w,
-        authority_caps or {},
-        least_share,
-        least or {},
-        within_m,
-    )
+    caps, groups = authority_caps or {}, least or {}
+    terms = SplitTerms(demand_w, k, objective, least_separation_m, place_cap_w, caps, least_share, groups, within_m)
     terms.check(options)
     usable = terms.usable_w(options)
     kept, enough = left(options, terms)
@@ -119,48 +123,48 @@ def split(
         raise NoPlaces(_why(options, terms))
     places = kept[chosen]
     places = places[np.lexsort((places, -usable[places]))]
-    two = places[np.stack(np.triu_indices(k, 1), axis=1)]
     return Split(
-        k,
-        demand_w,
-        objective,
-        least_separation_m,
-        within_m,
+        terms,
         places,
-        terms.dealt_w(options[places]),
-        usable[places],
-        float(lengths(options, two).max(initial=0.0)),
-        float(usable[places].sum() - demand_w),
-        int((usable > 0).sum()),
-        enough,
-        len(kept),
+        power_w=terms.dealt_w(options[places]),
+        usable_w=usable[places],
+        longest_m=longest_m(options, places),
+        spare_w=float(usable[places].sum() - demand_w),
+        candidates=int((usable > 0).sum()),
+        enough=enough,
+        left=len(kept),
     )
 
 
-def splits(options: Options, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: object) -> "pd.DataFrame":
-    """One row for each k: what `split` finds, and why not where it finds none.
+def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
+    """What `split` finds for each k, and why not where it finds none.
 
-    terms: other arguments of `split`. Columns k, demand_w, longest_m, spare_w, part_w (most that a place carries),
-    places (indices), candidates, enough, left, problem (empty, or what `split` says of the demand).
+    Parameters
+    ----------
+    options, demand_w, terms
+        As in `split`.
+    ks
+        Numbers of places.
+
+    Returns
+    -------
+    A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
+    enough, left, problem (empty, or what `split` says of the demand).
     """
-    import pandas as pd
-
-    rows = []
+    columns, rows = "k demand_w longest_m spare_w part_w places candidates enough left problem".split(), []
     for k in ks:
-        row: dict[str, object] = {"k": k, "demand_w": demand_w}
+        row: dict[str, Any] = {"k": k, "demand_w": demand_w}
         try:
-            found = split(options, demand_w, k, **terms)  # type: ignore[arg-type]
+            found = split(options, demand_w, k, **terms)
         except NoPlaces as error:
-            row |= {"longest_m": np.nan, "spare_w": np.nan, "part_w": np.nan, "places": (), "problem": str(error)}
+            rows.append(row | {"places": (), "problem": str(error)})
         else:
             row |= {name: getattr(found, name) for name in ("longest_m", "spare_w", "candidates", "enough", "left")}
-            row |= {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""}
-        rows.append(row)
-    columns = "k demand_w longest_m spare_w part_w places candidates enough left problem".split()
+            rows.append(row | {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""})
     return pd.DataFrame(rows).reindex(columns=columns)
 
 
-def left(options: Options, terms: Terms) -> tuple[np.ndarray, int]:
+def left(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
     """Indices of candidates with at least the least part that none dominates, and how many have that part.
 
     For the shortest split in even parts any power beyond the part is worth nothing, so that fewer plants dominate.
@@ -174,7 +178,7 @@ def left(options: Options, terms: Terms) -> tuple[np.ndarray, int]:
     return enough[kept], len(enough)
 
 
-def best(options: Options, terms: Terms) -> list[int]:
+def best(options: SiteOptions, terms: SplitTerms) -> list[int]:
     """The best k of options whose power is the usable one, none where no k meet the terms."""
     if len(options) < terms.k:
         return []
@@ -184,12 +188,12 @@ def best(options: Options, terms: Terms) -> list[int]:
     found = strongest(options[order], needs[order], k, separation, heavy=not nearest)
     if not found or not nearest:
         return order[found].tolist() if found else []
-    two = order[found][np.stack(np.triu_indices(k, 1), axis=1)]
+    upper_m = longest_m(options, order[found])
     order = np.lexsort((options.latitude, options.longitude))
-    return order[shortest(options[order], needs[order], k, separation, lengths(options, two).max())].tolist()
+    return order[shortest(options[order], needs[order], k, separation, upper_m)].tolist()
 
 
-def _why(options: Options, terms: Terms, steps: int = 8) -> str:
+def _why(options: SiteOptions, terms: SplitTerms, steps: int = 8) -> str:
     """How much the best k places have, by halving a range to 1 / 2^steps of what the k strongest alone would have."""
     apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
     capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""

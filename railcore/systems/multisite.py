@@ -1,6 +1,6 @@
 """What a siting adds to training: delay and capacity between its places, and the time of an iteration.
 
-Places are joined by fibre between every two, as long as the longest of them; racks are shared as evenly as the powers
+Every two places are joined by fibre, as long as between the two farthest; racks are shared as evenly as the powers
 of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
 `datacenter.exposed`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
 a datacenter, k places, c wide-area capacity of a GPU.
@@ -8,9 +8,10 @@ a datacenter, k places, c wide-area capacity of a GPU.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
@@ -20,92 +21,122 @@ from railcore.systems.datacenter.layer import Layer, precision
 from railcore.systems.datacenter.layout import Layout
 from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.site import Site, site
-from railcore.systems.siting.geometry import Located, between_m, delays_s, feeds, indices
+from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
+from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer, from_catalog
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-def cases(
+def training_cases(
     models: Iterable[str | Transformer],
     racks: int,
     document: str = "",
     rate: str = "bf16_dense_rate",
     bytes_of: str = "bf16",
-    rule: str = "each network",
     options: Mapping[str, Any] | None = None,
     **machine: Any,
 ) -> dict[str, Case]:
-    """Models, of the catalog or of your own, on the same racks, by name.
+    """Models on the same racks, by name.
 
-    document, rate, machine: as in `datacenter.site`, such as wan_Bps. bytes_of: of the catalog's precisions. rule,
-    options: as in `Case`. Raises UnknownName for a model, rate or precision that the catalog lacks.
+    Parameters
+    ----------
+    models
+        Of the catalog, or your own.
+    racks
+        Of all datacenters.
+    document, rate, machine
+        As in `datacenter.site`, such as wan_Bps.
+    bytes_of
+        One of the catalog's precisions.
+    options
+        As in `Case`.
+
+    Returns
+    -------
+    `Case` by name of the model.
+
+    Raises
+    ------
+    UnknownName for a model, rate or precision that the catalog lacks.
     """
     box, bytes_ = site(racks, document=document, rate=rate, **machine), precision(bytes_of)
     every = [model if isinstance(model, Transformer) else from_catalog(model) for model in models]
-    return {model.name: Case(model, bytes_, box, dict(options or {}), rule) for model in every}
+    return {model.name: Case(model, bytes_, box, dict(options or {})) for model in every}
 
 
-def joined(
+def multisite_times(
     cases: Mapping[str, Case],
     datacenters: ArrayLike,
     one_way_delay_s: ArrayLike,
     wan_Bps: ArrayLike | None = None,
-    shared: Sequence[Sequence[float]] | None = None,
+    shared: Sequence[Sequence[float] | np.ndarray] | None = None,
     micro_batches: int = 1,
-    route_factor: float = 0.0,
-) -> "pd.DataFrame":
-    """Every case in so many datacenters, so far apart, at a wide-area capacity of a GPU: one row each, in one call.
+) -> pd.DataFrame:
+    """Times of every case in k datacenters with a delay between them.
 
-    datacenters, one_way_delay_s, wan_Bps (by default the case's): arrays that broadcast. shared: share of the racks of
-    every place of each row, even by default: a place holds a layer on y = floor(share x racks / L) racks; x3 waits for
-    the place with the fewest, the scale-out network for the one with the most. micro_batches m: of an iteration.
+    A place holds a layer on y = floor(share x racks / L) racks. The place with the fewest racks sets x3, the one with
+    the most the scale-out network's steps.
 
+    Parameters
+    ----------
+    cases
+        Models on machines, by name.
+    datacenters, one_way_delay_s, wan_Bps
+        Number of places, delay between two [s] and wide-area capacity of a GPU [bytes/s], by default the case's: arrays
+        that broadcast, a row for each element.
+    shared
+        Share of the racks of every place, for each row; even by default.
+    micro_batches
+        m, of an iteration.
+
+    Returns
+    -------
     Columns model, datacenters, one_way_delay_s, wan_Bps; racks_per_layer (of all places); exposed_share; wide_area_s:
     x3; unhidden_s: (x3 - B)+; time_s: of a layer in steady state, m (F + B) + what is exposed; iteration_s: of the
     whole, filled and drained, as `batches.iteration`; tokens of that; slowdown: time_s / tokens over that of
     one datacenter with all the racks; least_wan_Bps: of a GPU, at which B hides x3, infinite where delay alone is
     longer, and least_site_Bps, fibre_pairs: of all GPUs of a place; hidden_m: greatest distance at which B
     hides x3 at wan_Bps, infinite for one place, NaN where no distance is. All NaN where a place holds no replica.
-    Source: flops2024, sections 4.1 and 6, Fig. 3c; unequal shares are ours.
-    """
-    import pandas as pd
 
+    References
+    ----------
+    flops2024, sections 4.1 and 6, Fig. 3c; unequal shares are ours.
+    """
     parts = []
     for name, case in cases.items():
         capacity = case.site.wan_Bps if wan_Bps is None else wan_Bps
         k, delay, c = (np.ravel(each) for each in np.broadcast_arrays(datacenters, one_way_delay_s, capacity))
         even = case.changed(site={"datacenters": k, "one_way_delay_s": np.where(k > 1, delay, 0.0), "wan_Bps": c})
         keys = {"model": name, "datacenters": k, "one_way_delay_s": even.site.one_way_delay_s, "wan_Bps": c}
-        parts.append(pd.DataFrame(keys | _row(even, _racks(case, k, shared), micro_batches, route_factor)))
+        parts.append(pd.DataFrame(keys | _times(even, _racks_per_layer(case, k, shared), micro_batches)))
     return pd.concat(parts, ignore_index=True)
 
 
-def _racks(case: Case, k: np.ndarray, shared: Sequence[Sequence[float]] | None) -> tuple[np.ndarray, ...]:
+def _racks_per_layer(
+    case: Case, k: np.ndarray, shared: Sequence[Sequence[float] | np.ndarray] | None
+) -> tuple[np.ndarray, ...]:
     """Racks that hold a layer in the smallest and in the largest place and in all, shape (rows,)."""
-    depth = np.ceil(case.layer.layers)
     rows = [np.full(int(count), 1 / count) for count in k] if shared is None else [np.asarray(row) for row in shared]
     if [len(row) for row in rows] != list(k):
         raise ValueError(f"shared has {[len(row) for row in rows]} places: give one share for each of {list(k)}")
-    held = [np.floor(row * case.site.racks / depth * (1 + 1e-12)) for row in rows]
+    held = [np.floor(row * case.site.racks / np.ceil(case.layer.layers) * (1 + 1e-12)) for row in rows]
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
-def _times(case: Case, y: np.ndarray) -> tuple[Layout, Times]:
-    racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters  # with none, as if there were one
+def _with_racks(case: Case, y: np.ndarray) -> tuple[Layout, Times]:
+    """Layout and times where every place holds a layer on y racks; with none, as if there were one."""
+    racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters
     here = case.changed(site={"racks": racks})
     return here.layout, here.times
 
 
-def _row(case: Case, racks: tuple[np.ndarray, ...], m: int, route_factor: float) -> dict[str, Any]:
+def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
+    """Columns of `multisite_times` that are computed."""
     least, most, every = racks
-    (laid, t), (_, largest) = _times(case, least), _times(case, most)
+    (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
-    exposed_s = t.exposed_s(case.rule, m)
-    time_s = m * (t.forward_s + t.backward_s) + exposed_s
+    time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
     done = m * tokens(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
@@ -117,16 +148,16 @@ def _row(case: Case, racks: tuple[np.ndarray, ...], m: int, route_factor: float)
         "time_s": time_s,
         "iteration_s": time_s + (laid.layers - 1) * (t.forward_s + t.backward_s + 2 * t.waits_s),
         "tokens": done,
-        "slowdown": time_s / done / _alone(case, m),
+        "slowdown": time_s / done / _seconds_per_token_alone(case, m),
         "least_wan_Bps": needed,
         "least_site_Bps": needed * laid.gpus_here,
         "fibre_pairs": np.ceil(needed * laid.gpus_here / catalog.item("wide_area", "fibre pair")["capacity"]),
-        "hidden_m": hidden_s / delays_s(1.0, route_factor)["middle"],
+        "hidden_m": hidden_s / fibre_delays_s(1.0)["middle"],
     }
     return {name: np.where(least >= 1, value, np.nan) for name, value in columns.items()}
 
 
-def _alone(case: Case, m: int) -> float:
+def _seconds_per_token_alone(case: Case, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
     t = one.times
@@ -134,10 +165,21 @@ def _alone(case: Case, m: int) -> float:
 
 
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
-    """Longest one-way delay at which step 3 takes no longer than hidden_s [s], in closed form.
+    """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
-    Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips); infinite for
-    one datacenter, NaN where the bytes alone take longer. The inverse of `exposed.wide_area`, as `least_wan_Bps` is.
+    Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
+    `exposed.wide_area`, as `least_wan_Bps` is.
+
+    Parameters
+    ----------
+    layer, laid, site
+        As in `exposed.times`.
+    hidden_s
+        What step 3 may take [s].
+
+    Returns
+    -------
+    Delay [s], infinite for one datacenter, NaN where the bytes alone take longer.
     """
     chunk = layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
     k = np.asarray(site.datacenters)
@@ -150,63 +192,69 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     return np.where(k > 1, np.where(most >= 0, most, np.nan), np.inf)[()]
 
 
-def compared(
+def training_by_siting(
     cases: Mapping[str, Case],
     places: Located,
     power_w: ArrayLike,
-    sitings: Mapping[str, Sequence[int]],
+    sitings: Sitings,
     demand_w: float,
-    wan_Bps: float | None = None,
-    route_factor: float = 0.0,
-    micro_batches: int = 1,
     tolerance: float = 1e-9,
-) -> "pd.DataFrame":
-    """Sitings by what they add to training, and which is best: a row for each siting and model.
-
-    power_w: what a rule lets each of the places have [W], capped where places are. sitings: by name, which of them
-    (`split.Split.places`); caps of authorities are not counted when the demand is shared.
-    demand_w: of all racks together. wan_Bps, route_factor, micro_batches: as in `joined`.
-    Columns siting, meets (powers sum to the demand), power_w, spare_w (over the demand), least_share (of
-    `places.shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and delay_high_s (of the route
-    factor's bounds),
-    those of `joined`, best (most spare power of the sitings that meet the demand and are within the tolerance, a
-    share, of the least slowdown), pareto (no other is ahead in spare power or slowdown and not behind in the other).
-    Training columns are NaN where the demand is not met. Errors as in `indices`.
+) -> pd.DataFrame:
+    """Sitings by what they add to training, and which is best.
 
     Slowdown differs by about a percent from what the wide area does not cause: whole racks for each layer, and rings
     of fewer racks where a datacenter is smaller.
-    """
-    import pandas as pd
 
-    power, rows = np.asarray(power_w, float), []
-    for name, at in indices(places, power, sitings).items():
-        total, far = float(power[at].sum()), between_m(places.latitude[at], places.longitude[at]).max()
-        delay = delays_s(far, route_factor)
-        fed = feeds(power[at], demand_w)
+    Parameters
+    ----------
+    cases
+        Models on machines whose racks together draw the demand, by name.
+    places, sitings
+        Places, and which of them each siting takes.
+    power_w, demand_w
+        What a rule lets each place have, capped where places are, and what all together draw [W]. Caps of authorities
+        are not counted when the demand is shared.
+    tolerance
+        Share of the least slowdown within which sitings count as equally fast.
+
+    Returns
+    -------
+    A row for each siting and model: siting, meets (powers sum to the demand), power_w, spare_w (over the demand),
+    least_share (of `placement.even_shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and
+    delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
+    meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
+    slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
+
+    Raises
+    ------
+    ValueError as in `placement.checked_sitings`.
+    """
+    power, rows, shared = np.asarray(power_w, float), [], []
+    for name, at in checked_sitings(places, power, sitings).items():
+        total, far = float(power[at].sum()), longest_m(places, at)
+        delay = fibre_delays_s(far)
+        shared.append(shares_or_nan(power[at], demand_w))
         rows.append(
             {
                 "siting": name,
                 "meets": total >= demand_w,
                 "power_w": total,
                 "spare_w": total - demand_w,
-                "least_share": fed.min(),
-                "longest_m": float(far),
+                "least_share": shared[-1].min(),
+                "longest_m": far,
                 "delay_low_s": float(delay["low"]),
                 "delay_high_s": float(delay["high"]),
                 "one_way_delay_s": float(delay["middle"]),
-                "shared": fed,
             }
         )
     table = pd.DataFrame(rows)
-    k = [len(fed) for fed in table["shared"]]
-    added = joined(cases, k, table["one_way_delay_s"], wan_Bps, list(table["shared"]), micro_batches, route_factor)
-    whole = pd.concat([table.drop(columns=["shared", "one_way_delay_s"])] * len(cases), ignore_index=True)
-    whole = pd.concat([whole, added], axis=1)
-    marks = [_marks(of_one, tolerance) for _, of_one in whole.groupby("model", sort=False)]
+    added = multisite_times(cases, [len(each) for each in shared], table.pop("one_way_delay_s"), shared=shared)
+    whole = pd.concat([pd.concat([table] * len(cases), ignore_index=True), added], axis=1)
+    marks = [_best_and_pareto(of_one, tolerance) for _, of_one in whole.groupby("model", sort=False)]
     return whole.join(pd.concat(marks))
 
 
-def _marks(table: "pd.DataFrame", tolerance: float) -> "pd.DataFrame":
+def _best_and_pareto(table: pd.DataFrame, tolerance: float) -> pd.DataFrame:
     """Columns best and pareto of the sitings of one model."""
     fits = table[table["meets"] & table["slowdown"].notna()]
     spare, slow = fits["spare_w"].to_numpy(), fits["slowdown"].round(9).to_numpy()

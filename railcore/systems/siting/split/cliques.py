@@ -1,4 +1,4 @@
-"""Exact search for k candidates that go together: cliques of a graph held as bits of whole numbers."""
+"""Exact search for k candidates that go together: cliques of a graph, whose sets are held as bits of integers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from heapq import nlargest
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 Bits = int  # a set of candidates: bit i for candidate i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
 
 
 @dataclass(frozen=True)
-class Needs:
+class SplitNeeds:
     """What k places must have besides going together in pairs.
 
     usable_w: power of each candidate. demand_w: of all k. area: label of each candidate's capped authority, -1 for
@@ -34,19 +35,19 @@ class Needs:
         capped = (min(cap, float(usable[area == label].sum())) for label, cap in enumerate(self.cap_w))
         return float(usable[area < 0].sum()) + sum(capped)
 
-    def __getitem__(self, chosen: Any) -> "Needs":
+    def __getitem__(self, chosen: Any) -> "SplitNeeds":
         """The same of some candidates, by index or slice."""
         parts = ("usable_w", "area", "group")
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
-class Search:
+class CliqueSearch:
     """Cliques of k in a graph of candidates that meet `needs`, by branch and bound."""
 
-    def __init__(self, needs: Needs, k: int) -> None:
+    def __init__(self, needs: SplitNeeds, k: int) -> None:
         self.needs, self.k = needs, k
-        self.areas = [bits(needs.area == label) for label in range(len(needs.cap_w))]
-        self.groups = [bits(needs.group == label) for label in range(len(needs.least))]
+        self.areas = [set_of(needs.area == label) for label in range(len(needs.cap_w))]
+        self.groups = [set_of(needs.group == label) for label in range(len(needs.least))]
         self.enough = needs.demand_w * (1 - 1e-12)
         self.usable_w = needs.usable_w.tolist()
         self.any_feed = bool(needs.usable_w.min() * k >= self.enough)  # every allowed set has the demand
@@ -63,7 +64,7 @@ class Search:
             if deep[edges].all():
                 break
             edges = edges[deep[edges].all(axis=1)]
-        self.near = neighbours(n, edges)
+        self.near = neighbour_sets(n, edges)
 
     def first(self, start: int) -> tuple[int, list[int]]:
         """The first clique whose lowest member is `start` or later, with that member; [] where there is none."""
@@ -79,31 +80,42 @@ class Search:
     def heaviest(self, a: int, b: int, best: Weighed) -> Weighed:
         """The clique with most usable power that holds both of a pair, or `best` where none has more."""
         others = self.joined(a, b)
-        near = {one: self.near[one] & others for one in members(others)}
+        near = {one: self.near[one] & others for one in numbers_in(others)}
         return self._branch(near, others, 0).heaviest([a, b], others, best)
 
     def _above(self, lowest: int) -> list[int]:
         """A clique of `lowest` and later candidates, in numbers from it on: the sets are short."""
         shift = lowest + 1
         others = self.near[lowest] >> shift
-        near = {one: self.near[one + shift] >> shift & others for one in members(others)}
+        near = {one: self.near[one + shift] >> shift & others for one in numbers_in(others)}
         for one, joint in near.items():
             if joint.bit_count() < self.k - 2:
                 others ^= 1 << one
-        top = nlargest(self.k - 1, (self.usable_w[one + shift] for one in members(others)))
+        top = nlargest(self.k - 1, (self.usable_w[one + shift] for one in numbers_in(others)))
         if not self.any_feed and self.needs.power_w([lowest]) + sum(top) < self.enough:
             return []
         return self._branch(near, others, shift).grow([lowest], others)
 
     def _branch(self, near: dict[int, Bits], others: Bits, shift: int) -> "Branch":
-        inside = members(others)
+        inside = numbers_in(others)
         apart = {one: others & ~near[one] & ~(1 << one) for one in inside}
         return Branch(self, near, apart, shift, max((self.usable_w[one + shift] for one in inside), default=0.0))
 
     def allowed(self, chosen: list[int], others: Bits, most_w: float, shift: int = 0) -> Bits | None:
-        """Those of `others` (less `shift`) that may still join, None where no completion can meet the needs.
+        """Those of `others` that may still join the chosen ones.
 
-        most_w: usable power that none of them exceeds.
+        Parameters
+        ----------
+        chosen, others
+            Candidates of the clique, and the set of those that go with all of them, in numbers less `shift`.
+        most_w
+            Usable power that none of the others exceeds [W].
+        shift
+            Added to a number of the set for the candidate's own.
+
+        Returns
+        -------
+        A set, or None where no completion can meet the needs.
         """
         needs, need = self.needs, self.k - len(chosen)
         for label, area in enumerate(self.areas):
@@ -136,7 +148,7 @@ class Branch:
     near: neighbours of each there; apart: the others but itself; most_w: usable power of the strongest.
     """
 
-    search: Search
+    search: CliqueSearch
     near: dict[int, Bits]
     apart: dict[int, Bits]
     shift: int
@@ -148,7 +160,7 @@ class Branch:
         if allowed is None or not need:
             return [] if allowed is None else chosen
         lacking = [allowed & group >> self.shift for group, _ in self.search.lacking(chosen)]
-        for candidate in members(min(lacking, key=int.bit_count)) if lacking else self._branches(allowed, need):
+        for candidate in numbers_in(min(lacking, key=int.bit_count)) if lacking else self._branches(allowed, need):
             if found := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
                 return found
             allowed ^= 1 << candidate
@@ -160,7 +172,7 @@ class Branch:
         allowed = search.allowed(chosen, others, self.most_w, self.shift)
         if allowed is None:
             return best
-        inside = members(allowed)
+        inside = numbers_in(allowed)
         weight = sum(search.usable_w[one] for one in chosen)
         if weight + sum(nlargest(need, (search.usable_w[one + self.shift] for one in inside))) <= best[0]:
             return best
@@ -183,15 +195,15 @@ class Branch:
                 low = free & -free
                 others ^= low
                 free &= apart[low.bit_length() - 1]
-        return members(others)
+        return numbers_in(others)
 
 
-def bits(mask: np.ndarray) -> Bits:
+def set_of(mask: np.ndarray) -> Bits:
     """The set of a boolean mask."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
-def members(of: Bits) -> list[int]:
+def numbers_in(of: Bits) -> list[int]:
     """Numbers of a set's members, rising."""
     found = []
     while of:
@@ -201,14 +213,12 @@ def members(of: Bits) -> list[int]:
     return found
 
 
-def neighbours(n: int, edges: np.ndarray) -> dict[int, Bits]:
+def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
     """For each of n candidates that has an edge the set of those it shares one with, by rising number."""
-    from scipy.sparse import csr_array
-
     graph = csr_array((np.ones(2 * len(edges), bool), (edges.T.ravel(), edges[:, ::-1].T.ravel())), shape=(n, n))
     found = {}
     for one in np.flatnonzero(np.diff(graph.indptr)).tolist():
         mask = np.zeros(n, bool)
         mask[graph.indices[graph.indptr[one] : graph.indptr[one + 1]]] = True
-        found[one] = bits(mask)
+        found[one] = set_of(mask)
     return found
