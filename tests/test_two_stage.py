@@ -14,7 +14,7 @@ from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
 from railcore.training.iteration import two_stage
 from railcore.training.iteration.two_stage import TERMS, equation_1, minimiser
-from railcore.workbench.charts import iteration as plots
+from railcore.workbench import charts as plots
 
 MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
 SMALL = st.integers(1, 4)

@@ -188,7 +188,7 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
 
 def _checked(claim_id: str, value) -> float | None:
     entry = claim(claim_id)
-    files.answer_for(entry.notebook, f"claim {claim_id!r}")
+    files.check_owner(entry.notebook, f"claim {claim_id!r}")
     if value is None:
         if not claim_id.startswith("flops2024.table1."):
             raise ValueError(f"claim {claim_id!r} has value None: only claims of flops2024.table1 are unavailable")
