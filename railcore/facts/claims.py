@@ -84,7 +84,7 @@ def calibrations() -> tuple[Calibration, ...]:
     """
     found = []
     for row in read_csv(files.data("calibrations.csv")):
-        used, rest = ([_fitting(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
+        used, rest = ([_matching(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
         mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
         others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
         text = ", ".join(row["used"].split())
@@ -92,7 +92,7 @@ def calibrations() -> tuple[Calibration, ...]:
     return tuple(found)
 
 
-def _fitting(pattern: str, parameter: str) -> list[str]:
+def _matching(pattern: str, parameter: str) -> list[str]:
     found = [name for name in claims() if fnmatchcase(name, pattern)]
     if not found:
         raise ValueError(f"data/calibrations.csv, {parameter}: {pattern!r} fits no claim: write ids of data/claims.csv")
@@ -100,7 +100,7 @@ def _fitting(pattern: str, parameter: str) -> list[str]:
 
 
 def resting(claim_id: str) -> dict[Calibration, str]:
-    """Calibrated parameters that a claim rests on, with "calibrated" (solved from it) or "predicted"."""
+    """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
     found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
     return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
 
@@ -176,6 +176,19 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
 
     = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
     fails, but value is within 10% of a paper value other than 0.
+
+    Parameters
+    ----------
+    value, paper
+        Ours and the document's, in one unit.
+    relation
+        One of RELATIONS.
+    tolerance
+        Relative, absolute where the document's value is 0.
+
+    Returns
+    -------
+    One of VERDICTS.
     """
     if relation not in RELATIONS:
         raise ValueError(f"relation {relation!r} is none of {' '.join(RELATIONS)}")
