@@ -97,12 +97,10 @@ def _assumptions(_options) -> int:
     from railcore.facts import catalog
     from railcore.facts.units import convert
 
-    for family in catalog.families():
-        for row in (row for name in catalog.names(family) for row in catalog.item(family, name).rows):
-            if row.kind == "assumed":
-                low, value, high = (f"{convert(number, row.unit):g}" for number in (row.low, row.value, row.high))
-                unit = "" if row.unit == "1" else f" {row.unit}"
-                print(f"{family}: {row.name}, {row.parameter}: {value}{unit} ({low} to {high}); {row.source}")
+    for row in catalog.values("assumed"):
+        low, value, high = (f"{convert(number, row.unit):g}" for number in (row.low, row.value, row.high))
+        unit = "" if row.unit == "1" else f" {row.unit}"
+        print(f"{row.family}: {row.name}, {row.parameter}: {value}{unit} ({low} to {high}); {row.source}")
     return 0
 
 

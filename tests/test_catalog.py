@@ -172,7 +172,7 @@ def test_bad_row_is_named_by_file_and_line(overlay, row, complaint):
 
 def test_row_that_stands_twice(overlay):
     overlay({}, {"value": "3"})
-    with pytest.raises(ValueError, match=r"gpus\.csv: X100 power stands twice"):
+    with pytest.raises(ValueError, match=r"gpus\.csv: duplicate row X100 power: delete one"):
         catalog.names("gpus")
 
 

@@ -101,17 +101,17 @@ def test_missing_data_file_is_named(name):
 
 
 def test_first_result_decides_which_notebook_this_is():
-    files.answer_for("01_network_cost", "figure 'a'")
-    files.answer_for("01_network_cost_renamed", "figure 'b'")
+    files.check_owner("01_network_cost", "figure 'a'")
+    files.check_owner("01_network_cost_renamed", "figure 'b'")
     with pytest.raises(ValueError, match="figure 'c' belongs to notebook 02_topologies, this is 01_network_cost"):
-        files.answer_for("02_topologies", "figure 'c'")
+        files.check_owner("02_topologies", "figure 'c'")
 
 
 def test_driver_decides_which_notebook_this_is(monkeypatch):
     monkeypatch.setenv("RAILCORE_NOTEBOOK", "02_topologies")
     with pytest.raises(ValueError, match="figure 'a' belongs to notebook 01_network_cost"):
-        files.answer_for("01_network_cost", "figure 'a'")
-    files.answer_for("02_topologies", "figure 'b'")
+        files.check_owner("01_network_cost", "figure 'a'")
+    files.check_owner("02_topologies", "figure 'b'")
 
 
 def test_where_results_go(monkeypatch, tmp_path):

@@ -20,7 +20,7 @@ from railcore.training.iteration.critical_path import iteration_times
 from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
-from railcore.workbench.charts import fabrics as plots
+from railcore.workbench import charts as plots
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)

@@ -14,7 +14,7 @@ from railcore.network import scale_out
 from railcore.network.cost import PriceBook, network_total
 from railcore.network.scale_out import cabling, designs, locality, survival
 from railcore.network.topology import RailFabric, fat_tree, graph, ideal_clos_parts, rail_only
-from railcore.workbench.charts import scale_out as plots
+from railcore.workbench import charts as plots
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)

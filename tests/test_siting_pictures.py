@@ -17,7 +17,9 @@ from matplotlib.transforms import Bbox
 from railcore.facts import catalog
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as grids
-from railcore.workbench.charts.siting import basemap, maps, panels, symbols
+from railcore.workbench import charts
+from railcore.workbench.charts.maps import basemap, power_maps, symbols
+from railcore.workbench.drawing import glyphs
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
@@ -120,7 +122,7 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
 
 def test_the_ground_has_one_scale_and_shows_every_state():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    ax = basemap.ground(basemap.panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
     box, (x, y) = ax.get_window_extent(), basemap.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
     across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
     assert across / box.width == pytest.approx(up / box.height)
@@ -131,7 +133,7 @@ def test_the_ground_has_one_scale_and_shows_every_state():
 
 def test_rings_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    ax = basemap.ground(basemap.panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
     basemap.rings(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
     metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
     assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
@@ -139,7 +141,7 @@ def test_rings_have_the_radius_of_the_map():
 
 def test_labels_make_way_and_say_when_they_cannot():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE, bar_m=0)
+    ax = basemap.ground(basemap.panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
     middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
     assert all(basemap.label(ax, "a name", [middle], taken) for _ in range(4))
     assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
@@ -151,7 +153,7 @@ def test_labels_make_way_and_say_when_they_cannot():
 def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     drawn, chosen = small_grid(), places(("East", 38, -83), ("West", 40, -97))
     nodes = pd.DataFrame({"latitude": [35, 36, 37], "longitude": [-90, -92, -94], "radius_m": 50e3})
-    figure = maps.grid_map(drawn, SQUARE, nodes.assign(passes=[True, False, False]), chosen, ways(chosen), "t", "n")
+    figure = charts.grid_map(drawn, SQUARE, nodes.assign(passes=[True, False, False]), chosen, ways(chosen), "t", "n")
     (ax,) = figure.axes
     plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
     assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
@@ -169,7 +171,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
 
 def test_of_cities_close_together_the_largest_is_named():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.ground(basemap.panel(figure, 0.5, 0.5, 7, 3), SQUARE)
+    ax = basemap.ground(basemap.panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
     table = pd.DataFrame(
         {
             "city": ["Far", "Suburb", "City", "Off"],
@@ -178,7 +180,7 @@ def test_of_cities_close_together_the_largest_is_named():
             "population": [1, 2, 3, 9],
         }
     )
-    maps._cities(ax, table, [], basemap.ORIGIN)
+    power_maps._cities(ax, table, [], basemap.ORIGIN)
     assert {text.get_text() for text in ax.texts} == {"500 km", "City", "Far"}
 
 
@@ -194,13 +196,13 @@ def test_a_cell_has_the_smallest_radius_and_every_centre_one_cell():
             "radius_m": [100e3, 50e3, 100e3, 25e3],
         }
     )
-    corners, least = maps._cells(table, 0.25)
+    corners, least = power_maps._cells(table, 0.25)
     assert corners.shape == (2, 4, 2) and sorted(least) == [25e3, 100e3]
 
 
 def test_among_many_links_the_longest_is_named():
     every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90), ("D", 33, -84))
-    (ax,) = maps.grid_map(small_grid(), SQUARE, None, every, ways(every)).axes
+    (ax,) = charts.grid_map(small_grid(), SQUARE, None, every, ways(every)).axes
     assert [text.get_text().split()[0] for text in ax.texts if "ms" in text.get_text()] == [
         f"{ways(every)['distance_m'].max() / 1e3:,.0f}"
     ]
@@ -209,7 +211,7 @@ def test_among_many_links_the_longest_is_named():
 
 def test_places_close_together_keep_their_names_apart():
     close = places(*[(f"N{i}", 38 + 0.6 * (i % 2), -90 + 0.9 * (i // 2)) for i in range(6)])
-    figure = maps.places_by_k(close.assign(k=6), ways(close).assign(k=6), SQUARE)
+    figure = charts.places_by_k(close.assign(k=6), ways(close).assign(k=6), SQUARE)
     apart(figure)
     assert {f"N{i}" for i in range(6)} < {text.get_text() for text in figure.axes[0].texts}
 
@@ -218,7 +220,7 @@ def test_places_by_k_names_the_longest_link_of_each():
     every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90))
     table = pd.concat([every.head(k).assign(k=k) for k in (1, 2, 3)])
     links = pd.concat([ways(every.head(k)).assign(k=k) for k in (1, 2, 3)])
-    figure = maps.places_by_k(table, links, SQUARE)
+    figure = charts.places_by_k(table, links, SQUARE)
     assert [ax.get_title() for ax in figure.axes] == ["1 place", "2 places", "3 places"]
     longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
     assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
@@ -228,7 +230,7 @@ def test_places_by_k_names_the_longest_link_of_each():
 def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     whole, outlines, cities = real
     chosen = places(("Washington, D.C.", 39, -77), ("Celilo", 45.6, -121.1))
-    figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen))
+    figure = charts.grid_map(whole, outlines, None, chosen, ways(chosen))
     apart(figure)
     assert svg_bytes(figure) < MAX_SVG_B
     views = pd.DataFrame(
@@ -236,7 +238,7 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
         columns=["title", "latitude", "longitude", "half_m"],
     )
     passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
-    figure = maps.close_up(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
+    figure = charts.close_up(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
     apart(figure)
     for ax in figure.axes:
         bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
@@ -246,8 +248,8 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
             assert text.get_text() == "100 km" or not words.overlaps(box), text.get_text()
             assert inside.y0 <= words.y0 and words.y1 <= inside.y1, text.get_text()
         words = next(text for text in texts(ax) if text.get_text() == "100 km").get_window_extent()
-        whole = Bbox.union([box, words]).padded(maps.CITY["markersize"] / 2)
-        dots = [line for line in ax.get_lines() if line.get_markersize() == maps.CITY["markersize"]]
+        whole = Bbox.union([box, words]).padded(power_maps.CITY["markersize"] / 2)
+        dots = [line for line in ax.get_lines() if line.get_markersize() == power_maps.CITY["markersize"]]
         at = [ax.transData.transform((*dot.get_xdata(), *dot.get_ydata())) for dot in dots]
         assert at and not any(whole.contains(*point) for point in at)
     assert svg_bytes(figure) < MAX_SVG_B
@@ -264,7 +266,7 @@ def test_a_table_of_counts_colours_what_is_there():
         for j, radius in enumerate((50e3, 100e3))
     ]
     data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
-    figure = panels.sensitivity(data.drop(index=data.index[-1]), title="t")
+    figure = charts.sensitivity(data.drop(index=data.index[-1]), title="t")
     assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
     names = ["installed", "installed, no oil", "idle", "idle, no oil"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
@@ -274,20 +276,23 @@ def test_a_table_of_counts_colours_what_is_there():
     assert np.nanmax(shades[0]) == pytest.approx(1)
 
 
-def test_texts_in_one_path_stand_where_they_belong():
+def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.panel(figure, 1, 1, 6, 2)
+    ax = basemap.panel(figure, (1, 1, 6, 2))
     ax.set(xlim=(0, 3), ylim=(2, 0))
-    panels.written(ax, np.array([0.5, 2.5]), np.array([0.5, 1.5]), ["88", "8"], "black", size=10)
-    box = ax.patches[0].get_path().get_extents()
-    digit = 0.74 * 10 / 72  # height of a digit of 10 points [inches]; an inch is a unit here
-    assert abs(box.height) == pytest.approx(1 + digit, rel=0.01)
-    assert (box.x0 + box.x1) / 2 == pytest.approx(1.5, abs=0.05) and (box.y0 + box.y1) / 2 == pytest.approx(1, abs=0.02)
+    outlines = [glyphs.outline(text, 10)[0] for text in ("88", "8")]
+    glyphs.stamp(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")
+    (marks,) = ax.collections
+    for path in marks.get_paths():
+        box = path.get_extents(marks.get_transform())  # around the place
+        assert box.height / figure.dpi == pytest.approx(0.75 * 10 / 72, rel=0.02)  # height of a digit of 10 points
+        assert np.allclose([box.x0 + box.x1, box.y0 + box.y1], 0, atol=0.05 * figure.dpi)
+    assert ax.get_xlim() == (0, 3) and ax.get_ylim() == (2, 0)
 
 
 def test_table_1_has_the_documents_columns_first():
     given = pd.DataFrame({"authority": ["A"], "region": ["West"], "printed_w": [2.1e9], "bound_w": [3e9], "rank": [4]})
-    shown = panels.in_megawatts(given)
+    shown = charts.in_megawatts(given)
     assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
     assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
 
@@ -304,7 +309,7 @@ AUTHORITIES = pd.DataFrame(
 
 
 def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
-    (ax,) = panels.authorities(AUTHORITIES).axes
+    (ax,) = charts.authorities(AUTHORITIES).axes
     words = [text.get_text() for text in ax.texts]
     assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
@@ -318,10 +323,10 @@ def test_hours_beyond_the_axis_are_marked():
     raw = clean.copy()
     raw[[50, 90]] = 70e9, 30e9
     data = pd.DataFrame({"hour_utc": pd.date_range("2023-01-01", periods=hours, freq="h"), "demand_w": raw})
-    figure = panels.hourly(data.assign(demand_screened_w=clean))
+    figure = charts.hourly(data.assign(demand_screened_w=clean))
     (ax,) = figure.axes
     spikes = [line for line in ax.get_lines() if line.get_marker() == "^"]
     assert len(spikes[0].get_xdata()) == 2 and "70 GW reported" in [text.get_text() for text in ax.texts]
     assert ax.get_lines()[0].get_ydata().max() == pytest.approx(ax.get_ylim()[1])
     both = data.assign(demand_screened_w=clean, net_generation_w=raw, net_generation_screened_w=clean)
-    assert [ax.get_ylabel() for ax in panels.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]
+    assert [ax.get_ylabel() for ax in charts.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]

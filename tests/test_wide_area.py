@@ -11,7 +11,7 @@ from railcore.facts.units import Gbps, km, ms, us
 from railcore.network import wide_area
 from railcore.network.wide_area import ReedSolomon, allocation, priority_waits, shared_wait, tcp_throughput
 from railcore.network.wide_area.inverse import inverse
-from railcore.workbench.charts import wide_area as plots
+from railcore.workbench import charts as plots
 
 TCP = catalog.item("wide_area", "TCP")
 C, BETA = TCP["cubic_c"], TCP["cubic_beta"]

@@ -10,8 +10,9 @@ from matplotlib.collections import LineCollection, PathCollection
 from railcore.__main__ import main
 from railcore.facts import files
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
-from railcore.workbench import drawing, explore, outputs, plotting
-from railcore.workbench.charts import exposed, iteration, routing, scale_out, traffic, validation
+from railcore.workbench import charts, drawing, explore, outputs, plotting
+from railcore.workbench.charts import speeds
+from railcore.workbench.charts.heatmaps import heatmap
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -116,12 +117,55 @@ def test_one_process_answers_for_one_notebook(figure):
         outputs.save("railonly2025.fig1", DATA, figure)
 
 
+def links(shown):
+    """Files that a table of the index names, from the folder of the notebooks."""
+    return re.findall(r'(?:\]\(|src=")\.\./(.*?)[")]', shown.text)
+
+
 def test_the_gallery_links_what_is_there():
-    gallery = outputs.gallery().set_index("item")
-    assert set(outputs.items()) <= set(gallery.index)
-    for links in gallery["files"]:
-        for target in re.findall(r"\]\(\.\./(.*?)\)", links):
-            assert (files.ROOT / target).is_file()
+    text = outputs.gallery().text
+    shown = {name for name, item in outputs.items().items() if item["kind"] != "answer"}
+    assert shown == {line.split(" | ")[0].strip("| ") for line in text.splitlines()[2:]}
+    assert links(outputs.gallery())
+    assert all((files.ROOT / target).is_file() for target in links(outputs.gallery()))
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A project with two notebooks, and the folder of what they publish."""
+    for name in ("01_network_cost", "02_topologies"):
+        (tmp_path / "notebooks").mkdir(exist_ok=True)
+        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(files, "FIGURES", tmp_path / "figures")
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "figures"))
+    return tmp_path
+
+
+def test_the_index_shows_answers_with_their_pictures(index, figure):
+    assert outputs.answers().text == "none\n"
+    answer = outputs.answer("Rail-only saves **38%** of the\ncost | power.", "railonly2025.fig1")
+    assert answer.text.startswith("Rail-only saves")
+    (line,) = outputs.answers().text.splitlines()[2:]
+    assert "[01 network cost](01_network_cost.ipynb)**<br>Rail-only saves **38%** of the cost / power." in line
+    assert "<img" not in line  # the picture is not there yet
+    outputs.save("railonly2025.fig1", DATA, figure)
+    assert links(outputs.answers()) == ["figures/railonly2025/fig1.png"]
+    assert (index / links(outputs.answers())[0]).is_file()
+    assert '<a href="01_network_cost.ipynb"><img' in outputs.answers().text
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        ("railonly2025.fig11", "does not exist: the nearest are"),
+        ("railonly2025.table1", "'railonly2025.table1' has no PNG: name a figure"),
+    ],
+)
+def test_an_answer_without_a_picture_writes_nothing(picture, message):
+    with pytest.raises(ValueError, match=message):
+        outputs.answer("so it is", picture)
+    assert not written()
 
 
 def test_a_slider_changes_the_picture_and_bad_values_become_words():
@@ -161,7 +205,7 @@ def test_a_control_of_another_form_is_refused(control):
 
 def test_stacked_bars_stand_on_each_other():
     data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
-    ax = plotting.stacked(data, "network", "usd", "part", plt.subplots()[1], "USD")
+    ax = charts.stacked(data, "network", "usd", "part", plt.subplots()[1], "USD")
     tops = {round(bar.get_x() + bar.get_width() / 2): 0.0 for bar in ax.patches}
     for bar in ax.patches:
         tops[round(bar.get_x() + bar.get_width() / 2)] += bar.get_height()
@@ -172,14 +216,14 @@ def test_stacked_bars_stand_on_each_other():
 def test_a_tornado_has_the_widest_bar_on_top():
     data = pd.DataFrame({"input": ["little", "much"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.4, 0.1], at_high=[0.6, 0.9], centre=0.5)
-    ax = plotting.tornado(data, plt.subplots()[1], "share")
+    ax = charts.tornado(data, plt.subplots()[1], "share")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["little", "much"]
     plt.close("all")
 
 
 def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
     data = pd.DataFrame({"input": ["sites"], "low": ["one"], "high": ["four"], "at_low": 0.3, "at_high": 0.6})
-    ax = plotting.tornado(data.assign(centre=0.2), plt.subplots()[1], "share")
+    ax = charts.tornado(data.assign(centre=0.2), plt.subplots()[1], "share")
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.4, 0.1])  # the shorter one in front
     assert {text.get_text(): text.xy[0] for text in ax.texts} == {"four": 0.6, "one": 0.2}
     plt.close("all")
@@ -205,14 +249,14 @@ def test_dark_is_high_in_every_heat_map():
     matrix = np.zeros((4, 4))
     matrix[entries["source"], entries["target"]] = entries["bytes"]
     volumes = pd.DataFrame({"kind": ["a"], "path": ["b"], "bytes": [1e9]})
-    pictures = [traffic.matrices({"one": entries}, 2), routing.volume_and_matrix(volumes, matrix, 2)]
+    pictures = [charts.matrices({"one": entries}, 2), charts.volume_and_matrix(volumes, matrix, 2)]
     for figure in pictures:
         (ax,) = [ax for ax in figure.axes if ax.get_xlabel() == "to GPU"]
         shown = ax.get_images()[0].get_array() / 255
         assert lightness(shown[0, 1]) < 0.3 < lightness(shown[0, 2]) < 0.9 and shown[1, 0, 3] == 0
         assert ax.get_xlim() == (0.5, 4.5) and ax.get_xticklabels()[-1].get_text() == "4"
     table = pd.DataFrame({"few": [0.0, 0.375], "many": [0.5, 0.8]})
-    ax = plotting.heatmap(table, plt.subplots()[1], "share", 0, 0.8)
+    ax = heatmap(table, plt.subplots()[1], "share", 0, 0.8)
     ax.figure.canvas.draw()
     cells = lightness(ax.collections[0].get_facecolors())
     assert cells.argmax() == 0 and cells.argmin() == 3
@@ -223,9 +267,9 @@ def test_dark_is_high_in_every_heat_map():
 def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
-    ax = traffic.matrices({"all": entries}, 1024).axes[0]
+    ax = charts.matrices({"all": entries}, 1024).axes[0]
     assert ax.get_xlabel() == "to GPU, 4 of them a cell" and len(ax.patches) == 1
-    part = traffic.matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[0]
+    part = charts.matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[0]
     assert part.get_xlabel() == "to GPU" and not part.patches  # a part of an HB domain has no box
     plt.close("all")
 
@@ -233,7 +277,7 @@ def test_more_gpus_than_cells_share_them_and_say_so():
 def test_every_share_of_the_volume_has_its_text():
     kinds = ["tensor", "data within", "data between", "all"]
     data = pd.DataFrame({"case": "GPT", "kind": kinds, "silent_pairs": 0.99, "share_of_pairs": 0.001})
-    left, right = traffic.shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
+    left, right = charts.shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
     assert [text.get_text() for text in right.texts] == ["30%", "69%", "1%"]
     assert len(left.texts) == 4 and not left.patches  # points, as the axis is logarithmic
     plt.close("all")
@@ -242,7 +286,7 @@ def test_every_share_of_the_volume_has_its_text():
 def test_measured_times_are_points_on_a_logarithmic_axis():
     runs = pd.DataFrame({"label": ["x", "y"], "source": ["A", "B"], "global_batch": [512, 1024]})
     runs = runs.assign(measured_iteration_s=[2.0, 50.0], modelled_s=[2.1, 45.0], error=[0.05, -0.1])
-    left, right = validation.measured_runs(runs, "a note").axes
+    left, right = charts.measured_runs(runs, "a note").axes
     assert left.get_xscale() == "log" and not left.patches
     assert [label.get_text() for label in left.get_yticklabels()] == ["x, batch 512", "y, batch 1,024"]
     assert [text.get_text() for text in right.texts] == ["+5%", "-10%"]
@@ -255,7 +299,7 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
     data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
     for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
-        ax = iteration.batches(data.assign(group_size=groups * 2)).axes[0]
+        ax = charts.batches(data.assign(group_size=groups * 2)).axes[0]
         verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
         assert verticals == [640] * marks
         assert [text.get_text() for text in ax.texts] == ["groups\nof 32", "model-parallel groups\nof 16 GPUs"][
@@ -267,14 +311,14 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
 def test_panels_of_models_have_letters():
     rows = [(model, 64, size, 1.0, 0.9) for model in ("one", "two") for size in (8, 16)]
     data = pd.DataFrame(rows, columns=["model", "gpus", "hb_domain_size", "iteration_s", "ideal_s"])
-    assert [ax.get_title() for ax in iteration.domain_sizes(data).axes] == ["(a) one", "(b) two"]
+    assert [ax.get_title() for ax in charts.domain_sizes(data).axes] == ["(a) one", "(b) two"]
     plt.close("all")
 
 
 def test_a_network_that_was_not_laid_out_is_named():
     rows = [("optics", "tree"), ("optics", "76 rails, 4 planes"), ("copper", "tree")]
     data = pd.DataFrame(rows, columns=["links", "network"]).assign(part="switch chips", cost_usd=4e9)
-    optics, copper = scale_out.costs(data, 5e9).axes
+    optics, copper = charts.costs(data, 5e9).axes
     ticks = ["tree", "76 rails,\n4 planes"]
     assert all([label.get_text() for label in ax.get_xticklabels()] == ticks for ax in (optics, copper))
     named = [[text.get_text() for text in ax.texts if "not laid out" in text.get_text()] for ax in (optics, copper)]
@@ -285,9 +329,9 @@ def test_a_network_that_was_not_laid_out_is_named():
 def test_marks_of_printed_points_are_explained():
     rows = [("scale-up", speed, "dense", "ideal", 0.5) for speed in (1e11, 1e12)]
     data = pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "case", "share"])
-    data = pd.concat([data.assign(network=name) for name, _ in exposed.PANELS])
+    data = pd.concat([data.assign(network=name) for name in speeds.PANELS])
     printed = pd.DataFrame({"network": "scale-up", "speed_Bps": [1e11] * 3, "model": "dense", "share": 0.4})
-    figure = exposed.against_speeds(data, printed.assign(relation=["=", "~", ">"]))
+    figure = charts.against_speeds(data, printed.assign(relation=["=", "~", ">"]))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["equal or about", "more than"]
     plt.close("all")
 

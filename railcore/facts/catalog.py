@@ -36,8 +36,9 @@ class UnknownName(KeyError, ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """One row. `value`, `low` and `high` are in SI units, or None; a reference to another item is text."""
+    """One row of a family. `value`, `low` and `high` are in SI units, or None; a reference to another item is text."""
 
+    family: str
     name: str
     parameter: str
     value: Any
@@ -56,10 +57,9 @@ _used: dict[tuple[str, str, str], Value] = {}
 def used() -> list[dict[str, str]]:
     """Rows that this process has looked up, sorted: the inputs of a notebook, as texts in their own units."""
     rows = []
-    for (family, name, parameter), row in sorted(_used.items()):
+    for _, row in sorted(_used.items()):
         value = row.value if row.unit == "name" else f"{units.convert(row.value, row.unit):.12g}"
-        entry = {"family": family, "name": name, "parameter": parameter, "value": value, "unit": row.unit}
-        rows.append({**entry, "kind": row.kind, "source": row.source, "as_of": row.as_of})
+        rows.append({column: getattr(row, column) for column in INPUTS[1:]} | {"value": value})
     return rows
 
 
@@ -104,7 +104,7 @@ def _number(text: str, factor: float, what: str) -> float | None:
     return value
 
 
-def _value(row: dict[str, str], where: str) -> Value:
+def _value(family: str, row: dict[str, str], where: str) -> Value:
     text = {key: (row.get(key) or "").strip() for key in COLUMNS}
     where = f"{where}, {text['name']} {text['parameter']}"
     for key in ("name", "parameter", "value", "unit", "source"):
@@ -127,10 +127,11 @@ def _value(row: dict[str, str], where: str) -> Value:
         if text["kind"] == "assumed" and None in (low, high):
             raise ValueError(f"{where}: kind 'assumed' needs low and high")
     fields: dict[str, Any] = {**text, **numbers}
-    return Value(**fields)
+    return Value(family, **fields)
 
 
 def _rows(path: Path) -> list[Value]:
+    """Rows of a file, its family by its name."""
     where = path.relative_to(files.ROOT) if path.is_relative_to(files.ROOT) else path
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
@@ -140,11 +141,11 @@ def _rows(path: Path) -> list[Value]:
         for row in reader:
             if None in row:
                 raise ValueError(f"{where} line {reader.line_num}: a comma too many: quote texts that hold commas")
-            rows.append(_value(row, f"{where} line {reader.line_num}"))
+            rows.append(_value(path.stem, row, f"{where} line {reader.line_num}"))
     keys = [(row.name, row.parameter) for row in rows]
     if len(set(keys)) < len(keys):
         twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-        raise ValueError(f"{where}: {' '.join(twice)} stands twice: remove one")
+        raise ValueError(f"{where}: duplicate row {' '.join(twice)}: delete one")
     return rows
 
 

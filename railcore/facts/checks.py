@@ -27,7 +27,19 @@ def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
 
 
 def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:
-    """Floats from 0 to 1, without 0 (above_0) or without 1 (below_1)."""
+    """Floats from 0 to 1.
+
+    Parameters
+    ----------
+    name, value
+        Of the argument.
+    above_0, below_1
+        Refuse 0; refuse 1.
+
+    Returns
+    -------
+    The value as floats.
+    """
     array = np.asarray(value, dtype=float)
     low, high = array > 0 if above_0 else array >= 0, array < 1 if below_1 else array <= 1
     if not np.all(low & high):
@@ -37,7 +49,19 @@ def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool =
 
 
 def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) -> Ints:
-    """Integers from `least` up, to `most` where that is given; whole floats become integers."""
+    """Integers; whole floats become integers.
+
+    Parameters
+    ----------
+    name, value
+        Of the argument.
+    least, most
+        Smallest and, where it is given, largest value allowed.
+
+    Returns
+    -------
+    The value as integers.
+    """
     array = np.asarray(value)
     is_whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
     if not is_whole or not np.all((array >= least) & (array <= (2.0**52 - 1 if most is None else most))):

@@ -84,7 +84,7 @@ def calibrations() -> tuple[Calibration, ...]:
     """
     found = []
     for row in read_csv(files.data("calibrations.csv")):
-        used, rest = ([_fitting(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
+        used, rest = ([_matching(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
         mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
         others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
         text = ", ".join(row["used"].split())
@@ -92,7 +92,7 @@ def calibrations() -> tuple[Calibration, ...]:
     return tuple(found)
 
 
-def _fitting(pattern: str, parameter: str) -> list[str]:
+def _matching(pattern: str, parameter: str) -> list[str]:
     found = [name for name in claims() if fnmatchcase(name, pattern)]
     if not found:
         raise ValueError(f"data/calibrations.csv, {parameter}: {pattern!r} fits no claim: write ids of data/claims.csv")
@@ -100,7 +100,7 @@ def _fitting(pattern: str, parameter: str) -> list[str]:
 
 
 def resting(claim_id: str) -> dict[Calibration, str]:
-    """Calibrated parameters that a claim rests on, with "calibrated" (solved from it) or "predicted"."""
+    """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
     found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
     return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
 
@@ -176,6 +176,19 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
 
     = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
     fails, but value is within 10% of a paper value other than 0.
+
+    Parameters
+    ----------
+    value, paper
+        Ours and the document's, in one unit.
+    relation
+        One of RELATIONS.
+    tolerance
+        Relative, absolute where the document's value is 0.
+
+    Returns
+    -------
+    One of VERDICTS.
     """
     if relation not in RELATIONS:
         raise ValueError(f"relation {relation!r} is none of {' '.join(RELATIONS)}")
@@ -188,7 +201,7 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
 
 def _checked(claim_id: str, value) -> float | None:
     entry = claim(claim_id)
-    files.answer_for(entry.notebook, f"claim {claim_id!r}")
+    files.check_owner(entry.notebook, f"claim {claim_id!r}")
     if value is None:
         if not claim_id.startswith("flops2024.table1."):
             raise ValueError(f"claim {claim_id!r} has value None: only claims of flops2024.table1 are unavailable")
@@ -216,26 +229,25 @@ def record(
     reasons, readings = dict(reasons or {}), dict(readings or {})
     if stray := sorted((set(reasons) | set(readings)) - set(values)):
         raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
-    free = files.parameterized()
+    custom = files.parameterized()
     rows = []
     for claim_id, given in values.items():
-        if free and given is not None and not math.isfinite(given):
+        if custom and given is not None and not math.isfinite(given):
             continue  # what a claim asks for need not exist with the user's numbers
         value, entry = _checked(claim_id, given), claim(claim_id)
         reason, reading = (" ".join(text.get(claim_id, "").split()) for text in (reasons, readings))
-        judged = "" if free else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
+        judged = "" if custom else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
         if judged not in ("", "reproduced") and not reason:
             ours = "no value" if value is None else f"ours {value:.6g}"
             raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
         basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason)
         text = "" if value is None else f"{value:.12g}"
         rows.append({"id": claim_id, "value": text, "verdict": judged, "reason": whole, "basis": basis})
-    for notebook in sorted({claim(row["id"]).notebook for row in rows}):
-        path = files.out() / "claims" / f"{notebook}.csv"
-        merged = {row["id"]: row for row in read_csv(path)}
-        merged |= {row["id"]: row for row in rows if claim(row["id"]).notebook == notebook}
+    if rows:  # all of one notebook
+        path = files.out() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
+        merged = {row["id"]: row for row in [*read_csv(path), *rows]}
         files.write_whole(path, as_csv(_RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
-    return Shown(_comparison(rows, free))
+    return Shown(_comparison(rows, custom))
 
 
 def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
@@ -247,10 +259,10 @@ def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
     return max(hows, key=list(BASES).index), "; ".join(parts + ([reason] if reason else []))
 
 
-def _comparison(rows: list[dict[str, str]], free: bool) -> str:
+def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
-    table = [(row["verdict"], _compared(row, free)) for row in rows]
-    if free:
+    table = [(row["verdict"], _compared(row, custom)) for row in rows]
+    if custom:
         note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
         return note + markdown([cells for _, cells in table])
     agree = [cells for judged, cells in table if judged == "reproduced"]
@@ -262,11 +274,11 @@ def _comparison(rows: list[dict[str, str]], free: bool) -> str:
     return f"**{len(agree)} of {len(rows)} claims are reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
 
 
-def _compared(row: Mapping[str, str], free: bool) -> dict[str, str]:
+def _compared(row: Mapping[str, str], custom: bool) -> dict[str, str]:
     entry, ours = claim(row["id"]), row["value"]
     cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
     cells["ours"] = amount(float(ours), entry.unit) if ours else ""
-    if free:
+    if custom:
         return cells
     return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in _SHOWN}
 

@@ -43,7 +43,7 @@ def parameterized() -> bool:
     return bool(os.environ.get("RAILCORE_PARAMETERIZED") or os.environ.get("RAILCORE_CATALOG"))
 
 
-def answer_for(notebook: str, what: str) -> None:
+def check_owner(notebook: str, what: str) -> None:
     """Refuse a result that belongs to another notebook; notebooks are told apart by their two digits.
 
     The running notebook is the variable RAILCORE_NOTEBOOK where the driver set it, else the one that the first

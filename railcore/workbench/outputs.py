@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 160
+THUMBNAIL_PX = 240
 SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
 
@@ -25,6 +26,15 @@ SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "
 def items() -> dict[str, dict[str, str]]:
     """Figures and tables by id: the documents' in data/figures.csv, what goes beyond them in data/extras.csv."""
     return {row["id"]: row for name in ("figures.csv", "extras.csv") for row in read_csv(files.data(name))}
+
+
+def _own_item(item_id: str) -> dict[str, str]:
+    """An item of the running notebook. Raises UnknownName for an unknown id, ValueError for another notebook's."""
+    if item_id not in items():
+        raise UnknownName("figure or table (of data/figures.csv and data/extras.csv)", item_id, list(items()))
+    item = items()[item_id]
+    files.check_owner(item["notebook"], f"{item['kind']} {item_id!r}")
+    return item
 
 
 def save(
@@ -36,17 +46,29 @@ def save(
 ) -> Shown | None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
-    item_id: "railonly2025.fig1", or "extra.01_saving_map" for what goes beyond the documents.
-    data: the numbers, for the CSV; figure: for PNG and SVG; shown: the table as people read it, for Markdown and TeX
-    (by default `readable(data)` with `digits` significant digits), returned where there is no figure.
-    Raises ValueError for an unknown or foreign id, missing or empty input, a PNG narrower than 1,200 pixels and an SVG
-    over 1 MB, before anything is written.
+    Parameters
+    ----------
+    item_id
+        "railonly2025.fig1", or "extra.01_saving_map" for what goes beyond the documents.
+    data
+        The numbers, for the CSV.
+    figure
+        For PNG and SVG.
+    shown, digits
+        The table as people read it, for Markdown and TeX; by default `readable(data)` with so many significant digits.
+
+    Returns
+    -------
+    The table, to be shown, where there is no figure.
+
+    Raises
+    ------
+    ValueError
+        Before anything is written: for an unknown or foreign id, missing or empty input, a PNG narrower than 1,200
+        pixels, and an SVG over 1 MB.
     """
-    if item_id not in items():
-        raise UnknownName("figure or table (of data/figures.csv and data/extras.csv)", item_id, list(items()))
-    item = items()[item_id]
+    item = _own_item(item_id)
     extensions = item["files"].split()
-    files.answer_for(item["notebook"], f"{item['kind']} {item_id!r}")
     if data is None or data.empty:
         raise ValueError(f"{item_id!r} has no data: give the DataFrame under it, for the CSV")
     if figure is None and {"png", "svg"} & set(extensions):
@@ -77,16 +99,48 @@ def answer(text: str, picture: str) -> Shown:
     text: Markdown, its numbers filled in from what was computed. picture: id of a figure that the notebook saves.
     Raises UnknownName for an unknown id, ValueError for one without a PNG or of another notebook.
     """
-    if picture not in items():
-        raise UnknownName("figure or table (of data/figures.csv and data/extras.csv)", picture, list(items()))
-    item = items()[picture]
+    item = _own_item(picture)
     if "png" not in item["files"].split():
         raise ValueError(f"{picture!r} has no PNG: name a figure")
-    files.answer_for(item["notebook"], f"{item['kind']} {picture!r}")
     link = f"../{item['document']}/{item['item']}.png"
     path = files.out() / "extra" / f"{item['notebook'][:2]}_answer.md"
     files.write_whole(path, f"{text}\n\n[![{picture}]({link})]({link})\n")
     return Shown(text)
+
+
+def answers() -> Shown:
+    """Each notebook with its answer and a small picture, as far as figures/ has them: the start of the index.
+
+    Pictures and notebooks are linked from the folder of the notebooks; a picture leads to its notebook.
+    """
+    rows = []
+    for notebook in sorted(files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
+        stored = files.FIGURES / "extra" / f"{notebook.stem[:2]}_answer.md"
+        if stored.is_file():
+            text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")
+            found = re.search(r"\]\(\.\./([^)]*\.png)\)", link)
+            cell = f"**[{units.words(notebook.stem)}]({notebook.name})**<br>{' '.join(text.split())}"
+            image = ""
+            if found and (files.FIGURES / found[1]).is_file():
+                image = f'<img src="../figures/{found[1]}" width="{THUMBNAIL_PX}" alt="{notebook.stem}">'
+                image = f'<a href="{notebook.name}">{image}</a>'
+            rows.append({"picture": image, "answer": cell})
+    return Shown(markdown(rows))
+
+
+def gallery() -> Shown:
+    """Figures and tables with links to the files that are in figures/, those that are there first."""
+    there: list[dict] = []
+    not_yet: list[dict] = []
+    for item_id, item in items().items():
+        place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
+        found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").exists()]
+        links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found) or "not\u00a0yet"
+        name = f"[{notebook[:2]}]({notebook}.ipynb)" if found else notebook[:2]
+        row = {"item": item_id, "shows": item["must_show"], "notebook": name, "files": links}
+        if item["kind"] != "answer":  # these are shown above the gallery
+            (there if found else not_yet).append(row)
+    return Shown(markdown(there + not_yet))
 
 
 def show(table: "pd.DataFrame") -> Shown:
@@ -116,27 +170,6 @@ def _cell(value, unit: str, digits: int) -> str:
         return special.get(f"{value}") or f"{value:%Y-%m-%d %H:%M}"
     digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
     return special.get(f"{value}") or units.show(value, unit, digits)
-
-
-def gallery() -> "pd.DataFrame":
-    """Figures and tables with links to the files that are in figures/, those that are there first.
-
-    Columns item, shows, notebook, files: the last two as Markdown links from the folder of the notebooks.
-    """
-    import pandas as pd
-
-    there, not_yet = [], []
-    for item_id, item in items().items():
-        if item["kind"] == "answer":
-            continue
-        place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
-        found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").exists()]
-        links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found)
-        if found:
-            there.append((item_id, item["must_show"], f"[{notebook[:2]}]({notebook}.ipynb)", links))
-        else:
-            not_yet.append((item_id, item["must_show"], notebook[:2], "not\u00a0yet"))
-    return pd.DataFrame(there + not_yet, columns=["item", "shows", "notebook", "files"])
 
 
 def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:

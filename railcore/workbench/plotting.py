@@ -1,32 +1,28 @@
-"""House style, and plots from DataFrames: data in, Axes out. From railcore this module imports `facts` alone."""
+"""House style, and what charts share: colours, axes, panels, lines. From railcore this imports `facts` alone."""
 
-import math
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis, XAxis, YAxis
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from railcore.facts import units
 from railcore.facts.units import number
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
 MARKERS = "osD^vPX*"
+GREY = COLOURS[7]
 
 
 def house_style() -> None:
     """Set fonts, colours and sizes for this process: the same picture in a notebook, a PNG and an SVG."""
-    import matplotlib as mpl
-    import pandas as pd
-    from cycler import cycler
-
     mpl.rcdefaults()
     mpl.rcParams.update(
         {
@@ -51,81 +47,9 @@ def house_style() -> None:
     pd.set_option("display.max_colwidth", None, "display.max_rows", 200)
 
 
-def lines(
-    data: "pd.DataFrame",
-    x: str,
-    y: str,
-    group: str,
-    ax: "Axes",
-    order: Sequence | None = None,
-    label: str = "{}",
-    nested: bool = False,
-) -> "Axes":
-    """One line with markers for each value of `group`, in `order` or as they appear; every other one is dashed.
-
-    nested: a line is broader for each later one that covers half of its points or more, so that both are seen.
-    """
-    parts = {value: data[data[group] == value] for value in (order if order is not None else data[group].unique())}
-    drawn = [part[[x, y]].to_numpy(float) for part in parts.values()]
-    for i, (value, part) in enumerate(parts.items()):
-        over = drawn[i + 1 :] if nested else []
-        broader = sum(2 * _shared_points(drawn[i], later) >= len(part) for later in over)
-        ax.plot(
-            part[x],
-            part[y],
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKERS[i % len(MARKERS)],
-            linestyle=("-", "--")[i % 2],
-            linewidth=1.5 + 1.8 * broader,
-            markersize=4.5 + 3.5 * broader,
-            label=label.format(value if isinstance(value, str) else number(value)),
-        )
-    return ax
-
-
-def _shared_points(one: np.ndarray, other: np.ndarray) -> int:
-    """How many points (rows of x and y) two lines have in common."""
-    return int(np.isclose(one[:, None], other, rtol=1e-6, atol=0).all(axis=-1).sum())
-
-
-def cost_and_power(data: "pd.DataFrame", counts: Sequence[int], title: str) -> "Figure":
-    """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
-
-    Columns link, gpus, cost_usd, power_w.
-    """
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 5))
-    for ax, column, label in zip(axes, ("cost_usd", "power_w"), ("cost [million USD]", "peak power [MW]"), strict=True):
-        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
-        gpu_axis(ax, counts).set(yscale="log", ylabel=label)
-        plain_axis(ax.yaxis)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, title=title)
-    return figure
-
-
-def gpu_axis(ax: "Axes", counts: Sequence[int]) -> "Axes":
-    """A logarithmic axis of GPU counts with each count written out."""
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(counts, [f"{count:,}" for count in counts], rotation=45, ha="right")
-    ax.set_xlabel("GPUs")
-    return ax
-
-
-def dark_is_high() -> "Colormap":
+def dark_is_high() -> mpl.colors.Colormap:
     """Colours of every heat map: dark is high, and the palest still differs from the white of no value."""
-    import matplotlib as mpl
-
     return mpl.colors.ListedColormap(mpl.colormaps["cividis_r"](np.linspace(0.2, 1, 256)))
-
-
-def plain_axis(axis) -> None:
-    """Numbers written out on a logarithmic axis, not powers of ten."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def percent(share: float, digits: int = 3) -> str:
@@ -133,116 +57,186 @@ def percent(share: float, digits: int = 3) -> str:
     return f"{number(100 * share, digits)}%"
 
 
-def heatmap(table: "pd.DataFrame", ax: "Axes", label: str, low: float, high: float, bar: bool = True) -> "Axes":
-    """Shares as coloured cells with their values; rows upwards, columns to the right, `label` on the colour bar."""
+def percent_axis(axis: Axis) -> None:
+    """Shares on an axis, written as percent."""
+    axis.set_major_formatter(lambda share, _: percent(share))
+
+
+def plain_axis(axis: Axis) -> None:
+    """Numbers written out on a logarithmic axis, not powers of ten."""
+    axis.set_major_formatter(lambda value, _: number(value))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def log_axis(
+    axis: XAxis | YAxis, values: Iterable[float] = (), base: int = 10, text: Callable = number, **style
+) -> None:
+    """A logarithmic axis with numbers written out and without minor ticks.
+
+    Parameters
+    ----------
+    axis
+        Of axes that hold their data already.
+    values
+        Where the ticks are; by default at 1, 2 and 5 times the powers of ten, or at these alone over many decades.
+    base, text
+        Base of the logarithm; text of a tick's value.
+    **style
+        Of the ticks' texts, such as rotation.
+
+    Returns
+    -------
+    Nothing: the axis is changed.
+    """
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=base)
+    if values := list(values):
+        axis.set_ticks(values, [text(value) for value in values], **style)
+    else:
+        low, high = axis.get_view_interval()
+        room = 300 if axis.axis_name == "x" else 1e4
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < room * low else (1,)))
+        axis.set_major_formatter(lambda value, _: text(value))
+    axis.set_minor_locator(NullLocator())
+
+
+def gpu_axis(ax: Axes, counts: Sequence[int]) -> Axes:
+    """A logarithmic x axis of GPU counts with each count written out."""
+    log_axis(ax.xaxis, counts, 2, rotation=45, ha="right")
+    ax.set_xlabel("GPUs")
+    return ax
+
+
+def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
+    """A logarithmic x axis of oversubscriptions, written as 4:1.
+
+    Parameters
+    ----------
+    ax, ratios, label
+        Axes, where the ticks are, and the axis' label.
+    **style
+        Of the ticks' texts, such as rotation.
+
+    Returns
+    -------
+    Nothing: the axis is changed.
+    """
+    log_axis(ax.xaxis, ratios, text=lambda ratio: f"{number(ratio)}:1", **style)
+    ax.set_xlabel(label)
+
+
+def entitle(ax: Axes, title: str, left: bool = False) -> None:
+    """A small title of one of several panels, in the middle or on the left."""
+    ax.set_title(title, fontsize=10, loc="left" if left else "center", y=1 if left else None)
+
+
+def model_name(title: str) -> str:
+    """A title that begins with "moe", as claims name a mixture of experts, with these words in its place."""
+    return title.replace("moe", "mixture of experts", 1) if title.startswith("moe") else title
+
+
+def panels(
+    data: pd.DataFrame, by: str, size: tuple[float, float], least: float = 0.0, **options
+) -> tuple[Figure, list[tuple]]:
+    """A figure with a panel for each value of a column, side by side.
+
+    Parameters
+    ----------
+    data, by
+        Table, and the column whose values get a panel each, in the order in which they appear.
+    size
+        Width and height of a panel [inches].
+    least
+        Least width of the figure [inches].
+    **options
+        Of `matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    The figure, and (value, its rows, axes) for each panel.
+    """
+    parts = list(data.groupby(by, sort=False))
+    width = max(size[0] * len(parts), least)
+    figure, axes = plt.subplots(1, len(parts), figsize=(width, size[1]), squeeze=False, **options)
+    return figure, [(value, part, ax) for (value, part), ax in zip(parts, axes.flat, strict=True)]
+
+
+def legend_below(figure: Figure, ax: Axes, columns: int = 0, **options) -> None:
+    """One legend for the whole figure, below it.
+
+    Parameters
+    ----------
+    figure, ax
+        The figure, and the axes whose lines, bars and areas the legend names.
+    columns
+        Of the legend; by default all is in one row.
+    **options
+        Of matplotlib's legend, such as its title.
+
+    Returns
+    -------
+    Nothing.
+    """
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
+
+
+def look(i: int, style: str = "-", **more) -> dict:
+    """Colour and marker of the line number `i`, the same in every chart."""
+    marker = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
+    return {**marker, "linestyle": style, **more}
+
+
+def lines(
+    data: pd.DataFrame,
+    x: str,
+    y: str,
+    group: str,
+    ax: Axes,
+    order: Sequence | None = None,
+    label: str = "{}",
+    nested: bool = False,
+) -> Axes:
+    """One line with markers for each value of a column; every other one is dashed.
+
+    Parameters
+    ----------
+    data, x, y
+        Table and its columns along the axes.
+    group, order
+        Column with a line for each value; the values in the order of their colours, by default as they appear.
+    ax
+        Where to draw.
+    label
+        Text of a line in the legend, around its value.
+    nested
+        Draw a line broader for each later one that covers half of its points or more, so that both are seen.
+
+    Returns
+    -------
+    The axes.
+    """
     import seaborn as sns
 
-    drawn = sns.heatmap(
-        table,
-        ax=ax,
-        vmin=low,
-        vmax=high,
-        cmap=dark_is_high(),
-        annot=table.map(percent, digits=2),
-        fmt="",
-        annot_kws={"fontsize": 8},
-        linewidths=0.5,
-        cbar=bar,
-        cbar_kws={"label": label} if bar else None,
-    )
-    if bar:
-        drawn.collections[0].colorbar.ax.yaxis.set_major_formatter(lambda share, _: percent(share))
-    ax.grid(False)
-    ax.invert_yaxis()
-    ax.tick_params(length=0)
-    ax.tick_params(axis="y", rotation=0)
+    order = list(data[group].unique() if order is None else order)
+    there = [value for value in order if data.loc[data[group] == value, y].notna().any()]
+    style: dict = {"estimator": None, "errorbar": None, "legend": False, "markeredgewidth": 1, "ax": ax}
+    style |= {"hue": group, "hue_order": there, "style": group, "style_order": there}
+    style["palette"] = {value: COLOURS[i % len(COLOURS)] for i, value in enumerate(order)}
+    style["markers"] = {value: MARKERS[i % len(MARKERS)] for i, value in enumerate(order)}
+    style["dashes"] = {value: ("", (3.7, 1.6))[i % 2] for i, value in enumerate(order)}
+    labels = ax.get_xlabel(), ax.get_ylabel()
+    sns.lineplot(data, x=x, y=y, **style)
+    ax.set(xlabel=labels[0], ylabel=labels[1])  # not the columns' names
+    drawn = ax.get_lines()[len(ax.get_lines()) - len(there) :]
+    points = [np.asarray(line.get_xydata()) for line in drawn]
+    for i, (value, line) in enumerate(zip(there, drawn, strict=True)):
+        over = points[i + 1 :] if nested else []
+        broader = sum(2 * _shared_points(points[i], later) >= len(points[i]) for later in over)
+        line.set(label=label.format(value if isinstance(value, str) else number(value)))
+        line.set(markeredgecolor=line.get_color(), linewidth=1.5 + 1.8 * broader, markersize=4.5 + 3.5 * broader)
     return ax
 
 
-def heatmaps(data: "pd.DataFrame", by: str, rows: str, columns: str, values: str, label: str) -> "Figure":
-    """A heat map for each value of `by`, side by side on one scale from 0."""
-    import matplotlib.pyplot as plt
-
-    parts = list(data.groupby(by))
-    figure, axes = plt.subplots(1, len(parts), figsize=(3.6 * len(parts), 3.8), sharey=True)
-    high = math.ceil(data[values].max() * 10) / 10
-    for i, (ax, (value, part)) in enumerate(zip(axes, parts, strict=True)):
-        table = part.pivot(index=rows, columns=columns, values=values)
-        table.columns = [number(count) for count in table.columns]
-        heatmap(table, ax, label, 0, high, bar=i == len(parts) - 1)
-        ax.set(title=f"{by} {value}", xlabel=units.label(columns), ylabel="" if i else units.label(rows))
-        ax.tick_params(axis="x", rotation=45)
-    return figure
-
-
-def oversubscription(data: "pd.DataFrame", ax: "Axes") -> "Axes":
-    """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
-
-    Columns network, oversubscription, relative_cost.
-    """
-    finite = data["oversubscription"] < float("inf")
-    lines(data[finite], "oversubscription", "relative_cost", "network", ax)
-    for level in data.loc[~finite, "relative_cost"]:
-        ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
-    ratios = sorted(data.loc[finite, "oversubscription"].unique())
-    ax.set(
-        xscale="log", xlabel="oversubscription, bandwidth down : up", ylabel="cost over rail-optimized", ylim=(0, 1.05)
-    )
-    ax.set_xticks(ratios, [f"{number(ratio)}:1" for ratio in ratios])
-    ax.minorticks_off()
-    ax.legend()
-    return ax
-
-
-def tornado(data: "pd.DataFrame", ax: "Axes", label: str) -> "Axes":
-    """Bars from `at_low` to `at_high` around `centre`, the widest on top.
-
-    Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
-    """
-    from matplotlib.patches import Patch
-
-    data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
-    for i, row in enumerate(data.itertuples()):
-        both = ((row.at_low, row.low, COLOURS[0]), (row.at_high, row.high, COLOURS[4]))
-        one_side = (row.at_low - row.centre) * (row.at_high - row.centre) > 0
-        for shorter, (value, text, colour) in enumerate(sorted(both, key=lambda end: -abs(end[0] - row.centre))):
-            ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
-            rightward = value > row.centre or (value == row.centre and colour == COLOURS[4])
-            if one_side and shorter:  # its text would be lost in the longer bar
-                value, rightward = row.centre, not rightward
-            shift, side = (3, "left") if rightward else (-3, "right")
-            style: dict = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 7}
-            ax.annotate(text, (value, i), xytext=(shift, 0), **style)
-    ends = [
-        Patch(color=colour, label=name) for name, colour in (("at its low", COLOURS[0]), ("at its high", COLOURS[4]))
-    ]
-    ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
-    ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
-    ax.set_yticks(range(len(data)), data["input"])
-    ax.set_xlabel(label)
-    ax.grid(axis="y", visible=False)
-    ax.margins(x=0.18)
-    return ax
-
-
-def stacked(data: "pd.DataFrame", x: str, y: str, by: str, ax: "Axes", label: str, title: str = "") -> "Axes":
-    """Bars at each `x`, stacked from the rows of each `by`; on top the total and its change from the first bar."""
-    places = list(data[x].unique())
-    bottom: dict = {}
-    for i, part in enumerate(data[by].unique()):
-        rows = data[data[by] == part].groupby(x, sort=False)[y].sum()
-        heights = [float(rows.get(place, 0.0)) for place in places]
-        ax.bar(
-            places, heights, bottom=[bottom.get(p, 0.0) for p in places], color=COLOURS[i % 8], label=part, width=0.6
-        )
-        bottom |= {p: bottom.get(p, 0.0) + h for p, h in zip(places, heights, strict=True)}
-    for i, place in enumerate(places):
-        change = bottom[place] / bottom[places[0]] - 1 if i and bottom[places[0]] else 0.0
-        text = number(bottom[place], 4) + (f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "")
-        ax.annotate(text, (i, bottom[place]), xytext=(0, 3), textcoords="offset points", ha="center")
-    ax.grid(axis="x", visible=False)
-    ax.margins(y=0.15)
-    ax.set_ylabel(label)
-    ax.set_title(title, fontsize=9)
-    ax.legend()
-    return ax
+def _shared_points(one: np.ndarray, other: np.ndarray) -> int:
+    """How many points (rows of x and y) two lines have in common."""
+    return int(np.isclose(one[:, None], other, rtol=1e-6, atol=0).all(axis=-1).sum())

@@ -1,73 +1,40 @@
-"""Pictures of tables: DataFrames in, Axes or figures out."""
+"""Pictures of tables, by kind: DataFrames in, Axes or figures out."""
 
-from railcore.workbench.charts.datacenter import machines, memory_by_degree, optimal_sizes
-from railcore.workbench.charts.exposed import (
+from railcore.workbench.charts.bars import authorities, measured_runs, slowdowns, tornado, tornadoes
+from railcore.workbench.charts.heatmaps import cost_map, heatmaps, matrices, sensitivity, volume_and_matrix
+from railcore.workbench.charts.maps.power_maps import close_up, grid_map, places_by_k
+from railcore.workbench.charts.scaling import (
+    batches,
+    best_by_domain,
+    bubbles,
+    cost_and_power,
+    domain_sizes,
+    experts,
+    goodput,
+    optimum,
+    rails,
+)
+from railcore.workbench.charts.speeds import (
     against_micro_batches,
     against_speeds,
+    flow_and_waits,
+    one_flow,
     placements,
-    timelines,
-    tornadoes,
 )
-from railcore.workbench.charts.fabrics import experts, goodput
-from railcore.workbench.charts.iteration import batches, domain_sizes, networks, optimum, rails, stacked_terms
-from railcore.workbench.charts.operation import recoveries, serving
-from railcore.workbench.charts.pipeline import bubbles, gantt, gantts, legend, phases
-from railcore.workbench.charts.routing import layers, slowdowns, volume_and_matrix
-from railcore.workbench.charts.scale_out import cost_map, costs, link_lengths, oversubscribed_costs
-from railcore.workbench.charts.siting.maps import close_up, grid_map, places_by_k
-from railcore.workbench.charts.siting.panels import authorities, hourly, in_megawatts, sensitivity
-from railcore.workbench.charts.strategies import best_by_domain, pareto, wrong_choice
-from railcore.workbench.charts.traffic import by_strategy, in_gigabytes, matrices, shares
-from railcore.workbench.charts.validation import breakdown, checks, measured_runs
-from railcore.workbench.charts.wide_area import flow_and_waits
-
-__all__ = [
-    "against_micro_batches",
-    "against_speeds",
-    "authorities",
-    "batches",
-    "best_by_domain",
-    "breakdown",
-    "bubbles",
-    "by_strategy",
-    "checks",
-    "close_up",
-    "cost_map",
-    "costs",
-    "domain_sizes",
-    "experts",
-    "flow_and_waits",
-    "gantt",
-    "gantts",
-    "goodput",
-    "grid_map",
-    "hourly",
-    "in_gigabytes",
-    "in_megawatts",
-    "layers",
-    "legend",
-    "link_lengths",
-    "machines",
-    "matrices",
-    "measured_runs",
-    "memory_by_degree",
-    "networks",
-    "optimal_sizes",
-    "optimum",
-    "oversubscribed_costs",
-    "pareto",
-    "phases",
-    "placements",
-    "places_by_k",
-    "rails",
-    "recoveries",
-    "sensitivity",
-    "serving",
-    "shares",
-    "slowdowns",
-    "stacked_terms",
-    "timelines",
-    "tornadoes",
-    "volume_and_matrix",
-    "wrong_choice",
-]
+from railcore.workbench.charts.stacks import breakdown, by_strategy, costs, networks, shares, stacked, stacked_terms
+from railcore.workbench.charts.tables import in_gigabytes, in_megawatts
+from railcore.workbench.charts.timelines import gantt, gantts, hourly, legend, phases, timelines
+from railcore.workbench.charts.tradeoffs import (
+    checks,
+    layers,
+    link_lengths,
+    machines,
+    memory_by_degree,
+    optimal_sizes,
+    oversubscribed_costs,
+    oversubscription,
+    pareto,
+    recoveries,
+    serving,
+    wrong_choice,
+)

@@ -59,9 +59,25 @@ class Scene:
 
 
 def scene(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) -> Scene:
-    """Places of all nodes. tiers: names of the rows of switches, tier 1 first; endpoint, group: of a GPU, of a domain.
+    """Places of all nodes.
 
-    Raises ValueError for a graph without GPUs.
+    Parameters
+    ----------
+    graph
+        Of a fabric.
+    tiers
+        Names of the rows of switches, tier 1 first; without them, from what the switches join.
+    endpoint, group
+        Names of a GPU and of a domain.
+
+    Returns
+    -------
+    The graph with the places of its nodes.
+
+    Raises
+    ------
+    ValueError
+        For a graph without GPUs.
     """
     if not (gpus := of_kind(graph, "gpu")):
         raise ValueError(f"graph {graph.name!r} has no GPUs: draw a fabric's graph")
@@ -127,7 +143,19 @@ def level_name(name: str) -> str:
 
 
 def route_text(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: str) -> str:
-    """From where to where a route goes, over how many packet or circuit switches, and which GPUs forward it."""
+    """From where to where a route goes, over how many packet or circuit switches, and which GPUs forward it.
+
+    Parameters
+    ----------
+    graph, path
+        The fabric, and the nodes of the route in their order.
+    endpoint, group
+        Names of a GPU and of a domain.
+
+    Returns
+    -------
+    "GPU 1, Domain 1 to GPU 2, Domain 3: 3 switches".
+    """
     kinds = [graph.nodes[node]["kind"] for node in path]
     gpus = [graph.nodes[node] for node, kind in zip(path, kinds, strict=True) if kind == "gpu"]
     first, *between, last = [f"{endpoint} {at['rank']}, {group} {at['domain']}" for at in gpus]

@@ -2,17 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
+from matplotlib.path import Path
+from matplotlib.patheffects import Normal, Stroke
+from matplotlib.transforms import Affine2D
+
 from railcore.workbench.drawing import layers
+from railcore.workbench.drawing.glyphs import outline, stamp
 
 if TYPE_CHECKING:
     import networkx as nx
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.path import Path
 
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
 RAILS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
@@ -47,7 +54,7 @@ class Scale:
 
 def network(
     graph: "nx.Graph",
-    ax: "Axes",
+    ax: Axes,
     routes: Sequence[Sequence[str]] = (),
     after: "nx.Graph | None" = None,
     title: str | None = None,
@@ -55,16 +62,36 @@ def network(
     endpoint: str = "GPU",
     group: str = "Domain",
     legend: bool = True,
-) -> "Axes":
+) -> Axes:
     """A fabric in layers: GPUs by HB domain (scale-up or NVLink domain) at the bottom, switches by tier above them.
 
     A rail has a colour (they repeat after eight), a plane a line style and a part of the width; switches that join
     rails are grey, optical circuit switches white ellipses; a trunk is as wide as it has links. Labels shrink, then
     shorten, then thin out until none overlaps.
-    routes: paths to highlight, as node lists; the legend says from where to where, and over how many switches.
-    after: what is left of the graph; what is missing from it is dashed and crossed out, what is new is drawn bold.
-    tiers: names of the rows of switches, tier 1 first; endpoint, group: names of a GPU and of what holds it.
-    Raises ValueError for a graph without GPUs, and for a route over an edge that no graph has.
+
+    Parameters
+    ----------
+    graph, ax
+        Of a fabric, as `fabric.graph()` gives it; where to draw it.
+    routes
+        Paths to highlight, as node lists; the legend says from where to where, and over how many switches.
+    after
+        What is left of the graph; what is missing from it is dashed and crossed out, what is new is drawn bold.
+    title, legend
+        Title on the left; whether there is a legend.
+    tiers
+        Names of the rows of switches, tier 1 first.
+    endpoint, group
+        Names of a GPU and of what holds it.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError
+        For a graph without GPUs, and for a route over an edge that no graph has.
     """
     import networkx as nx
 
@@ -90,10 +117,8 @@ def network(
     return ax
 
 
-def figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> "Figure":
+def figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> Figure:
     """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `network`."""
-    import matplotlib.pyplot as plt
-
     tiers = max(at["tier"] for _, at in graph.nodes(data=True))
     page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
     network(graph, ax, routes, **options)
@@ -125,7 +150,7 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     return found
 
 
-def _frame(scene: layers.Scene, ax: "Axes") -> Scale:
+def _frame(scene: layers.Scene, ax: Axes) -> Scale:
     """Limits of the axes, names of rows and planes; the scale from the figure's size and how many axes share it."""
     spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
     rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
@@ -142,14 +167,12 @@ def _frame(scene: layers.Scene, ax: "Axes") -> Scale:
     return Scale(x, y, _colours(scene.graph), half)
 
 
-def _box(ax: "Axes", scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
+def _box(ax: Axes, scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
     corners: dict[str, Any] = {"boxstyle": "round,pad=0.05,rounding_size=0.2", "mutation_aspect": scale.x / scale.y}
     ax.add_patch(FancyBboxPatch((left, low), width, height, linewidth=0.8, zorder=0, **corners, **style))
 
 
-def _boxes(scene: layers.Scene, ax: "Axes", scale: Scale) -> None:
+def _boxes(scene: layers.Scene, ax: Axes, scale: Scale) -> None:
     """Boxes of HB domains with their names below, and of switches that several rails share."""
     for members in scene.domains.values():
         left, height = scene.at[members[0]][0] - 0.5, 0.5 - scene.floor
@@ -170,9 +193,7 @@ def _boxes(scene: layers.Scene, ax: "Axes", scale: Scale) -> None:
             _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **style)
 
 
-def _edges(scene: layers.Scene, ax: "Axes", scale: Scale, changes: Changes) -> None:
-    from matplotlib.collections import LineCollection
-
+def _edges(scene: layers.Scene, ax: Axes, scale: Scale, changes: Changes) -> None:
     graph, groups = scene.graph, dict[tuple, list]()
     for a, b, at in graph.edges(data=True):
         edge, lower, upper = frozenset((a, b)), *sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
@@ -197,17 +218,14 @@ def _edges(scene: layers.Scene, ax: "Axes", scale: Scale, changes: Changes) -> N
     _crosses(ax, [[(scene.at[a][i] + scene.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
 
 
-def _crosses(ax: "Axes", points: Sequence) -> None:
+def _crosses(ax: Axes, points: Sequence) -> None:
     for colour, width in (("white", 4.0), (FAILED, 2.0)) if points else ():
         xs, ys = zip(*points, strict=True)
         ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
 
 
-def _routes(scene: layers.Scene, ax: "Axes", scale: Scale, routes: Mapping[str, Sequence[str]]) -> list:
+def _routes(scene: layers.Scene, ax: Axes, scale: Scale, routes: Mapping[str, Sequence[str]]) -> list:
     """Routes as black lines with arrows on a bright band, and their handles for the legend."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patheffects import Normal, Stroke
-
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
     for i, (label, nodes) in enumerate(routes.items()):
@@ -227,13 +245,13 @@ def _labels(row: layers.Row, x: float) -> tuple:
     """Labels, outline and width of each text, font size, whether all fit, width and height of a box [points]."""
     padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
     labels, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
-    texts = {label: _text(label, font) for label in labels}
+    texts = {label: outline(label, font) for label in labels}
     wide = max(width for _, width in texts.values()) + (padding - 0.1) * font
     wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * x * row.slot, 9.0),) * 2
     return labels, texts, font, all_fit, wide, high
 
 
-def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: frozenset) -> None:
+def _row(scene: layers.Scene, ax: Axes, scale: Scale, row: layers.Row, dead: frozenset) -> None:
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
     labels, texts, font, all_fit, wide, high = _labels(row, scale.x)
     places, gone = [scene.at[node] for node in row.nodes], [node in dead for node in row.nodes]
@@ -245,9 +263,9 @@ def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: f
     ]
     style: dict[str, Any] = {"linewidths": 2.0 if row.kind == "ocs" else 0.7, "zorder": 5}
     style |= {"edgecolors": colours if row.kind in ("gpu", "ocs") else [FAINT if off else TOP for off in gone]}
-    _stamp(
+    stamp(
         ax,
-        [_outline(row.kind, wide, high)],
+        [_symbol(row.kind, wide, high)],
         places,
         facecolors=faces,
         linestyles=["--" if off else "-" for off in gone],
@@ -260,40 +278,12 @@ def _row(scene: layers.Scene, ax: "Axes", scale: Scale, row: layers.Row, dead: f
         for mine in alike if 2 * len(alike) <= len(labels) else [[i for i, label in enumerate(labels) if label]]:
             outlines = [texts[labels[i]][0] for i in mine]
             ours: dict[str, Any] = {"facecolors": [inks[i] for i in mine], "linewidths": 0, "zorder": 6}
-            _stamp(ax, outlines[:1] if mine in alike else outlines, [places[i] for i in mine], shift, **ours)
+            stamp(ax, outlines[:1] if mine in alike else outlines, [places[i] for i in mine], shift, **ours)
     _crosses(ax, [place for place, off in zip(places, gone, strict=True) if off])
 
 
-def _stamp(ax: "Axes", paths: Sequence, places: Sequence, shift: float = 0.0, **style) -> None:
-    """Paths in points around places in data coordinates, `shift` points higher: one artist, far quicker than texts."""
-    from matplotlib.collections import PathCollection
-    from matplotlib.transforms import Affine2D
-
-    marks = PathCollection(paths, offsets=places, offset_transform=ax.transData, **style)
-    marks.set_transform(Affine2D().translate(0, shift).scale(1 / 72) + ax.figure.dpi_scale_trans)
-    ax.add_collection(marks, autolim=False)
-
-
-@cache
-def _text(label: str, font: float) -> "tuple[Path, float]":
-    """Outline of a label centred on its middle, and its width [points]."""
-    from matplotlib.path import Path
-    from matplotlib.textpath import TextPath
-
-    if not label:
-        return Path([(0.0, 0.0)]), 0.0
-    path = TextPath((0, 0), label, size=font)
-    xs = path.vertices[path.codes != Path.CLOSEPOLY, 0]  # get_extents solves for every curve: 100 times as long
-    middle = [(xs.min() + xs.max()) / 2, 0.365 * font]  # half the height of digits and capitals
-    return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
-
-
-def _outline(kind: str, wide: float, high: float) -> "Path":
+def _symbol(kind: str, wide: float, high: float) -> Path:
     """Square for GPUs, ellipse for optical circuit switches, round box for other switches [points]."""
-    from matplotlib.patches import BoxStyle
-    from matplotlib.path import Path
-    from matplotlib.transforms import Affine2D
-
     if kind == "ocs":
         return Path.unit_circle().transformed(Affine2D().scale(0.55 * wide, 0.6 * high))
     corner = 0.0 if kind == "gpu" else 0.15 * high
@@ -307,9 +297,6 @@ def _dark(colour: str) -> bool:
 
 def _legend(scene: layers.Scene, scale: Scale, changes: Changes) -> list:
     """Handles for widths of trunks, faults, moved links and shared switches, where there are any."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     counts = sorted({at["links"] for *_, at in scene.graph.edges(data=True) if at["kind"] != "hb"})
     handles: list = []
     for links in counts if counts[-1:] > [1] else []:

@@ -2,5 +2,3 @@
 
 from railcore.workbench.driver.kernels import kernel_environment
 from railcore.workbench.driver.run import figures
-
-__all__ = ["figures", "kernel_environment"]

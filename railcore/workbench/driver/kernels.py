@@ -137,11 +137,25 @@ class CellError(Exception):
 
 
 def execute(name: str, notebook, folder: Path, values: Mapping, environment: Mapping[str, str]) -> dict:
-    """Run a notebook with papermill in a kernel of its own; gives what the kernel reports and the executed notebook.
+    """Run a notebook with papermill in a kernel of its own.
 
-    notebook: as `run.load` gives it; a copy is run and written to folder/<name>.ipynb. The report has modules, data
-    files and catalog rows used, and CPU seconds.
-    Raises CellError when a cell fails or the kernel dies.
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and as `run.load` gives it; a copy is run.
+    folder
+        Where the executed copy is written, as <name>.ipynb.
+    values, environment
+        Parameters in place of the notebook's own; variables for the kernel.
+
+    Returns
+    -------
+    What the kernel reports: modules, data (files) and inputs (catalog rows) used, cpu_s; and the executed notebook.
+
+    Raises
+    ------
+    CellError
+        When a cell fails or the kernel dies.
     """
     # papermill imports jsonschema's formats, and these a grammar that takes over a second; nothing here uses it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

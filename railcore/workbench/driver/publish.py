@@ -147,11 +147,28 @@ def cleaned(notebook: Mapping, executed: Mapping) -> str:
 
 
 def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
-    """Put what a run left in `folder` in its place; gives hashes of the published by path, and how many are new.
+    """Put what a run left in a folder in its place.
 
     Figures and tables come first, then what the notebook no longer writes goes, then ledger, inputs, notebook and
     manifest: a kill in between leaves whole files, and no stamp, so that the next run does it again.
-    Raises OSError when nothing was changed, and files.HalfWritten, naming what was, when a rename failed after others.
+
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and as it was run.
+    folder, report
+        What the run wrote, and what `kernels.execute` gave.
+
+    Returns
+    -------
+    Hashes of what is published now, by path, and how many figures and tables are new or changed.
+
+    Raises
+    ------
+    OSError
+        When nothing was changed.
+    files.HalfWritten
+        When a rename failed after others; it names what was changed.
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}

@@ -125,27 +125,27 @@ def _stop(number: int, _frame) -> None:
 
 def _run(wanted: list[str], values: dict) -> int:
     started = time.monotonic()
-    free = bool(values) or files.parameterized()
+    custom = bool(values) or files.parameterized()
     failed: dict[str, Exception] = {}
     ran = new = 0
-    if not free:
+    if not custom:
         _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
         for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
-            due = [name for name in group if free or not _up_to_date(name, rows[name])]
-            running = {pool.submit(_execute, name, values, free): name for name in due}
+            due = [name for name in group if custom or not _up_to_date(name, rows[name])]
+            running = {pool.submit(_execute, name, values, custom): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
                     name, ran = running.pop(future), ran + 1
                     try:
-                        new += _finish(name, future, free)
+                        new += _finish(name, future, custom)
                     except Exception as error:
                         failed[name] = error
-                        _say_failed(name, error, free)
-    if free:
-        where = ", ".join(_relative(_folder(name, free)) for name in wanted)
+                        _say_failed(name, error, custom)
+    if custom:
+        where = ", ".join(_relative(_folder(name, custom)) for name in wanted)
         say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
         counts = publish.verdicts()
@@ -187,24 +187,24 @@ def _up_to_date(name: str, rows: dict[str, str]) -> bool:
         return False
 
 
-def _folder(name: str, free: bool) -> Path:
+def _folder(name: str, custom: bool) -> Path:
     """Where a run writes: build/custom with the user's own numbers, else build/run."""
-    return files.BUILD / ("custom" if free else "run") / name
+    return files.BUILD / ("custom" if custom else "run") / name
 
 
 def _relative(path: Path) -> str:
     return str(path.relative_to(files.ROOT))
 
 
-def _execute(name: str, values: dict, free: bool) -> tuple:
-    folder = _folder(name, free)
+def _execute(name: str, values: dict, custom: bool) -> tuple:
+    folder = _folder(name, custom)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     say(f"{name}: started")
     started, before = time.monotonic(), stamps.snapshot()
     notebook = load(name)
     environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
-    if free:
+    if custom:
         environment["RAILCORE_PARAMETERIZED"] = "1"
     report = kernels.execute(name, notebook, folder, values, environment)
     return notebook, folder, report | {"before": before}, time.monotonic() - started
@@ -227,11 +227,11 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dic
             _stop(_pending, None)
 
 
-def _finish(name: str, future: Future, free: bool) -> int:
+def _finish(name: str, future: Future, custom: bool) -> int:
     """Publish a notebook that passed; gives the number of its figures and tables that are new or changed."""
     notebook, folder, report, seconds = future.result()
     new = 0
-    if free:
+    if custom:
         published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
     elif load(name) != notebook:
         raise ValueError("it was edited while it ran: nothing is published, run it again")
@@ -244,8 +244,8 @@ def _finish(name: str, future: Future, free: bool) -> int:
     return new
 
 
-def _say_failed(name: str, error: Exception, free: bool) -> None:
-    where = _folder(name, free) / f"{name}.ipynb"
+def _say_failed(name: str, error: Exception, custom: bool) -> None:
+    where = _folder(name, custom) / f"{name}.ipynb"
     kind = "half published" if isinstance(error, files.HalfWritten) else type(error).__name__
     text = str(error) if isinstance(error, kernels.CellError | ValueError) else f"{kind}: {error}"
     if isinstance(error, OSError):

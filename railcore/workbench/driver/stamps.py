@@ -41,7 +41,21 @@ def snapshot() -> dict[str, str]:
 def used_hash(
     name: str, notebook: Mapping, modules: list[str], data: list[str], known: Mapping[str, str] | None = None
 ) -> str:
-    """Hash of all that the results of a notebook hang on; known: hashes to take in place of the files as they are."""
+    """Hash of everything that the results of a notebook depend on.
+
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and its sources.
+    modules, data
+        Names of the modules and paths of the data files that it used.
+    known
+        Hashes by path to take in place of the files as they are.
+
+    Returns
+    -------
+    The hash.
+    """
     used = ["constraints.txt", *map(module_path, modules), *data]
     if name[:2] in LAST:
         used += [path for path in figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]

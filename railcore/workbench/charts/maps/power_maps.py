@@ -1,12 +1,18 @@
 """Maps of power siting: plants and lines with places chosen, regions close up, places by count."""
 
-from typing import TYPE_CHECKING
-
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from matplotlib.transforms import Bbox
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.charts.siting.basemap import (
+from railcore.workbench.charts.maps.basemap import (
     INK,
     ORIGIN,
     GridTables,
@@ -19,7 +25,7 @@ from railcore.workbench.charts.siting.basemap import (
     rings,
     scale_bar,
 )
-from railcore.workbench.charts.siting.symbols import (
+from railcore.workbench.charts.maps.symbols import (
     DARK,
     FAIL,
     FOUND,
@@ -33,13 +39,6 @@ from railcore.workbench.charts.siting.symbols import (
     inside,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from matplotlib.transforms import Bbox
-
 MOST_NAMED = 3  # links between places that are written on
 CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
 POWER: dict = {"fontsize": 7.5, "color": "#333333"}
@@ -49,21 +48,33 @@ CLOSE = 5.0  # marks of plants are that much larger close up
 def grid_map(
     grid: GridTables,
     outlines: Outlines,
-    nodes: "pd.DataFrame | None" = None,
-    places: "pd.DataFrame | None" = None,
-    ways: "pd.DataFrame | None" = None,
+    nodes: pd.DataFrame | None = None,
+    places: pd.DataFrame | None = None,
+    ways: pd.DataFrame | None = None,
     title: str = "",
     note: str = "",
-) -> "Figure":
+) -> Figure:
     """Plants by fuel with area by power, lines of 345 kV and more, nodes that pass and fail, chosen places and links.
 
-    nodes: columns latitude, longitude, radius_m, passes; places: name, latitude, longitude, radius_m; ways: as
-    `ground.links`, all named up to three, else the longest. note: what the grid is, written below.
-    """
-    import matplotlib.pyplot as plt
+    Parameters
+    ----------
+    grid, outlines
+        Tables of the grid, and rings of (longitude, latitude) by state.
+    nodes
+        Columns latitude, longitude, radius_m, passes.
+    places
+        Columns name, latitude, longitude, radius_m.
+    ways
+        Links between the places, with the columns of `basemap.links`; all named up to three, else the longest.
+    title, note
+        Above the map; what the grid is, below it.
 
+    Returns
+    -------
+    The figure.
+    """
     figure = plt.figure(figsize=(11, 6.5), layout="none")
-    ax = ground(panel(figure, 0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
+    ax = ground(panel(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3)), outlines)
     draw_lines(ax, grid)
     draw_plants(ax, grid.plants)
     if nodes is not None:
@@ -85,26 +96,38 @@ def grid_map(
 def close_up(
     grid: GridTables,
     outlines: Outlines,
-    views: "pd.DataFrame",
-    passing: "pd.DataFrame",
-    places: "pd.DataFrame",
-    cities: "pd.DataFrame",
+    views: pd.DataFrame,
+    passing: pd.DataFrame,
+    places: pd.DataFrame,
+    cities: pd.DataFrame,
     step_deg: float,
     note: str = "",
-) -> "Figure":
+) -> Figure:
     """Regions close up: plants by fuel, lines, centres that pass, circles of the chosen places, the largest cities.
 
-    views: columns title, latitude, longitude, half_m (to each side); passing: latitude, longitude, radius_m; places:
-    name, latitude, longitude, radius_m; cities: city, latitude, longitude, population. Numbers at plants are MW.
-    """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    Parameters
+    ----------
+    grid, outlines
+        Tables of the grid, and rings of (longitude, latitude) by state.
+    views
+        Columns title, latitude, longitude, half_m (to each side).
+    passing, step_deg
+        Centres that pass: columns latitude, longitude, radius_m; the lattice that they are on [degrees].
+    places
+        Columns name, latitude, longitude, radius_m.
+    cities
+        Columns city, latitude, longitude, population.
+    note
+        Written below.
 
+    Returns
+    -------
+    The figure; numbers at plants are MW.
+    """
     figure = plt.figure(figsize=(11, 6.5), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        ax = ground(panel(figure, 0.1 + 5.45 * i, 1.0, 5.35, 5.2), outlines, origin, view.half_m, bar_m=0, over=True)
+        ax = ground(panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, bar_m=0, over=True)
         corners, _ = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         _tiles(ax, corners, facecolor=FOUND, edgecolor="white", linewidth=0.4)
@@ -131,20 +154,31 @@ def close_up(
 
 
 def places_by_k(
-    places: "pd.DataFrame", ways: "pd.DataFrame", outlines: Outlines, title: str = "", note: str = ""
-) -> "Figure":
+    places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, title: str = "", note: str = ""
+) -> Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
-    Columns of places: k, name, latitude, longitude, radius_m; of ways: k and those of `ground.links`.
-    """
-    import matplotlib.pyplot as plt
+    Parameters
+    ----------
+    places
+        Columns k, name, latitude, longitude, radius_m.
+    ways
+        Columns k and those of `basemap.links`.
+    outlines
+        Rings of (longitude, latitude) by state.
+    title, note
+        Above and below the maps.
 
+    Returns
+    -------
+    The figure.
+    """
     counts = sorted(places["k"].unique())
     rows = -(-len(counts) // 3)
     figure = plt.figure(figsize=(11, 0.2 + 0.25 * bool(title) + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
-        ax = ground(panel(figure, left, bottom, 3.55, 2.3), outlines, bar_m=0 if i else 500e3, rasterized=True)
+        ax = ground(panel(figure, (left, bottom, 3.55, 2.3)), outlines, bar_m=0 if i else 500e3, rasterized=True)
         part, between = places[places["k"] == k], ways[ways["k"] == k].sort_values("distance_m")
         rings(ax, part, color=PLACE, alpha=0.25)
         taken: list = []
@@ -156,9 +190,7 @@ def places_by_k(
     return figure
 
 
-def _cells(
-    data: "pd.DataFrame", step_deg: float, origin: tuple[float, float] = ORIGIN
-) -> tuple[np.ndarray, np.ndarray]:
+def _cells(data: pd.DataFrame, step_deg: float, origin: tuple[float, float] = ORIGIN) -> tuple[np.ndarray, np.ndarray]:
     """Corners (n, 4, 2) of the cells of a lattice that hold a centre, and the smallest radius_m of each."""
     row, column = (np.rint(data[name].to_numpy() / step_deg).astype(int) for name in ("latitude", "longitude"))
     order = np.argsort(data["radius_m"].to_numpy(), kind="stable")
@@ -169,18 +201,15 @@ def _cells(
     return np.stack(albers(lat, lon, origin), axis=-1), data["radius_m"].to_numpy()[kept]
 
 
-def _tiles(ax: "Axes", corners: np.ndarray, **style) -> None:
+def _tiles(ax: Axes, corners: np.ndarray, **style) -> None:
     """Quadrilaterals (n, 4, 2) as one path."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
     if len(corners):
         around = np.concatenate([corners, corners[:, :1]], axis=1).reshape(-1, 2)
         codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], len(corners))
         ax.add_artist(PathPatch(Path(around, codes), **{"zorder": 1, **style}))
 
 
-def _places(ax: "Axes", places: "pd.DataFrame | None", ways: "pd.DataFrame | None") -> None:
+def _places(ax: Axes, places: pd.DataFrame | None, ways: pd.DataFrame | None) -> None:
     taken: list = []
     if places is not None:
         rings(ax, places, color=PLACE, alpha=0.25)
@@ -193,7 +222,7 @@ def _places(ax: "Axes", places: "pd.DataFrame | None", ways: "pd.DataFrame | Non
 
 
 def _stars(
-    ax: "Axes", places: "pd.DataFrame", taken: list, origin: tuple[float, float] = ORIGIN, size: float = 210
+    ax: Axes, places: pd.DataFrame, taken: list, origin: tuple[float, float] = ORIGIN, size: float = 210
 ) -> None:
     """Stars at places with their names, on the side away from the other places."""
     at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
@@ -206,16 +235,14 @@ def _stars(
         label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=DARK)
 
 
-def _mark(ax: "Axes", point: np.ndarray | tuple[float, float], reach: float) -> "Bbox":
+def _mark(ax: Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bbox:
     """Box of a mark that reaches so many typographic points to each side."""
-    from matplotlib.transforms import Bbox
-
     x, y = ax.transData.transform(point)
     half = reach * ax.figure.dpi / 72
     return Bbox([[x - half, y - half], [x + half, y + half]])
 
 
-def _plant_words(ax: "Axes", plants: "pd.DataFrame", taken: list, origin: tuple[float, float], most: int = 7) -> None:
+def _plant_words(ax: Axes, plants: pd.DataFrame, taken: list, origin: tuple[float, float], most: int = 7) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     seen = plants.assign(x=x, y=y)[inside(ax, x, y)].nlargest(most, "power_w")
@@ -230,11 +257,11 @@ def _plant_words(ax: "Axes", plants: "pd.DataFrame", taken: list, origin: tuple[
 
 
 def _cities(
-    ax: "Axes",
-    cities: "pd.DataFrame",
+    ax: Axes,
+    cities: pd.DataFrame,
     taken: list,
     origin: tuple[float, float],
-    bar: "Bbox | None" = None,
+    bar: Bbox | None = None,
     most: int = 7,
     apart_m: float = 40e3,
 ) -> None:
@@ -250,17 +277,15 @@ def _cities(
         label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 
 
-def _legend(figure: "Figure", groups: "dict[str, list[Line2D]]") -> None:
+def _legend(figure: Figure, groups: dict[str, list[Line2D]]) -> None:
     """A column of marks at the right, with a heading for each group."""
-    from matplotlib.lines import Line2D
-
     rows = [row for head, marks in groups.items() for row in (Line2D([], [], linestyle="none", label=head), *marks)]
     legend = figure.legend(handles=rows, loc="center right", bbox_to_anchor=(0.998, 0.48), fontsize=8.5)
     for text in legend.get_texts():
         text.set_fontweight("bold" if text.get_text() in groups else "normal")
 
 
-def _words(figure: "Figure", title: str, note: str) -> None:
+def _words(figure: Figure, title: str, note: str) -> None:
     """Title above and note below, both small."""
     _, up = figure.get_size_inches()
     figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)

@@ -1,19 +1,20 @@
 """What maps of the continental United States stand on: projection, states, scale bar, circles, links, labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import matplotlib.patheffects as effects
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.facts.units import number
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
 PARALLELS = (29.5, 45.5)  # on which lengths are true
@@ -32,9 +33,9 @@ class GridTables(Protocol):
     latitude, longitude.
     """
 
-    plants: "pd.DataFrame"
-    lines: "pd.DataFrame"
-    substations: "pd.DataFrame"
+    plants: pd.DataFrame
+    lines: pd.DataFrame
+    substations: pd.DataFrame
 
 
 def albers(
@@ -44,7 +45,23 @@ def albers(
 
     n = (sin a + sin b) / 2, C = cos² a + 2 n sin a, rho = R sqrt(C - 2 n sin phi) / n, theta = n (lambda - lambda0);
     x = rho sin theta, y = rho0 - rho cos theta; a, b: parallels on which lengths are true, rho0: rho of the origin.
-    Source: Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
+
+    Parameters
+    ----------
+    latitude, longitude
+        Of the points [degrees].
+    origin
+        Latitude and longitude of x = y = 0 [degrees].
+    radius_m
+        R, by default the Earth's [m].
+
+    Returns
+    -------
+    x, to the east, and y, to the north [m].
+
+    References
+    ----------
+    Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
     """
     radius = radius_m or catalog.item("wide_area", "Earth")["radius"]
     a, b = np.radians(PARALLELS)
@@ -69,31 +86,42 @@ def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[
     return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
 
 
-def panel(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
-    """Axes without ticks in a rectangle of the figure [inches], for a map."""
+def panel(figure: Figure, inches: tuple[float, float, float, float]) -> Axes:
+    """Axes without ticks for a map, in a rectangle of the figure: left, bottom, width, height [inches]."""
     across, up = figure.get_size_inches()
-    rectangle = (left / across, bottom / up, width / across, height / up)
-    ax = figure.add_axes(rectangle, xticks=[], yticks=[])
+    ax = figure.add_axes(tuple(inches / np.array([across, up, across, up])), xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     return ax
 
 
 def ground(
-    ax: "Axes",
+    ax: Axes,
     outlines: Outlines,
     origin: tuple[float, float] = ORIGIN,
     half_m: float = 0.0,
     bar_m: float = 500e3,
     over: bool = False,
     rasterized: bool = False,
-) -> "Axes":
-    """States in thin grey at one scale both ways, with a scale bar: all, or `half_m` to all sides of the origin.
+) -> Axes:
+    """States in thin grey at one scale both ways, with a scale bar.
 
-    over: borders over areas drawn at a zorder below 1.5; rasterized: the states as an image in an SVG, for small maps.
+    Parameters
+    ----------
+    ax, outlines
+        Where to draw; rings of (longitude, latitude) by state.
+    origin, half_m
+        Middle of the map, and how far it reaches to all sides [m]; all states where that is 0.
+    bar_m
+        Length of the scale bar, 0 for none [m].
+    over
+        Draw borders over areas that are drawn at a zorder below 1.5.
+    rasterized
+        Store the states as an image in an SVG, for small maps.
+
+    Returns
+    -------
+    The axes.
     """
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
     rings = [np.column_stack(albers(ring[:, 1], ring[:, 0], origin)) for state in outlines.values() for ring in state]
     if half_m:
         low, high = np.full(2, -half_m), np.full(2, half_m)
@@ -115,13 +143,10 @@ def ground(
     return ax
 
 
-def scale_bar(ax: "Axes", length_m: float) -> "Bbox":
+def scale_bar(ax: Axes, length_m: float) -> Bbox:
     """A bar of so many metres in the lower left, labelled in km; the box that it takes, for `label`."""
     (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
     x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
-    import matplotlib.patheffects as effects
-    from matplotlib.transforms import Bbox
-
     halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
     look: dict = {"zorder": 9, "path_effects": halo}
     (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **look)
@@ -130,10 +155,23 @@ def scale_bar(ax: "Axes", length_m: float) -> "Bbox":
     return Bbox.union([bar.get_window_extent(), words.get_window_extent()]).padded(2)
 
 
-def rings(ax: "Axes", data: "pd.DataFrame", origin: tuple[float, float] = ORIGIN, **style) -> None:
-    """Circles around the rows of data: latitude, longitude, radius_m; at true scale to 1.3% within the country.
+def rings(ax: Axes, data: pd.DataFrame, origin: tuple[float, float] = ORIGIN, **style) -> None:
+    """Circles at true scale, to 1.3% within the country.
 
-    As marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.
+    They are marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.
+
+    Parameters
+    ----------
+    ax, origin
+        Of the map, see `ground`.
+    data
+        Columns latitude, longitude, radius_m.
+    **style
+        Of the circles.
+
+    Returns
+    -------
+    Nothing.
     """
     (west, east), width_pt = ax.get_xlim(), ax.get_window_extent().width * 72 / ax.figure.dpi
     for radius, part in data.groupby("radius_m"):
@@ -143,7 +181,7 @@ def rings(ax: "Axes", data: "pd.DataFrame", origin: tuple[float, float] = ORIGIN
 
 
 def label(
-    ax: "Axes",
+    ax: Axes,
     text: str,
     at: Iterable[tuple[float, float]],
     taken: list,
@@ -153,14 +191,29 @@ def label(
     steps: Sequence[float] = (1.0, 1.7, 2.6),
     **style,
 ) -> bool:
-    """Write a text beside the first of the points `at` where it covers no box of `taken`, which gets its own.
+    """Write a text beside the first of some points where it covers nothing.
 
-    reach: distance from the point [typographic points]; a reach of 0 writes on the point. Where nothing is free, the
-    last is taken, or with must=False none. away: direction to try first; steps: distances to try, in `reach`.
+    Parameters
+    ----------
+    ax, text
+        Where to write, and what.
+    at
+        The points.
+    taken
+        Boxes that the text must not cover; its own is added.
+    reach
+        Distance from the point [typographic points]; a reach of 0 writes on the point.
+    must
+        Where nothing is free, write at the last place tried; else not at all.
+    away, steps
+        Direction to try first; distances to try, in `reach`.
+    **style
+        Of the text.
+
+    Returns
+    -------
     True if it was written on free ground.
     """
-    import matplotlib.patheffects as effects
-
     halo = [effects.withStroke(linewidth=2.2, foreground="white")]
     shown = ax.annotate(text, (0, 0), (0, 0), textcoords="offset points", path_effects=halo, zorder=9, **style)
     inside = ax.get_window_extent()
@@ -179,15 +232,24 @@ def label(
     return False
 
 
-def links(
-    ax: "Axes", data: "pd.DataFrame", taken: list, origin: tuple[float, float] = ORIGIN, bold: bool = True
-) -> None:
-    """Great circles between places, bold ones with their length and one-way delay.
+def links(ax: Axes, data: pd.DataFrame, taken: list, origin: tuple[float, float] = ORIGIN, bold: bool = True) -> None:
+    """Great circles between places.
 
-    Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s. taken: as `label`.
+    Parameters
+    ----------
+    ax, origin
+        Of the map, see `ground`.
+    data
+        Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s.
+    taken
+        Boxes that texts must not cover, see `label`.
+    bold
+        Draw them dashed and bold, with length and one-way delay, instead of thin and grey.
+
+    Returns
+    -------
+    Nothing.
     """
-    import matplotlib.patheffects as effects
-
     halo = [effects.withStroke(linewidth=3.4, foreground="white"), effects.Normal()]
     thick: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
     for row in data.itertuples():

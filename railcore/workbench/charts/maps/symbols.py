@@ -1,17 +1,15 @@
 """Marks on maps of power siting: plants by fuel, lines by voltage, rings of nodes, and what a legend shows of them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from railcore.facts import units
-from railcore.workbench.charts.siting.basemap import ORIGIN, GridTables, albers
+from railcore.workbench.charts.maps.basemap import ORIGIN, GridTables, albers
 from railcore.workbench.plotting import COLOURS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
     "gas": (COLOURS[4], "o"),
@@ -34,10 +32,21 @@ DARK = "#8A3500"
 LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 
 
-def draw_plants(ax: "Axes", plants: "pd.DataFrame", origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
-    """Marks of plants by group of fuels, the largest first, area by power.
+def draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+    """Marks of plants by group of fuels, the largest first, area by power; those below LEAST_W are left out.
 
-    Columns latitude, longitude, fuel, power_w; plants below LEAST_W are left out.
+    Parameters
+    ----------
+    ax, origin
+        Of the map, see `basemap.ground`.
+    plants
+        Columns latitude, longitude, fuel, power_w.
+    scale
+        How much larger the marks are than on a map of the country.
+
+    Returns
+    -------
+    Nothing.
     """
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     group = plants["fuel"].replace(GROUPS).to_numpy()
@@ -55,8 +64,22 @@ def area(power_w: Any, scale: float = 1.0) -> Any:
     return scale * np.maximum(28 * np.asarray(power_w) / units.GW, 0.6)
 
 
-def draw_lines(ax: "Axes", grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
-    """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path."""
+def draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+    """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path.
+
+    Parameters
+    ----------
+    ax, origin
+        Of the map, see `basemap.ground`.
+    grid
+        Tables of the grid.
+    scale
+        How much wider the lines are than on a map of the country.
+
+    Returns
+    -------
+    Nothing.
+    """
     places = grid.substations.set_index("sub_id")[["latitude", "longitude"]]
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
     latitude, longitude = np.stack([*ends, np.full_like(ends[0], np.nan)], axis=1).transpose(2, 0, 1)
@@ -76,15 +99,14 @@ def _voltage(kv: float) -> str:
     return found[-1] if found else ""
 
 
-def inside(ax: "Axes", x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def inside(ax: Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """True for the points within the limits of the axes."""
     (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
     return (x > west) & (x < east) & (y > south) & (y < north)
 
 
-def handles(scale: float = 1.0) -> "dict[str, list[Line2D]]":
+def handles(scale: float = 1.0) -> dict[str, list[Line2D]]:
     """What a legend shows: plants by fuel, sizes (of 0.1, 1 and 4 GW), lines, nodes that pass and fail, places."""
-    from matplotlib.lines import Line2D
 
     def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> Line2D:
         look: dict = {"linestyle": "none", "markeredgecolor": edge, "markeredgewidth": width}

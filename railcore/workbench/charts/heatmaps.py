@@ -1,0 +1,247 @@
+"""Heat maps: shares over two sizes, costs, traffic matrices, counts of places; dark is high."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from railcore.facts import units
+from railcore.facts.units import GB, number
+from railcore.workbench.charts.stacks import volume_by_kind
+from railcore.workbench.drawing import glyphs
+from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high, panels, percent, percent_axis, plain_axis
+
+CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
+INK, NONE = "#222222", "#F5F3EE"  # of counts, and of cells without one
+
+
+def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, bar: bool = True) -> Axes:
+    """Shares as coloured cells with their values; rows upwards, columns to the right.
+
+    Parameters
+    ----------
+    table, ax
+        Shares, and where to draw them.
+    label, bar
+        Of the colour bar, and whether there is one.
+    low, high
+        Ends of the colours.
+
+    Returns
+    -------
+    The axes.
+    """
+    import seaborn as sns
+
+    words: dict = {"annot": table.map(percent, digits=2), "fmt": "", "annot_kws": {"fontsize": 8}}
+    scale: dict = {"vmin": low, "vmax": high, "cmap": dark_is_high(), "cbar": bar}
+    sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws={"label": label} if bar else None, **words, **scale)
+    if colours := ax.collections[0].colorbar:
+        percent_axis(colours.ax.yaxis)
+    ax.grid(False)
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.tick_params(axis="y", rotation=0)
+    return ax
+
+
+def heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> Figure:
+    """A heat map for each value of a column, side by side on one scale from 0.
+
+    Parameters
+    ----------
+    data, by
+        Table, and the column with a panel for each value.
+    rows, columns, values
+        Columns of the cells' places and of their shares.
+    label
+        Of the colour bar.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, parts = panels(data, by, (3.6, 3.8), sharey=True)
+    high = np.ceil(data[values].max() * 10) / 10
+    for i, (value, part, ax) in enumerate(parts):
+        table = part.pivot(index=rows, columns=columns, values=values).rename(columns=number)
+        heatmap(table, ax, label, 0, high, bar=i == len(parts) - 1)
+        ax.set(title=f"{by} {value}", xlabel=units.label(columns), ylabel="" if i else units.label(rows))
+        ax.tick_params(axis="x", rotation=45)
+    return figure
+
+
+def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> Figure:
+    """Cost as colour over rails (across) and planes (up), tiers written on it, with marks at (rails, planes).
+
+    Columns rails, planes, cost_usd, tiers.
+    """
+    figure, ax = plt.subplots(figsize=(9.5, 4.2))
+    table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
+    planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
+    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=dark_is_high(), rasterized=True)
+    figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
+    for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
+        if run.size > 0.05 * len(table.columns):
+            dark = table.loc[count, run].mean() > table.to_numpy().mean()
+            style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "white" if dark else "black"}
+            ax.text(run.mean(), planes.index(count) + 0.45, f"{tiers} tiers", **style)
+    for i, (name, (r, p)) in enumerate(marks.items()):
+        style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
+        label = f"{name}: {r} rails, {p} planes"
+        ax.plot(r, planes.index(p), MARKERS[i], color=COLOURS[(1, 3, 4, 5, 2)[i % 5]], label=label, **style)
+    ax.set_yticks(range(len(planes)), [number(count) for count in planes])
+    ax.set(xlabel="rails", ylabel="planes")
+    ax.grid(False)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> Figure:
+    """Traffic matrices on one logarithmic colour scale, column by column in so many rows.
+
+    parts: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
+    """
+    colours = byte_colours(np.concatenate([entries["bytes"] for entries in parts.values()]))
+    columns = -(-len(parts) // rows)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.45 * columns + 1.3, 4.1 * rows + 0.6), squeeze=False)
+    found: dict = {}
+    for ax, (title, entries) in zip(axes.T.flat, parts.items(), strict=False):
+        byte_heatmap(entries, hb_domain_size, ax, colours).set_title(title)
+        handles, labels = ax.get_legend_handles_labels()
+        found = dict(zip(labels, handles, strict=True)) | found
+    for ax in axes.T.flat[len(parts) :]:
+        ax.remove()
+    byte_bar(figure, colours, axes)
+    figure.legend([*found.values()], [*found], loc="outside lower center", ncols=max(len(found), 1))
+    return figure
+
+
+def byte_colours(sizes: np.ndarray) -> ScalarMappable:
+    """Logarithmic colours over positive sizes [bytes], in GB; dark is high."""
+    return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), dark_is_high())
+
+
+def byte_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
+    """The scale of `byte_colours`, beside the axes."""
+    bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes)
+    plain_axis(bar.ax.yaxis)
+
+
+def byte_heatmap(
+    entries: pd.DataFrame, hb_domain_size: int, ax: Axes, colours: ScalarMappable, rail: bool = True
+) -> Axes:
+    """One traffic matrix in GB, with a box around each HB domain (scale-up or NVLink domain); silent pairs are white.
+
+    Parameters
+    ----------
+    entries
+        Columns source, target, bytes.
+    hb_domain_size
+        GPUs of a domain; fewer GPUs than that are a part of one, without a box.
+    ax, colours
+        Where to draw, and with which colours, see `byte_colours`.
+    rail
+        Ring what rail 1 carries.
+
+    Returns
+    -------
+    The axes.
+    """
+    source, target = (entries[end].to_numpy() for end in ("source", "target"))
+    gpus = int(max(source.max(), target.max())) + 1
+    side = min(gpus, CELLS)
+    cells = np.zeros((side, side))
+    np.maximum.at(cells, (source * side // gpus, target * side // gpus), entries["bytes"].to_numpy() / GB)
+    corners = (0.5, gpus + 0.5)
+    place: dict = {"extent": (*corners, *corners[::-1]), "interpolation": "nearest"}
+    ax.imshow(colours.to_rgba(np.ma.masked_equal(cells, 0), bytes=True), **place)
+    for start in range(0, gpus, hb_domain_size) if gpus >= hb_domain_size else ():
+        width = min(hb_domain_size, gpus - start)
+        box = Rectangle((start + 0.5, start + 0.5), width, width, fill=False, clip_on=False)
+        box.set(edgecolor=COLOURS[1], linewidth=1.2, label="" if start else "HB domain")
+        ax.add_patch(box)
+    ringed = (source % hb_domain_size == 0) & (source // hb_domain_size != target // hb_domain_size)
+    if rail and ringed.any():
+        style: dict = {"linestyle": "", "fillstyle": "none", "color": COLOURS[3], "clip_on": False, "markersize": 5}
+        ax.plot(target[ringed] + 1, source[ringed] + 1, "o", label="from a GPU of rail 1 to other domains", **style)
+    ticks = [1, *(gpus * quarter // 4 for quarter in range(1, 5))]
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(ticks, [number(tick) for tick in ticks])
+    shared = f", {number(gpus / side, 3)} of them a cell" if side < gpus else ""
+    ax.set(xlabel=f"to GPU{shared}", ylabel=f"from GPU{shared}", xlim=corners, ylim=corners[::-1])
+    ax.spines[["top", "right"]].set_visible(True)
+    ax.grid(False)
+    return ax
+
+
+def volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> Figure:
+    """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
+
+    Columns of volumes kind, path, bytes; matrix [from, to] [bytes], on a logarithmic scale, silent pairs white.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1, 1.35))
+    volume_by_kind(volumes, left).set_title("(a) volume by type")
+    source, target = matrix.nonzero()
+    entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
+    colours = byte_colours(entries["bytes"].to_numpy())
+    byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
+    byte_bar(figure, colours, right)
+    right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    return figure
+
+
+def sensitivity(data: pd.DataFrame, values: str = "places", title: str = "") -> Figure:
+    """A table of counts for each region: rows rule and oil, columns radius, darker for more.
+
+    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m and
+    `values`; exact, where there is one: a count that is a lower bound gets a plus sign.
+    """
+    radii, rules = sorted(data["radius_m"].unique()), data["rule"].unique()
+    rows = [(rule, oil) for rule in rules for oil in (True, False) if (data["oil"] == oil).any()]
+    regions = list(data["region"].unique())
+    across, high = 4 if len(regions) > 6 else 3, 0.2 * len(rows)
+    down = -(-len(regions) // across)
+    size = (11, 0.75 + 0.25 * bool(title) + down * (high + 0.5))
+    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, sharey=True)
+    for ax, region in zip(axes.flat, regions, strict=False):
+        part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
+        cells = part.reindex([(*row, radius) for row in rows for radius in radii])
+        _counts(ax, cells, values, (len(rows), len(radii)), float(data[values].max()))
+        ax.set_title(region, fontsize=9.5, pad=3)
+        ax.set_xticks(np.arange(len(radii)) + 0.5, [number(radius / units.km) for radius in radii], fontsize=8)
+        names = [rule if oil else f"{rule}, no oil" for rule, oil in rows]
+        ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.grid(False)
+    for ax in axes.flat[len(regions) :]:
+        ax.remove()
+    words = "radius [km]; darker: more; –: none" + "; +: a lower bound" * ("exact" in data)
+    figure.supxlabel(words + "; places share no plant" * (values == "places"), fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _counts(ax: Axes, cells: pd.DataFrame, values: str, shape: tuple[int, int], most: float) -> None:
+    """Cells coloured by the logarithm of one and the count, with the counts."""
+    counts = cells[values].to_numpy(float)
+    exact = cells["exact"].fillna(True).to_numpy(bool) if "exact" in cells else np.ones(len(counts), bool)
+    shade = np.log1p(counts) / np.log1p(max(most, 1.0))
+    style: dict = {"cmap": "Blues", "vmin": -0.15, "vmax": 1.1, "edgecolor": "white", "linewidth": 1}
+    ax.pcolormesh(np.ma.masked_where(~(shade > 0), shade).reshape(shape), **style)
+    ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=NONE)
+    y, x = np.indices(shape).reshape(2, -1) + 0.5
+    known = np.isfinite(counts)
+    texts = [
+        f"{number(count)}{'' if sure else '+'}" if count else "–" for count, sure in zip(counts, exact, strict=True)
+    ]
+    inks = np.where(shade > 0.55, "white", INK)
+    outlines = [glyphs.outline(text, 7.5)[0] for text in np.array(texts)[known]]
+    glyphs.stamp(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)

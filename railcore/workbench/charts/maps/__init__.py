@@ -1,0 +1,1 @@
+"""Maps of power siting: `basemap` to draw on, `symbols` of plants, lines and places, `power_maps` of both."""

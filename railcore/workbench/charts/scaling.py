@@ -1,0 +1,215 @@
+"""Lines over counts: GPUs, HB domain size, rails, sequences, micro-batches."""
+
+from collections.abc import Sequence
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from railcore.facts import units
+from railcore.facts.units import number
+from railcore.workbench.plotting import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    entitle,
+    gpu_axis,
+    legend_below,
+    lines,
+    log_axis,
+    look,
+    panels,
+    percent_axis,
+    plain_axis,
+)
+
+
+def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Figure:
+    """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
+
+    Columns link, gpus, cost_usd, power_w.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5))
+    columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
+    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
+        log_axis(gpu_axis(ax, counts).yaxis)
+        ax.set_ylabel(label)
+    legend_below(figure, axes[0], 3, title=title)
+    return figure
+
+
+def domain_sizes(data: pd.DataFrame) -> Figure:
+    """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
+
+    Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
+    """
+    figure, parts = panels(data, "model", (4.8, 4.6))
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
+        for i, (gpus, rows) in enumerate(part.groupby("gpus")):
+            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **look(i, label=f"{gpus:,} GPUs"))
+            ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
+        gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
+        ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
+    figure.axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
+    legend_below(figure, figure.axes[0])
+    return figure
+
+
+def best_by_domain(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
+    """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
+
+    Columns panel, hb_domain_size, slowdown.
+    """
+    figure, parts = panels(data, "panel", (3.6, 4.4), sharey=True)
+    for panel, part, ax in parts:
+        lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
+        log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
+        ax.set(title=panel, xlabel="HB domain size [GPUs]")
+    figure.axes[0].set_ylabel("slowdown over one HB domain for all")
+    percent_axis(figure.axes[0].yaxis)
+    legend_below(figure, figure.axes[0])
+    return figure
+
+
+def batches(data: pd.DataFrame, domain: str = "HB domain of {} GPUs") -> Figure:
+    """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
+
+    Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
+    model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.6))
+    sizes = list(data["hb_domain_size"].unique())
+    ideal = data[data["hb_domain_size"] == sizes[0]]
+    for ax, column in zip(axes, ("iteration_s", "relative"), strict=True):
+        lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, domain)
+        ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
+        if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
+            ax.margins(x=0.09)
+            _group_sizes(ideal, ax)
+    axes[0].plot(ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain")
+    axes[0].set(title="(a)", xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
+    axes[1].set(title="(b)", xlabel="batch [sequences]", ylabel="performance relative to ideal", ylim=(0, 1))
+    legend_below(figure, axes[0])
+    return figure
+
+
+def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
+    """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
+    runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
+    for before, run in zip([None, *runs], runs if len(runs) > 1 else [], strict=False):
+        x = run["batch_sequences"]
+        if before is not None:
+            ax.axvline(
+                (before["batch_sequences"].iloc[-1] + x.iloc[0]) / 2, color=GREY, linestyle=(0, (2, 2)), linewidth=1
+            )
+        wide = len(run) > 1
+        words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
+        place: dict = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8}
+        ax.annotate(words, (x.mean(), 0.02), **place)
+
+
+def rails(data: pd.DataFrame) -> Figure:
+    """Iteration time over that with a rail for every GPU, against rails, a line for each `model`.
+
+    Columns model, rails, slowdown.
+    """
+    figure, ax = plt.subplots(figsize=(8, 4.4))
+    lines(data, "rails", "slowdown", "model", ax)
+    log_axis(ax.xaxis, sorted(data["rails"].unique()), 2)
+    ax.set_yscale("log", base=2)
+    plain_axis(ax.yaxis)
+    ax.set(xlabel="rails (NICs of an HB domain)", ylabel="iteration time over that of a rail for every GPU")
+    ax.legend()
+    return figure
+
+
+def optimum(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
+    """Iteration time over its least against N_M, a line for each `model`, with points for the `rule` that gives them.
+
+    Columns of both model, group_size, slowdown; of marks rule too.
+    """
+    figure, ax = plt.subplots(figsize=(8, 4.6))
+    for i, (model, rows) in enumerate(data.groupby("model", sort=False)):
+        ax.plot(rows["group_size"], rows["slowdown"], **look(i, ("-", "--", "-.")[i % 3], marker="", label=model))
+    for i, (rule, rows) in enumerate(marks.groupby("rule", sort=False)):
+        style: dict = {"marker": MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
+        ax.plot(rows["group_size"], rows["slowdown"], color="black", linestyle="none", label=rule, **style)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    for axis in (ax.xaxis, ax.yaxis):
+        plain_axis(axis)
+    ax.set(xlabel="GPUs of a model-parallel group, N_M", ylabel="iteration time over its least")
+    ax.legend(ncols=2)
+    return figure
+
+
+def goodput(data: pd.DataFrame) -> Figure:
+    """Goodput over GPUs, a panel for each `stops` and a band from the high to the low failure rates; then tokens/s.
+
+    Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
+    """
+    stops, counts = list(data["stops"].unique()), sorted(data["gpus"].unique())
+    figure, axes = plt.subplots(1, len(stops) + 1, figsize=(4.2 * (len(stops) + 1), 4.6))
+    last = axes[-1]
+    for ax, stop in zip(axes, stops, strict=False):
+        for i, (_, part) in enumerate(data[data["stops"] == stop].groupby("fabric", sort=False)):
+            table = part.pivot(index="gpus", columns="rates", values="goodput")
+            ax.fill_between(table.index, table["high"], table["low"], color=COLOURS[i], alpha=0.18, linewidth=0)
+        lines(data[(data["stops"] == stop) & (data["rates"] == "value")], "gpus", "goodput", "fabric", ax)
+        ax.set(ylim=(0, 1.02), ylabel="goodput, share of time")
+        entitle(ax, f"{stop} stops the job")
+        percent_axis(ax.yaxis)
+    shown = data[(data["rates"] == "value") & (data["stops"] == stops[-1])]
+    whole = shown.drop_duplicates("gpus")
+    last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=GREY, linestyle=":", label="without failures")
+    lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
+    log_axis(last.yaxis)
+    last.set_ylabel("million tokens/s")
+    entitle(last, f"effective speed, {stops[-1]}")
+    for ax in axes:
+        gpu_axis(ax, counts)
+    band = "lines at the catalog's failure rates, bands from its high to its low ones"
+    legend_below(figure, last, 3, title=band)
+    return figure
+
+
+def experts(data: pd.DataFrame) -> Figure:
+    """(a) iteration time and (b) its slowdown over a full layer, over the HB domain size, a line for each way.
+
+    Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.8))
+    for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
+        for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
+            if way == "direct":
+                style = look(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
+            else:
+                style = look(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
+            ax.plot(part["hb_domain_size"], part[column], **style)
+        log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
+        ax.set_xlabel(units.label("hb_domain_size"))
+    axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
+    axes[1].set(ylabel="slowdown over a full layer", title="(b) over rail-optimized, layer 1:1")
+    percent_axis(axes[1].yaxis)
+    legend_below(figure, axes[0], 3, title="way of the tokens to their experts")
+    return figure
+
+
+def bubbles(data: pd.DataFrame, by: str) -> Figure:
+    """Share of the bubble against micro-batches per stage, a panel for each `by` and a line for each `chunks`.
+
+    Columns chunks, microbatches_per_stage, bubble_share and `by`.
+    """
+    figure, parts = panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
+    for name, part, ax in parts:
+        lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
+        log_axis(ax.xaxis, sorted(part["microbatches_per_stage"].unique()), 2)
+        ax.set(xlabel="micro-batches per stage", ylim=(0, 1.05 * data["bubble_share"].max()))
+        entitle(ax, name)
+    percent_axis(figure.axes[0].yaxis)
+    figure.axes[0].set_ylabel("bubble, share of the iteration")
+    legend_below(figure, figure.axes[0], title="chunks of a stage")
+    return figure

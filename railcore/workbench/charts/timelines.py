@@ -1,0 +1,227 @@
+"""Timelines: Gantt charts of pipeline schedules, steps of an exchange on their networks, hours of demand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+
+from railcore.facts import units
+from railcore.facts.units import number
+from railcore.workbench.plotting import COLOURS, entitle, model_name
+
+FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
+HALF = 0.42  # of a stage's height
+LANES = ("GPU", "scale-up", "scale-out", "wide area")
+EVENTS = {  # of the exchange, in the order of the legend: name and colour
+    "forward": ("forward", FILLS["forward"]),
+    "backward": ("backward", FILLS["backward"]),
+    "tensor": ("tensor exchange, exposed", COLOURS[6]),
+    "pipeline": ("pipeline send, exposed", COLOURS[7]),
+    "scale-up reduce": ("1 scale-up reduce", COLOURS[0]),
+    "scale-out reduce": ("2 scale-out reduce", COLOURS[1]),
+    "wide area": ("3 wide area", COLOURS[2]),
+    "propagation": ("propagation", "#B9E0D3"),
+    "scale-out gather": ("4 scale-out gather", "#F3B98C"),
+    "scale-up gather": ("5 scale-up gather", "#9CC8E6"),
+}
+EXPOSED = "#F6D7D2"
+
+
+class Timed(Protocol):
+    """What `timelines` draws: events, and when the backward pass ends and the next pass can go on [s]."""
+
+    events: pd.DataFrame
+    backward_end_s: float
+    due_s: float
+
+
+def _boxes(ax: Axes, x: np.ndarray, y: np.ndarray, **style) -> None:
+    """Rectangles from x[:, 0] to x[:, 1] and from y[:, 0] to y[:, 1], as one artist."""
+    corners = np.stack([x[:, [0, 1, 1, 0]], y[:, [0, 0, 1, 1]]], axis=-1)
+    ax.add_collection(PolyCollection(list(corners), **style))
+
+
+def gantt(
+    events: pd.DataFrame, ax: Axes, path: pd.DataFrame | None = None, peaks: Sequence[float] = (), title: str = ""
+) -> Axes:
+    """Computes as boxes with the micro-batch's number, stage 1 on top; the critical path as a line with an arrow.
+
+    Chunks above the first are paler; sends and receives are thin bars under the computes, and sync a bar of its own.
+
+    Parameters
+    ----------
+    events, path
+        Columns of both: event (compute, send, receive, sync), direction, stage, chunk, microbatch, start_s, end_s.
+    ax, title
+        Where to draw, and the title.
+    peaks
+        Micro-batches held at once by each stage, written at its end.
+
+    Returns
+    -------
+    The axes.
+    """
+    scale, unit = _unit(events["end_s"].max())
+    timed = events.assign(start=events["start_s"] * scale, end=events["end_s"] * scale)
+    timed = timed[timed["end"] > timed["start"]]
+    computes, span = timed[timed["event"] == "compute"], timed["end"].max()
+    for (direction, chunk), part in computes.groupby(["direction", "chunk"], observed=True):
+        paler = 1 - 0.6 * chunk / max(1, computes["chunk"].max())
+        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(FILLS[direction])))
+    _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", HALF - 0.06, HALF + 0.04)
+    synced = timed[timed["event"] == "sync"]
+    _stage_boxes(ax, synced, FILLS["sync"])
+    for row in synced.itertuples():
+        ax.text((row.start + row.end) / 2, row.stage, "sync", ha="center", va="center", fontsize=8)
+    _numbers(ax, computes, span)
+    if path is not None:
+        _path(ax, path[["start_s", "end_s"]].to_numpy() * scale, path["stage"].to_numpy())
+    stages = events["stage"].max() + 1
+    for stage, peak in enumerate(peaks):
+        ax.text(span * 1.01, stage, f"holds {number(peak, 4)}", va="center", fontsize=8)
+    ax.set(xlim=(0, span * (1.11 if len(peaks) else 1.005)), ylim=(stages - 0.4, -0.6), xlabel=f"time [{unit}]")
+    _lanes(ax, [f"stage {stage + 1}" for stage in range(stages)])
+    entitle(ax, title, left=True)
+    return ax
+
+
+def gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> Figure:
+    """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
+    rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
+    figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.6 + 0.38 * rows), squeeze=False)
+    for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):
+        gantt(events, ax, peaks=peaks, title=title)
+    right = max(ax.get_xlim()[1] for ax in axes.flat)
+    for ax in axes.flat:
+        ax.set_xlim(right=right)
+    for ax in axes.flat[:-1]:
+        ax.set(xlabel="", xticklabels=[])
+    return figure
+
+
+def legend(figure: Figure, *more: str, chunks: int = 1) -> None:
+    """What colours and lines of `gantt` mean, above the panels; more: of path, send, sync."""
+    handles: list = [Patch(facecolor=FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
+    if chunks > 1:
+        handles.append(Patch(facecolor="white", edgecolor="black", label="paler: later chunks"))
+    extra = {
+        "sync": Patch(facecolor=FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
+        "send": Patch(facecolor="black", label="transfer"),
+        "path": Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
+    }
+    figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside upper center", ncols=6)
+
+
+def phases(ax: Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
+    """Names of stretches of time over a Gantt chart, each with its start and end [s]."""
+    scale, _ = _unit(max(end for _, end in ends_s.values()))
+    for name, (start, end) in ends_s.items():
+        bar: dict = {"arrowstyle": "|-|", "mutation_scale": 3, "shrinkA": 0, "shrinkB": 0}
+        here, there = (start * scale, -0.62), (end * scale, -0.62)
+        ax.annotate("", xy=here, xytext=there, annotation_clip=False, arrowprops=bar)
+        ax.text((start + end) / 2 * scale, -0.72, name, ha="center", va="bottom", fontsize=9)
+    ax.set_ylim(top=-1.05)
+
+
+def _unit(longest_s: float) -> tuple[float, str]:
+    return (1.0, "s") if longest_s >= 10 else (1e3, "ms")
+
+
+def _lanes(ax: Axes, names: Sequence[str]) -> None:
+    """Names of the lanes, the first on top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+
+
+def _stage_boxes(ax: Axes, events: pd.DataFrame, fill: Any, top: float = -HALF, bottom: float = HALF) -> None:
+    """Boxes around the line of a stage; columns start, end, stage."""
+    y = events["stage"].to_numpy()[:, None] + [top, bottom]
+    _boxes(ax, events[["start", "end"]].to_numpy(), y, facecolors=[fill], edgecolors="black", linewidths=0.5)
+
+
+def _numbers(ax: Axes, computes: pd.DataFrame, span: float) -> None:
+    """Micro-batch numbers, from 1: in all boxes of a direction and chunk if they fit there, else in none."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    for _, alike in computes.groupby(["direction", "chunk"], observed=True):
+        digits, width = len(str(alike["microbatch"].max() + 1)), (alike["end"] - alike["start"]).min()
+        size = min(9.0, 72 * 0.85 * width / span * inches / (0.65 * digits))
+        for row in alike.itertuples() if size >= 4 else ():
+            text = str(row.microbatch + 1)
+            ax.text((row.start + row.end) / 2, row.stage - 0.08, text, ha="center", va="center", fontsize=size)
+
+
+def _path(ax: Axes, times: np.ndarray, stages: np.ndarray) -> None:
+    """A line through the lower part of the boxes, along the events and from stage to stage."""
+    x, y = times.ravel(), stages.repeat(2) + 0.26
+    cased: dict = {"path_effects": [withStroke(linewidth=4, foreground="white")], "zorder": 5}
+    ax.plot(x, y, color="black", linewidth=2, solid_joinstyle="round", **cased)
+    arrow = {"arrowstyle": "-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+    ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
+
+
+def timelines(parts: Mapping[str, Timed]) -> Figure:
+    """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
+
+    Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
+    pass, dashed, and of what the next pass waits for; between them the exchange is exposed, shaded.
+    """
+    figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.9 + 2.4 * len(parts)), squeeze=False)
+    for ax, (title, part) in zip(axes.flat, parts.items(), strict=True):
+        events = part.events[part.events["end_s"] > part.events["start_s"]]
+        for event in reversed(EVENTS):  # the passes' traffic over the steps that it interrupts
+            rows = events[events["event"] == event]
+            half = 0.12 if event == "propagation" else 0.36
+            y = rows["lane"].map(LANES.index).to_numpy(float)[:, None] + [-half, half]
+            x = rows[["start_s", "end_s"]].to_numpy() * 1e3
+            _boxes(ax, x, y, facecolors=[EVENTS[event][1]], edgecolors="white", linewidths=0.3)
+        if part.due_s > part.backward_end_s:
+            ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=EXPOSED, zorder=0)
+        ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
+        ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(LANES) - 0.5, -0.5))
+        _lanes(ax, LANES)
+        entitle(ax, model_name(title), left=True)
+    axes[-1, 0].set_xlabel("time [ms]")
+    handles: list = [Patch(facecolor=colour, label=name) for name, colour in EVENTS.values()]
+    handles.append(Patch(facecolor=EXPOSED, label="exchange exposed"))
+    handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
+    return figure
+
+
+def hourly(data: pd.DataFrame, title: str = "") -> Figure:
+    """Demand and net generation of one balancing authority, a panel each: reported in grey, and cleaned of spikes.
+
+    Columns as `siting.eia.cleaned` has them, of one authority: hour_utc, demand_w, demand_screened_w and, where they
+    are known, net_generation_w, net_generation_screened_w. The axis ends a third above what was cleaned; spikes
+    reported beyond it are triangles there, the highest with its value; dashed is the largest cleaned hour.
+    """
+    names = [name for name in ("demand", "net_generation") if f"{name}_screened_w" in data]
+    top = 4 / 3 * max(data[f"{name}_screened_w"].max() for name in names) / units.GW
+    size = (10, 0.8 + 2.5 * len(names))
+    figure, axes = plt.subplots(len(names), 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
+    hours, place = data["hour_utc"], {"textcoords": "offset points", "fontsize": 8.5}
+    for ax, name, colour in zip(axes.flat, names, (COLOURS[0], COLOURS[2]), strict=False):
+        raw, clean = (data[f"{name}{kind}_w"].to_numpy(float) / units.GW for kind in ("", "_screened"))
+        ax.plot(hours, np.minimum(raw, top), color="#9A9A9A", linewidth=0.7, rasterized=True)
+        ax.plot(hours, clean, color=colour, linewidth=0.5, rasterized=True)
+        largest, beyond = np.nanmax(clean), np.flatnonzero(raw > top)
+        ax.axhline(largest, color="black", linewidth=0.9, linestyle="--")
+        ax.annotate(units.show(largest * units.GW, "W", 3), (hours.iloc[0], largest), (2, 3), **place)
+        ax.plot(hours.iloc[beyond], np.full(len(beyond), 0.97 * top), "^", color=COLOURS[1])
+        if len(beyond):
+            highest = beyond[raw[beyond].argmax()]
+            words = f"{units.show(raw[highest] * units.GW, 'W', 3)} reported"
+            ax.annotate(words, (hours.iloc[highest], 0.97 * top), (7, -3), **place)
+        ax.set(ylabel=f"{units.words(name)} [GW]", ylim=(0, top))
+    figure.suptitle(title, fontsize=11)
+    return figure

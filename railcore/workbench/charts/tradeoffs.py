@@ -1,0 +1,320 @@
+"""Lines of one good against another: cost, time, memory, size, goodput, length."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from railcore.facts.units import ms, number
+from railcore.workbench.plotting import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    entitle,
+    legend_below,
+    lines,
+    log_axis,
+    look,
+    panels,
+    percent,
+    percent_axis,
+    ratio_axis,
+)
+
+DASHES = ("-", "--", "-.", ":")
+TIMES = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
+
+
+def oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
+    """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
+
+    Columns network, oversubscription, relative_cost.
+    """
+    finite = np.isfinite(data["oversubscription"])
+    lines(data[finite], "oversubscription", "relative_cost", "network", ax)
+    for level in data.loc[~finite, "relative_cost"]:
+        ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
+    ratio_axis(ax, sorted(data.loc[finite, "oversubscription"].unique()), "oversubscription, bandwidth down : up")
+    ax.set(ylabel="cost over rail-optimized", ylim=(0, 1.05))
+    ax.legend()
+    return ax
+
+
+def oversubscribed_costs(data: pd.DataFrame) -> Figure:
+    """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
+
+    Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
+    each placement is marked in (b).
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8))
+    one = data.drop_duplicates("oversubscription")
+    left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
+    right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
+    for i, (name, rows) in enumerate(data.groupby("placement", sort=False)):
+        style = look(i, ("-", "--")[i % 2], markersize=6, label=name)
+        left.plot(rows["oversubscription"], rows["most_leaving"], **style)
+        best = rows[rows["fits"]].nlargest(1, "oversubscription")
+        right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **look(i, "", markersize=11 - 2 * i))
+    log_axis(left.yaxis, [10, 20, 50, 100, 200])
+    left.set(ylabel="traffic leaving, in NICs at full rate", title="(a) what leaves the busiest leaf")
+    right.set(ylabel="cost [billion USD]", title="(b) cost; marked: the most that a placement allows", ylim=0)
+    shown = sorted(ratio for ratio in one["oversubscription"] if ratio == int(ratio))
+    for ax in (left, right):
+        ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
+    legend_below(figure, left, 5)
+    return figure
+
+
+def layers(data: pd.DataFrame) -> Figure:
+    """A panel for each imbalance: time of an exchange over the layer's oversubscription, and without a layer.
+
+    Lines with markers are direct over the layer, one for each HB domain size; in the same colour broad two-hop and
+    dotted hierarchical without a layer. Columns imbalance, hb_domain_size, oversubscription, direct_s, two_hop_s,
+    hierarchical_s.
+    """
+    ways: dict = {"direct": {}, "two-hop, no layer": {"linewidth": 4.5, "alpha": 0.4}}
+    ways["hierarchical, no layer"] = {"linestyle": ":", "linewidth": 2}
+    figure, parts = panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
+    for imbalance, panel, ax in parts:
+        for i, (size, part) in enumerate(panel.groupby("hb_domain_size")):
+            x, colour = part["oversubscription"], COLOURS[i % len(COLOURS)]
+            ax.plot(x, part["direct_s"] / ms, **look(i, label=f"{size} GPUs"))
+            ax.plot(x, part["two_hop_s"] / ms, color=colour, **ways["two-hop, no layer"])
+            ax.plot(x, part["hierarchical_s"] / ms, color=colour, **ways["hierarchical, no layer"])
+        label = "oversubscription of the any-to-any layer, down : up"
+        ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
+        load = "uniform load" if imbalance == 1 else f"one hot expert, {number(imbalance)} times the mean"
+        ax.set(title=load, ylabel="time of one exchange [ms]", ylim=(0, None))
+    for name, style in ways.items():
+        figure.axes[0].plot([], [], color=GREY, label=name, **style)
+    legend_below(figure, figure.axes[0], 4, title="HB domain size, and the way to the experts")
+    return figure
+
+
+def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
+    """Share of links up to each length, a panel for each `network` and a line for each `tier`; reaches as verticals.
+
+    Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
+    """
+    figure, parts = panels(data, "network", (5, 4.6), sharey=True)
+    for name, part, ax in parts:
+        for i, (tier, rows) in enumerate(part.groupby("tier", sort=False)):
+            label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
+            ax.plot(rows["length_m"], rows["share"], **look(i, DASHES[i % 4], marker="", label=label))
+        for row in media.itertuples():
+            ax.axvline(row.reach_m, color=GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
+            place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
+            ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)
+        log_axis(ax.xaxis, [1, 5, 20, 100, 500])
+        ax.set(title=name, ylim=(-0.03, 1.14), yticks=[0, 0.25, 0.5, 0.75, 1], xlabel="length [m]")
+        percent_axis(ax.yaxis)
+    figure.axes[0].set_ylabel("share of links up to it")
+    fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[0]))
+    for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
+        if (media["copper"] == copper).any():
+            fullest.plot([], [], color=GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
+    legend_below(figure, fullest, 3)
+    return figure
+
+
+def pareto(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
+    """Iteration time against memory of the strategies that none beats in both, ends and middle named.
+
+    Columns total_s, memory_bytes, strategy; limit_bytes: of a GPU.
+    """
+    memory, limit = data["memory_bytes"] / 1e9, limit_bytes / 1e9
+    ax.step(memory, data["total_s"], "o-", where="post", color=COLOURS[0], linewidth=1, markersize=4)
+    ax.axvline(limit, color="black", linestyle="--", linewidth=1)
+    style: dict = {"textcoords": "offset points", "fontsize": 8}
+    turned: dict = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top", "rotation": 90}
+    ax.annotate("a GPU's memory", (limit, 1), (-4, -4), **turned, **style)
+    for i in sorted({0, len(data) // 3, 2 * len(data) // 3, len(data) - 1}):
+        place, side = ((6, 4), "left") if i else ((-6, 6), "right")
+        ax.annotate(data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, **style)
+    ax.set_title(
+        "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; v: chunks of a stage; b: sequences of a "
+        "micro-batch\nfull: recomputation; zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
+        fontsize=9,
+    )
+    ax.set(xlabel="memory of the fullest GPU [GB]", ylabel="iteration time [s]", ylim=(0, None))
+    ax.margins(x=0.12, y=0.12)
+    return ax
+
+
+def wrong_choice(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
+    """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
+
+    Columns times_best, share (cumulative).
+    """
+    for i, (name, table) in enumerate(data.items()):
+        ax.step(table["times_best"], table["share"], where="post", **look(i, DASHES[i % 4], marker="", label=name))
+    log_axis(ax.xaxis, [1, 1.5, 2, 3, 5, 10, 20, 50, 100])
+    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's", ylabel="feasible strategies")
+    percent_axis(ax.yaxis)
+    ax.legend(loc="lower right")
+    return ax
+
+
+def optimal_sizes(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
+    """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
+
+    Columns law, training_days, parameters, warning, of both.
+    """
+    for i, (name, part) in enumerate(data.groupby("law", sort=False)):
+        label = name.replace("Hoffmann", "Hoffmann approach")
+        ax.plot(part["training_days"], part["parameters"], **look(i, DASHES[i % 4], marker="", label=label))
+        picked = chosen[chosen["law"] == name]
+        ax.plot(picked["training_days"], picked["parameters"], **look(i, "", markersize=6))
+    for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
+        ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
+        text: dict = {"textcoords": "offset points", "xytext": (4, 4 if i else -12), "fontsize": 9}
+        ax.annotate(f"{number(size / 1e12)}T", (0, size), xycoords=ax.get_yaxis_transform(), **text)
+    first, last = data["training_days"].min(), data["training_days"].max()
+    shown = {days: text for text, days in TIMES.items() if first <= days <= last}
+    log_axis(ax.xaxis, shown, text=shown.__getitem__)
+    _trillions(ax)
+    ax.set(xlim=(first, last), xlabel="training time on the whole machine")
+    ax.set_ylabel("loss-optimal parameters [trillion]")
+    if data["warning"].all():
+        ax.set_title("every point is extrapolated from far smaller experiments", fontsize=9)
+    ax.legend(loc="upper left")
+    return ax
+
+
+def machines(data: pd.DataFrame, ax: Axes) -> Axes:
+    """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
+
+    Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
+    """
+    for i, (platform, part) in enumerate(data.groupby("platform", sort=False)):
+        label = f"{platform}, {part['format'].iloc[0].upper()}"
+        hollow = look(i, markersize=6, markerfacecolor="white", label=label)
+        ax.plot(part["budget_usd"], part["optimal_parameters"], **hollow)
+        ax.plot(part["budget_usd"], part["parameters"], **look(i, ":", markersize=6))
+    ax.margins(0.08)
+    log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: f"{number(budget / 1e9)} billion")
+    _trillions(ax)
+    ax.set(xlabel="budget [USD]", ylabel="parameters [trillion], loss-optimal (hollow) and fitting (filled)")
+    ax.legend()
+    return ax
+
+
+def _trillions(ax: Axes) -> None:
+    """Powers of ten of a logarithmic y axis as plain numbers of trillions."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    shown = [10.0**k for k in range(6, 24) if low <= 10.0**k <= high]
+    log_axis(ax.yaxis, shown, text=lambda size: number(size / 1e12))
+    ax.set_ylim(low, high)
+
+
+def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: str = "") -> Axes:
+    """Memory of a GPU against the tensor-parallel degree, a line for each model; degrees that fit are filled.
+
+    Parameters
+    ----------
+    data
+        Columns model, tensor, bytes.
+    limit_bytes
+        Memory of a GPU [bytes].
+    ax, title
+        Where to draw, and the title.
+
+    Returns
+    -------
+    The axes.
+    """
+    lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
+    for line in ax.get_lines():
+        line.set_markerfacecolor("white")
+    for i, (_, part) in enumerate(data.groupby("model", sort=False)):
+        fits = part[part["bytes"] <= limit_bytes]
+        ax.plot(fits["tensor"], fits["bytes"] / 1e9, **look(i, ""))
+    ax.axhline(limit_bytes / 1e9, color="black", linestyle="--", linewidth=1, label="a GPU's memory")
+    log_axis(ax.xaxis, sorted(data["tensor"].unique()))
+    ax.set_yscale("log")
+    log_axis(ax.yaxis)
+    ax.set(xlabel="GPUs that share a layer (tensor-parallel degree)", ylabel="memory of a GPU [GB]")
+    ax.set_title(title, fontsize=9)
+    ax.legend()
+    return ax
+
+
+def serving(data: pd.DataFrame) -> Figure:
+    """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
+
+    Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
+    rising order.
+    """
+    figure, parts = panels(data.sort_values("context", kind="stable"), "context", (5.4, 4.8), least=8, sharey=True)
+    for context, panel, ax in parts:
+        for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
+            x, y, style = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"], look(i, ("-", "--")[i % 2])
+            ax.plot(x, y, label=f"{model}, {number(bits)}-bit weights", **style)
+            words = f"{number(part['copy_gpus'].iloc[0])} GPUs\n× {number(part['copies'].iloc[0])}"
+            place: dict = {"textcoords": "offset points", "fontsize": 7, "color": style["color"]}
+            ax.annotate(words, (x.iloc[0], y.iloc[0]), (7, -4), **place)
+        ax.margins(0.12)
+        ax.set_yscale("log")
+        ax.set_xlim(0, ax.get_xlim()[1] * 1.05)
+        ax.set_xlabel("tokens/s of a user")
+        entitle(ax, f"{number(context)} tokens of context")
+    log_axis(figure.axes[0].yaxis)
+    figure.axes[0].set_ylabel("cost of a million decoded tokens [USD]")
+    title = "numbers: GPUs of the smallest copy × copies that the machine holds; larger copies to the left"
+    legend_below(figure, figure.axes[0], 2 * len(parts), title=title)
+    return figure
+
+
+def recoveries(curves: pd.DataFrame, ways: pd.DataFrame, target: float = 0.9) -> Figure:
+    """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
+
+    curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
+    ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
+    target: a goodput to reach, a dotted level in both.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5))
+    colours: dict = dict(zip(curves["case"].unique(), COLOURS, strict=False))
+    styles: dict = dict(zip(curves["checkpoint"].unique(), ("-", (0, (4, 2)), ":"), strict=False))
+    for (case, save), part in curves.groupby(["case", "checkpoint"], sort=False):
+        left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
+    log_axis(left.xaxis)
+    left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
+    entitle(left, "(a) all GPUs restart after every failure, middle rates")
+    table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
+    span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
+    (middle,) = right.plot(table["value"], range(len(table)), MARKERS[0], color=COLOURS[0])
+    right.set_yticks(range(len(table)), table.index)
+    right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
+    entitle(right, "(b) by way of recovery; t: GPUs of a tensor group")
+    goal = left.axhline(target, color="black", linestyle=":", linewidth=0.9)
+    right.axvline(target, color="black", linestyle=":", linewidth=0.9)
+    for axis in (left.yaxis, right.xaxis):
+        percent_axis(axis)
+    handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
+    handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
+    handles |= {f"goodput of {percent(target)}, a target": goal, "(b) at middle failure rates and times": middle}
+    handles["(b) from low to high ones"] = span
+    figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def checks(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
+    """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
+
+    Columns gpus, modelled_s, measured_iteration_s.
+    """
+    ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
+    ax.axhline(1, color="black", linewidth=0.8)
+    for i, (name, part) in enumerate(data.groupby(by, sort=False)):
+        style = look(i, "", markersize=5, alpha=0.75, label=f"{name} ({len(part)})")
+        ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
+    log_axis(ax.xaxis, [2**power for power in range(2, 12)], 2)
+    log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
+    ax.set(xlabel="GPUs", ylabel="modelled over measured iteration time")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
