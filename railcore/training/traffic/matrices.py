@@ -161,7 +161,7 @@ def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> tuple[Ranks, Fl
         targets[:] = every[:, None]
     for some in np.array_split(groups, max(targets.size >> 20, 1)):  # no second array as large as the first
         targets[some] = np.take(some, members, axis=1)
-    if len(share) == 1:  # one row of bytes stands for a GPU's whole row, without a copy
+    if len(share) == 1:  # all targets of a GPU get the same bytes: no copy
         size = np.broadcast_to(amount[:, None] * share[:, :1], targets.shape)
     else:
         size = np.zeros(targets.shape)

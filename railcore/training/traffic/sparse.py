@@ -74,7 +74,7 @@ def _repeated(rank: Ranks, targets: Sequence[Ranks]) -> NDArray[np.bool_]:
 class Traffic:
     """What N GPUs send each other in one iteration: a sparse matrix for each kind of traffic.
 
-    Raises ValueError where there is none.
+    Raises ValueError without any.
     """
 
     matrices: dict[str, Matrix]
