@@ -235,7 +235,7 @@ def test_what_a_line_leaves_open_is_said():
         ("--tensor-model-parallel-size 2 --tensor-model-parallel-size 4", "twice"),
         ("--tensor-model-parallel-size $TP", "variable"),
         ("--micro-batch-size", "micro-batch-size"),
-        ("--recompute-granularity some", "selective, full"),
+        ("--recompute-granularity some", "recompute-granularity.*'some'.*selective.*full"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "drop"),
         ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp2"),
         ("--data-parallel-sharding-strategy optim", "megatron-fsdp"),
