@@ -280,14 +280,21 @@ class Strategy:
         """
         rows = []
         for kind in GROUP_KINDS:
-            found = self.group_places(kind, hb_domain_size, rails)
-            leaving = found[found["domains"] > 1]
-            on_one = leaving["rail"] >= 0
-            row = {"kind": kind, "groups": len(found), "members": int(found["members"].iloc[0])}
-            row |= {"within": len(found) - len(leaving), "leaving": len(leaving)}
-            row |= {"largest_share": int(found["largest_share"].max()), "on_one_rail": int(on_one.sum())}
-            row["neighbours_on_rail"] = int(leaving["neighbours_on_rail"].sum())
-            rows.append(row | {"rails": leaving.loc[on_one, "rail"].nunique()})
+            places = self.group_places(kind, hb_domain_size, rails)
+            leaving = places[places["domains"] > 1]
+            on_one = leaving[leaving["rail"] >= 0]
+            row = {
+                "kind": kind,
+                "groups": len(places),
+                "members": int(places["members"].iloc[0]),
+                "within": len(places) - len(leaving),
+                "leaving": len(leaving),
+                "largest_share": int(places["largest_share"].max()),
+                "on_one_rail": len(on_one),
+                "neighbours_on_rail": int(leaving["neighbours_on_rail"].sum()),
+                "rails": on_one["rail"].nunique(),
+            }
+            rows.append(row)
         return pd.DataFrame(rows)
 
 
