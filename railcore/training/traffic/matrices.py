@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from railcore.facts.checks import Floats, one_of
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic.communication import WIRE, Transfer, Wire, transfers
-from railcore.training.traffic.sparse import Matrix, Ranks, Traffic, side_by_side
+from railcore.training.traffic.sparse import Matrix, Ranks, Traffic, merged_rows
 from railcore.training.transformer import Transformer
 
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "hierarchical_direct")
@@ -94,7 +94,7 @@ def from_transfers(
         for suffix, ranks, pattern, factor in _stages(_groups(strategy, group), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: Matrix(*side_by_side(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: Matrix(*merged_rows(every, found)) for kind, found in parts.items()})
 
 
 def _way(row: Transfer, algorithm: str) -> str:
