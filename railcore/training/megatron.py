@@ -4,7 +4,7 @@ import argparse
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,15 +99,6 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"is {text!r}: give one of {', '.join(words)}")
-        return text
-
-    return read
-
-
 def _parser() -> argparse.ArgumentParser:
     """Megatron-LM's arguments that matter here; those that a line does not have are not in the result."""
     options: dict[str, Any] = {"add_help": False, "allow_abbrev": False, "exit_on_error": False}
@@ -115,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in _NUMBERS:
         parser.add_argument(f"--{name}", dest=name, type=_whole, action=_Once)
     for name, words in _WORDS.items():
-        parser.add_argument(f"--{name}", dest=name, type=_one_of(words), action=_Once)
+        parser.add_argument(f"--{name}", dest=name, choices=words, action=_Once)
     for name in _SWITCHES:
         parser.add_argument(f"--{name}", dest=name, action="store_true")
     return parser

@@ -19,7 +19,7 @@ from railcore.training import megatron
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
-KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
+GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 VOCABULARY_MULTIPLE = 128
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 
@@ -220,7 +220,7 @@ class Strategy:
 
     def _dimensions(self, kind: str) -> list[str]:
         """Dimensions that a kind of group spans, the fastest first."""
-        one_of("kind", kind, KINDS)
+        one_of("kind", kind, GROUP_KINDS)
         return [kind] if kind in DIMENSIONS else [name for name in self.order if name in ("context", "data")]
 
     def groups(self, kind: str) -> NDArray[np.int64]:
@@ -279,15 +279,22 @@ class Strategy:
         Arguments and errors are those of `group_places`.
         """
         rows = []
-        for kind in KINDS:
-            found = self.group_places(kind, hb_domain_size, rails)
-            leaving = found[found["domains"] > 1]
-            on_one = leaving["rail"] >= 0
-            row = {"kind": kind, "groups": len(found), "members": int(found["members"].iloc[0])}
-            row |= {"within": len(found) - len(leaving), "leaving": len(leaving)}
-            row |= {"largest_share": int(found["largest_share"].max()), "on_one_rail": int(on_one.sum())}
-            row["neighbours_on_rail"] = int(leaving["neighbours_on_rail"].sum())
-            rows.append(row | {"rails": leaving.loc[on_one, "rail"].nunique()})
+        for kind in GROUP_KINDS:
+            places = self.group_places(kind, hb_domain_size, rails)
+            leaving = places[places["domains"] > 1]
+            on_one = leaving[leaving["rail"] >= 0]
+            row = {
+                "kind": kind,
+                "groups": len(places),
+                "members": int(places["members"].iloc[0]),
+                "within": len(places) - len(leaving),
+                "leaving": len(leaving),
+                "largest_share": int(places["largest_share"].max()),
+                "on_one_rail": len(on_one),
+                "neighbours_on_rail": int(leaving["neighbours_on_rail"].sum()),
+                "rails": on_one["rail"].nunique(),
+            }
+            rows.append(row)
         return pd.DataFrame(rows)
 
 

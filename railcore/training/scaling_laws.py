@@ -82,7 +82,7 @@ class ScalingLaw:
         return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
     def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
-        """A text on what of the optimum of `compute` [FLOP] lies outside the experiments, none where nothing does."""
+        """A text where the optimum of `compute` [FLOP] lies outside the experiments; none where it lies inside."""
         found = {
             "FLOP": (compute, self.compute_range),
             "parameters": (self.parameters(compute), self.parameters_range),
@@ -92,7 +92,7 @@ class ScalingLaw:
 
 
 class Shape(NamedTuple):
-    """Layers and hidden size, and what of the rule is extrapolated."""
+    """Layers and hidden size, and a warning where the rule is extrapolated."""
 
     layers: np.ndarray
     hidden: np.ndarray

@@ -24,7 +24,7 @@ section 2.2 (1f1b, interleaved).
 """
 
 from railcore.training.pipeline_schedule.closed_forms import (
-    KINDS,
+    SCHEDULE_KINDS,
     TRANSFERS,
     critical_sends,
     peak_microbatches,
@@ -34,7 +34,7 @@ from railcore.training.pipeline_schedule.closed_forms import (
 from railcore.training.pipeline_schedule.timetable import Timetable, schedule
 
 __all__ = [
-    "KINDS",
+    "SCHEDULE_KINDS",
     "TRANSFERS",
     "Timetable",
     "critical_sends",

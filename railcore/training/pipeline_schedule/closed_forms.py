@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, whole
 
-KINDS = ("gpipe", "1f1b", "interleaved")
+SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
 
 
@@ -153,7 +153,7 @@ def warm_up(kind: str, p: ArrayLike, m: ArrayLike, v: ArrayLike, i: ArrayLike) -
     Parameters
     ----------
     kind, p, m, v, i
-        One of KINDS, stages, micro-batches, chunks and the stage from 0.
+        One of SCHEDULE_KINDS, stages, micro-batches, chunks and the stage from 0.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def checked_sizes(
     ValueError
         Naming what is out of range.
     """
-    one_of("kind", kind, KINDS)
+    one_of("kind", kind, SCHEDULE_KINDS)
     one_of("transfers", transfers, TRANSFERS)
     counts = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
     p, m, v = np.broadcast_arrays(*(whole(name, value) for name, value in counts.items()))

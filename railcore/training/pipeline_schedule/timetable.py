@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from railcore.facts.checks import Floats, Ints, at_least, positive
 from railcore.training.pipeline_schedule.closed_forms import checked_sizes, warm_up
 
-EVENTS = ("compute", "send", "receive")
+_EVENTS = ("compute", "send", "receive")
 _COMPUTE, _SEND, _RECEIVE = range(3)
 
 
@@ -68,9 +68,9 @@ class Timetable:
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """All events by start: event (of EVENTS), direction, stage, chunk, microbatch, start_s, end_s.
+        """All events by start: event (compute, send, receive), direction, stage, chunk, microbatch, start_s, end_s.
 
-        A send stands at its sender. Receives are listed where they keep the receiver from computing.
+        A send is listed at its sender. A receive is listed where the receiver cannot compute meanwhile.
         """
         nodes = np.arange(self.end_s.size)
         sends = nodes[_positions(self.stages, self.chunks)[2][nodes // self.microbatches]]
@@ -128,7 +128,7 @@ class Timetable:
         begun = np.choose(kinds, (self.start_s.flat[nodes], self.depart_s.flat[nodes], self.start_s.flat[nodes]))
         begun = begun - self.send_s * (kinds == _RECEIVE)
         columns = {
-            "event": pd.Categorical.from_codes(kinds, EVENTS),
+            "event": pd.Categorical.from_codes(kinds, _EVENTS),
             "direction": pd.Categorical.from_codes(position * 2 // len(stage), ("forward", "backward")),
             "stage": stage[position],
             "chunk": chunk[position],
@@ -154,7 +154,7 @@ def schedule(
     Parameters
     ----------
     kind
-        One of KINDS.
+        One of SCHEDULE_KINDS.
     stages, microbatches, chunks
         p, m and v; v is 1 but for interleaved, then 2 or more and m a multiple of p.
     forward_s, backward_s
