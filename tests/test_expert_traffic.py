@@ -5,19 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2025.moe_claims import share_readings
+from railcore.documents.railonly2025.moe_slowdowns import (
+    LOADS,
+    iteration_overheads,
+    platform_links,
+    platform_routing_slowdowns,
+    routing_slowdowns,
+)
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.training import transformer
-from railcore.training.experts.job import (
-    LOADS,
-    ExpertJob,
-    iteration_overheads,
-    layer_times,
-    platform_links,
-    platform_slowdowns,
-    routing_times,
+from railcore.training import traffic, transformer
+from railcore.training.experts.expert_job import ExpertJob
+from railcore.training.experts.token_routing import (
+    expert_all_to_all_time,
+    expert_demand,
+    oversubscribed_exchange_times,
 )
-from railcore.training.experts.token_routing import expert_all_to_all_time, expert_demand
+from railcore.training.parallelism import Strategy
 
 MODEL = transformer.from_catalog("MoE-1.3B")
 JOB = ExpertJob(MODEL, 128, 8, 4)
@@ -30,21 +35,40 @@ def test_static_parameters_are_the_dense_model_s_without_every_other_feed_forwar
         MODEL.attention_weights + MODEL.hidden * (4 + 4)  # biases of attention, two norms
     )
     expected = dense.total_parameters - MODEL.mixture_layers * (one_layer - MODEL.hidden * MODEL.experts)
-    assert JOB.static_bytes == 2 * expected
-    assert replace(JOB, gradient_bytes=4).static_bytes == 4 * expected
+    assert JOB.static_bytes == pytest.approx(2 * expected)
+    assert JOB.static_bytes == pytest.approx(2 * (MODEL.total_parameters - MODEL.expert_parameters))
+    assert replace(JOB, wire=traffic.Wire(gradient_bytes=4)).static_bytes == pytest.approx(4 * expected)
 
 
-@pytest.mark.parametrize("imbalance", [1.0, 8.0])
-def test_matrices_sum_to_what_is_sent(imbalance):
-    matrices = JOB.matrix(imbalance)
-    reduced, exchanged = matrices["AllReduce"], matrices["all-to-all"]
+def test_matrices_sum_to_what_is_sent():
+    found = JOB.iteration_traffic
+    exchanged = replace(found, matrices={"expert": found.matrices["expert"]}).dense()
+    reduced = found.dense() - exchanged
     for axis in (0, 1):
         assert reduced.sum(axis=axis) == pytest.approx(np.full(128, 2 * JOB.static_bytes * 127 / 128))
-    if imbalance == 1:
-        assert exchanged.sum(axis=1) == pytest.approx(np.full(128, 48 * JOB.exchange_bytes * 127 / 128))
-    own = np.trace(expert_demand(JOB.exchange_bytes, 128, imbalance))
-    assert exchanged.sum() == pytest.approx(48 * (128 * JOB.exchange_bytes - own))
+    assert (JOB.exchanges, JOB.exchange_bytes) == (48, 4 * 2048 * 2048 * 2)
+    demand = 48 * expert_demand(JOB.exchange_bytes, 128, experts=128)
+    assert exchanged == pytest.approx(demand * (1 - np.eye(128)))
     assert exchanged == pytest.approx(exchanged.T)
+
+
+def test_the_job_sends_what_the_step_of_its_strategy_does():
+    table = traffic.step(MODEL, Strategy(data=128, expert=128, micro_batch=4), 512)
+    sent = table.groupby("kind")["sent_bytes"].sum()
+    volumes = JOB.volumes().groupby("kind")["bytes"].sum() / 128
+    assert volumes["AllReduce"] == pytest.approx(sent["data"])
+    assert volumes["all-to-all"] == pytest.approx(sent["expert"])
+
+
+def test_readings_of_the_share_follow_from_the_bytes():
+    found, static, sent = share_readings(JOB), JOB.static_bytes, 48 * JOB.exchange_bytes
+    assert found["gradients of 4 bytes"] == pytest.approx(sent / (sent + 4 * static))
+    assert found["forward pass recomputed: 6 exchanges"] == pytest.approx(1.5 * sent / (1.5 * sent + 2 * static))
+    assert found["both of these"] == pytest.approx(1.5 * sent / (1.5 * sent + 4 * static))
+    untied = static + 2 * MODEL.vocabulary * MODEL.hidden
+    assert found["output embedding not tied to the input's"] == pytest.approx(sent / (sent + 2 * untied))
+    away, reduced = 15 * 7 / 127, 2 * static
+    assert found["of the all-to-all only what changes rails"] == pytest.approx(away * sent / (away * sent + reduced))
 
 
 def test_the_all_reduce_stays_on_its_rails_and_the_share_is_that_of_the_bytes():
@@ -97,7 +121,7 @@ def test_links_of_a_platform_are_its_catalog_rows():
 
 def test_a_mesh_stands_beside_its_switched_twin():
     links = {name: platform_links(name) for name in ("DGX H100", "MI300X full mesh")}
-    table = platform_slowdowns(1e6, 64, links, 4.0)
+    table = platform_routing_slowdowns(1e6, 64, links, 4.0)
     assert list(table.load.unique()) == list(LOADS)
     assert len(table) == len(LOADS) * 3 * 4
     wide = table.pivot_table(index=["load", "routing", "phases"], columns="platform", values="slowdown")
@@ -111,7 +135,7 @@ def test_a_mesh_stands_beside_its_switched_twin():
 
 def test_routing_times_are_the_closed_forms():
     links = platform_links("DGX H100")
-    table = routing_times(expert_demand(1e6, 64, 4.0), links)
+    table = routing_slowdowns(expert_demand(1e6, 64, 4.0), links)
     for row in table.itertuples():
         time = expert_all_to_all_time(
             1e6, 64, 8, links.hb_Bps, links.nic_Bps, row.routing, imbalance=4.0, pipelined=row.phases == "pipelined"
@@ -122,7 +146,7 @@ def test_routing_times_are_the_closed_forms():
 @pytest.mark.parametrize("imbalance", [1.0, 1.2, 8.0])
 def test_direct_is_as_slow_as_forwarding_at_the_crossing(imbalance):
     sizes = [2, 8, 32]
-    table = layer_times(1e6, 64, sizes, [1.0, 2.0], HB, NIC, imbalance)
+    table = oversubscribed_exchange_times(1e6, 64, sizes, [1.0, 2.0], HB, NIC, imbalance)
     assert list(table.hb_domain_size) == [2, 2, 8, 8, 32, 32] and list(table.oversubscription) == [1, 2] * 3
     best = table[["two_hop_s", "hierarchical_s"]].min(axis=1)
     at = expert_all_to_all_time(1e6, 64, table.hb_domain_size, HB, NIC, "direct", table.equal_at, imbalance)

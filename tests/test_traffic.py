@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2023.two_stage_traffic import two_stage_cases, two_stage_matrix
+from railcore.documents.railonly2025 import dense_traffic
 from railcore.training import collectives, traffic
 from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.parallelism import Strategy
@@ -102,7 +104,9 @@ def test_the_summary_is_the_dense_matrix_counted(run, data):
         assert row.cross_rail_bytes == pytest.approx((matrix * ~within * ~aligned).sum())
     kinds = sum(matrix > 0 for kind, matrix in whole.items() if kind != "all")
     assert found.shared_pairs == np.count_nonzero(kinds > 1)
-    assert found.silent_share == pytest.approx(1 - np.count_nonzero(kinds) / (gpus * (gpus - 1)))
+    silent = traffic.traffic_summaries({"one": found}, size)["silent_pairs"]
+    assert silent.to_numpy() == pytest.approx(1 - np.count_nonzero(kinds) / (gpus * (gpus - 1)))
+    assert found.dense() == pytest.approx(whole["all"])
     last = data.draw(st.integers(1, gpus))
     drawn = found.entries(0, last).groupby(["source", "target"])["bytes"].sum()
     assert drawn.sum() == pytest.approx(whole["all"][:last, :last].sum())
@@ -156,7 +160,7 @@ def test_a_hierarchical_collective_is_its_counted_schedule(operation):
 @pytest.mark.parametrize("algorithm", ["direct", "ring"])
 def test_two_stages_send_the_terms_of_equation_1(n_m, algorithm):
     n, k, b = 64, 8, 1e6
-    found = traffic.two_stage_matrix(PAPER, n, k, b, n_m, algorithm)
+    found = two_stage_matrix(PAPER, n, k, b, n_m, algorithm)
     seconds = PAPER.iteration(n, k, b, n_m)  # its bandwidths are 1 byte/s
     terms = {"tensor": "model_parallel_s", "data within": "second_dp_s", "data between": "first_dp_s"}
     for kind, term in terms.items():
@@ -285,28 +289,51 @@ def test_what_cannot_be_is_refused():
         (lambda: found.summary(13), "hb_domain_size"),
         (lambda: found.summary(4, 5), "rails"),
         (lambda: found.entries(4, 4), "first"),
-        (lambda: traffic.two_stage_matrix(PAPER, 64, 8, 1e6, 3), "divide"),
-        (lambda: traffic.two_stage_matrix(PAPER, 64, 8, 1e6, 2, "tree"), "algorithm"),
+        (lambda: two_stage_matrix(PAPER, 64, 8, 1e6, 3), "divide"),
+        (lambda: two_stage_matrix(PAPER, 64, 8, 1e6, 2, "tree"), "algorithm"),
     ):
         with pytest.raises(ValueError, match=word):
             call()
 
 
 def test_a_large_iteration_is_never_dense():
-    found = traffic.two_stage_matrix(PAPER, 32768, 256, 32e6, 4)
+    found = two_stage_matrix(PAPER, 32768, 256, 32e6, 4)
     held = sum(part.targets.nbytes for part in found.matrices.values())
     assert held < 32768**2 / 10 and found.gpus == 32768
-    assert 1 - found.silent_share == pytest.approx((3 + 63 + 127) / 32767)
+    assert found.summary(256)["share_of_pairs"].iloc[-1] == pytest.approx((3 + 63 + 127) / 32767)
 
 
 def test_cases_of_the_catalog_are_compared_one_below_the_other():
-    cases = traffic.two_stage_cases(["GPT-3", "PaLM-540B"], group_rule="printed", group_rounding="power of two")
+    cases = two_stage_cases(["GPT-3", "PaLM-540B"], group_rule="printed", group_rounding="power of two")
     assert list(cases) == ["GPT-3", "PaLM-540B\n512 seq.", "PaLM-540B\n2048 seq."]
     assert cases["PaLM-540B\n512 seq."][1] == 512 * 2048
-    found = {name: traffic.two_stage_matrix(model, 2048, 256, tokens, 4) for name, (model, tokens) in cases.items()}
-    table = traffic.compared(found, 256)
+    found = {name: two_stage_matrix(model, 2048, 256, tokens, 4) for name, (model, tokens) in cases.items()}
+    table = traffic.traffic_summaries(found, 256)
     whole = table[table["kind"] == "all"].set_index("case")
     assert list(whole.index) == list(cases) and len(table) == 4 * 3
     for name, one in found.items():
-        assert whole.loc[name, "silent_pairs"] == pytest.approx(one.silent_share)
+        assert whole.loc[name, "silent_pairs"] == pytest.approx(1 - np.count_nonzero(one.dense()) / (2048 * 2047))
         assert whole.loc[name, "bytes"] == pytest.approx(sum(part.sent.sum() for part in one.matrices.values()))
+
+
+def test_readings_of_the_largest_entry_are_halves_and_doubles_of_each_other():
+    strategy, wire = Strategy(tensor=4, data=4, pipeline=2, sequence_parallel=True), Wire(embeddings=False)
+    found = dense_traffic.entry_readings(SMALL, strategy, 16, wire, 4, ["sequence", "data"])
+    one, both, again = (found.loc[f"ring, {case}"] for case in ("one pass", "both passes", "inputs gathered again"))
+    assert both.domain_pair_bytes == 2 * one.domain_pair_bytes
+    assert again.domain_pair_bytes == pytest.approx(2.5 * one.domain_pair_bytes)
+    ways = found.loc["bidirectional ring, both passes"]
+    assert ways.domain_pair_bytes == pytest.approx(both.domain_pair_bytes / 2)
+    assert ways.data_pair_bytes == pytest.approx(both.data_pair_bytes / 2)
+    assert (found.filter(like="with the ends", axis=0).nic_bytes >= one.nic_bytes).all()
+    counted = dense_traffic.counted_transfers(SMALL, strategy, 16, wire, ["forward"])
+    whole = traffic.from_transfers(strategy, counted)
+    assert len(set(dense_traffic.stage_entries(whole, strategy, 1)["source"])) == 16
+    assert set(dense_traffic.stage_entries(whole, strategy, 2)["source"]) == set(range(32))
+
+
+def test_all_gathers_are_counted_as_printed_but_for_the_network_of_all_rails():
+    table = dense_traffic.counted_all_gathers([(2, 2), (4, 3), (5, 7)])
+    assert table["one_rail"].to_numpy() == pytest.approx(table["D(y-1)/x"])
+    assert table["network"].to_numpy() == pytest.approx(table["x"] * table["one_rail"])
+    assert table["domain"].to_numpy() == pytest.approx(table["D(x-1)"]) and not table["across_rails"].any()

@@ -5,7 +5,7 @@ j modulo R; R = K unless said. A GPU sends D bytes in all, its own share include
 
     direct        HB inside the domain, NIC to all others; what changes rails crosses the any-to-any layer
     two-hop       HB to the GPU of the own domain on the target's rail, then the rail (NCCL's PXN)
-    hierarchical  the rail to the GPU of the target's domain on the own rail, then HB (the document's two phases)
+    hierarchical  the rail to the GPU of the target's domain on the own rail, then HB
 
 Bytes of the busiest link (one direction of a GPU, the layer's per GPU of a rail). One hot expert takes D_h of every
 GPU, the others D_o each, D_h = m D / N, and at uniform load m = 1, D_h = D_o = d; with e = D_h - D_o:
@@ -24,19 +24,17 @@ Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pandas as pd
+from numpy.typing import ArrayLike
 
-from railcore.facts.checks import whole
+from railcore.facts.checks import Floats, at_least, one_of, positive, whole
 from railcore.network.topology.clos import checked_oversubscription
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Floats = NDArray[np.float64]
 ROUTINGS = ("direct", "two-hop", "hierarchical")
 SKEWS = ("hot", "zipf", "pairs")
 _REVERSED = {"direct": "direct", "two-hop": "hierarchical", "hierarchical": "two-hop"}
@@ -52,7 +50,7 @@ class BusiestLinks(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """What every link carries [bytes], one direction each, counted from a demand matrix.
+    """What every link carries [bytes], one direction each, counted from a demand matrix by `link_loads`.
 
     hb_pair_bytes [domain, from, to]: between GPUs of a domain; nic_egress_bytes, nic_ingress_bytes [domain, GPU];
     layer_up_bytes, layer_down_bytes [rail]: to and from the any-to-any layer, per GPU of the rail.
@@ -94,16 +92,15 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
     Raises ValueError for an unknown skew and an imbalance out of range.
     """
     experts = int(whole("experts", experts))
-    if skew not in SKEWS:
-        raise ValueError(f"skew is {skew!r}: give one of {', '.join(SKEWS)}")
+    one_of("skew", skew, SKEWS)
     _check_imbalance(imbalance, experts)
     if skew == "zipf":
+        from scipy.optimize import elementwise
+
         rank = np.arange(1.0, experts + 1)
-        low, high = 0.0, 64.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if experts / (rank**-middle).sum() < imbalance else (low, middle)
-        return rank**-high / (rank**-high).sum()
+        ends = np.array([0.0, 64.0])  # uniform, and all on one
+        found = elementwise.find_root(lambda z: experts / (rank ** -z[..., None]).sum(-1) - imbalance, tuple(ends))
+        return rank**-found.x / (rank**-found.x).sum()
     cool = (1 - imbalance / experts) / max(experts - 1, 1)
     return np.where(np.arange(experts) == 0, imbalance / experts, cool)
 
@@ -111,12 +108,28 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
 def expert_demand(
     bytes_per_gpu: float, ranks: int, imbalance: float = 1.0, skew: str = "hot", experts: int = 0
 ) -> Floats:
-    """Bytes that GPU i has for the experts of GPU j [i, j], in rows of D: to the experts; back it is the transpose.
+    """Bytes that each GPU sends to the experts of each other one; on the way back it is the transpose.
 
-    bytes_per_gpu D [bytes]: what one GPU sends in all, the diagonal included. experts: a multiple of ranks, in order
-    over the GPUs; 0 for one each. imbalance, skew: see `expert_load`; with "pairs" every GPU has a favourite of its
-    own, in another domain and on the next rail, so that the experts' loads are equal and the pairs' are not.
-    Raises ValueError for experts that do not divide over the ranks.
+    Parameters
+    ----------
+    bytes_per_gpu
+        What one GPU sends in all, D, its own experts' part included [bytes].
+    ranks
+        GPUs.
+    imbalance, skew
+        As in `expert_load`. With "pairs" every GPU has a favourite of its own, in another domain and on the next rail:
+        the experts' loads are equal and the pairs' are not.
+    experts
+        A multiple of ranks, in order over the GPUs; 0: one each.
+
+    Returns
+    -------
+    Bytes from GPU i to GPU j [i, j]; each row adds up to D.
+
+    Raises
+    ------
+    ValueError
+        Where the experts do not divide over the ranks.
     """
     ranks = int(whole("ranks", ranks))
     if (experts := experts or ranks) % ranks:
@@ -129,15 +142,30 @@ def expert_demand(
 def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop", rails: int = 0) -> LinkLoads:
     """Bytes on every link for a demand matrix, counted pair by pair.
 
-    demand [i, j] [bytes], hb_domain_size K, rails R: up to K, 0 for K. With R < K two GPUs of one rail are direct.
-    Raises ValueError for an unknown routing, a matrix that is not square or not of whole domains.
+    Parameters
+    ----------
+    demand
+        Bytes from GPU i to GPU j [i, j].
+    hb_domain_size, rails
+        GPUs of an HB domain K; rails up to K, 0 for K. With fewer, two GPUs of a domain on one rail need no forwarding.
+    routing
+        One of ROUTINGS.
+
+    Returns
+    -------
+    Bytes by link.
+
+    Raises
+    ------
+    ValueError
+        For an unknown routing and a matrix that is not square or not of whole domains.
     """
     matrix, size = np.asarray(demand, float), int(whole("hb_domain_size", hb_domain_size))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] % size:
         raise ValueError(f"demand has shape {matrix.shape}: give a square matrix of whole HB domains of {size} GPUs")
     if not 0 <= rails <= size:
         raise ValueError(f"rails is {rails!r}: give 1 to hb_domain_size {size}, or 0 for as many")
-    _check_routing(routing)
+    one_of("routing", routing, ROUTINGS)
     domains, rail = matrix.shape[0] // size, np.arange(size) % (rails or size)
     pairs = matrix.reshape(domains, size, domains, size)  # [a, i, b, j]
     home = np.eye(domains, dtype=bool)[:, None, :, None]
@@ -167,18 +195,35 @@ def busiest_links(
 ) -> BusiestLinks:
     """The module's table, in closed form: what `link_loads` counts for a uniform load or one hot expert.
 
-    bytes_per_gpu D [bytes], ranks N, hb_domain_size K (no more than N are used), imbalance m: broadcast against each
-    other. combine: the way back from the experts.
-    Raises ValueError for ranks that do not fill their domains, an unknown routing and an imbalance out of range.
+    Parameters
+    ----------
+    bytes_per_gpu
+        What one GPU sends in all, D [bytes].
+    ranks, hb_domain_size
+        GPUs N, and GPUs of an HB domain K, of which no more than N are used.
+    routing
+        One of ROUTINGS.
+    imbalance
+        Load of one hot expert over the mean, m.
+    combine
+        The way back from the experts.
+
+    Returns
+    -------
+    Bytes of the busiest links, arrays of the arguments' shape.
+
+    Raises
+    ------
+    ValueError
+        For ranks that do not fill their domains, an unknown routing and an imbalance out of range.
     """
-    _check_routing(routing)
+    one_of("routing", routing, ROUTINGS)
     N, size = whole("ranks", ranks), whole("hb_domain_size", hb_domain_size)
     K = np.minimum(size, N)
     if np.any(N % K):
         raise ValueError(f"ranks is {ranks!r}: give a multiple of hb_domain_size {hb_domain_size!r}")
     y, m = N // K, _check_imbalance(imbalance, N)
-    if not np.all((D := np.asarray(bytes_per_gpu, float)) >= 0):
-        raise ValueError(f"bytes_per_gpu is {bytes_per_gpu!r}: give 0 or more bytes")
+    D = at_least("bytes_per_gpu", bytes_per_gpu)
     hot, cool = D * m / N, D * (1 - m / N) / np.maximum(N - 1, 1)
     excess = hot - cool
     path = _REVERSED[routing] if combine else routing
@@ -196,22 +241,33 @@ def routed_time(
     oversubscription: ArrayLike = math.inf,
     pipelined: bool = False,
 ) -> Floats:
-    """Completion time of routed loads [s]: HB / hb_Bps + net, or the larger of the two where they run at once.
+    """Completion time of routed loads: HB / hb_Bps + net, or the larger of the two where they run at once.
 
     net = max(NIC, oversubscription x layer) / nic_Bps. Direct uses HB and NIC at once, and so does a pipelined
-    two-hop or hierarchical exchange; else its phases follow each other. Infinite where bytes have no layer to cross.
-    hb_Bps, nic_Bps [bytes/s] one direction of a GPU; oversubscription of the any-to-any layer, 1 rail-optimized,
-    math.inf rail-only: broadcast against each other.
+    two-hop or hierarchical exchange; else its phases follow each other.
+
+    Parameters
+    ----------
+    busiest
+        Bytes of the busiest links.
+    hb_Bps, nic_Bps
+        Bandwidths of a GPU, one direction [bytes/s].
+    routing
+        One of ROUTINGS.
+    oversubscription
+        Of the any-to-any layer: 1 rail-optimized, math.inf rail-only.
+    pipelined
+        Both hops at once.
+
+    Returns
+    -------
+    Seconds; infinite where bytes have no layer to cross.
     """
-    _check_routing(routing)
-    rates = {"hb_Bps": np.asarray(hb_Bps, float), "nic_Bps": np.asarray(nic_Bps, float)}
-    for name, rate in rates.items():
-        if not np.all(rate > 0):
-            raise ValueError(f"{name} is {rate!r}: give positive bytes/s")
+    one_of("routing", routing, ROUTINGS)
     ratio = checked_oversubscription(oversubscription)
     crossing = np.where(busiest.layer_bytes > 0, ratio, 1.0) * busiest.layer_bytes
-    net = np.maximum(busiest.nic_bytes, crossing) / rates["nic_Bps"]
-    hb = busiest.hb_bytes / rates["hb_Bps"]
+    net = np.maximum(busiest.nic_bytes, crossing) / positive("nic_Bps", nic_Bps, "bytes/s")
+    hb = busiest.hb_bytes / positive("hb_Bps", hb_Bps, "bytes/s")
     return np.maximum(hb, net) if pipelined or routing == "direct" else hb + net
 
 
@@ -228,14 +284,33 @@ def expert_all_to_all_time(
     pipelined: bool = False,
     combine: bool = False,
 ) -> Floats:
-    """Time of one exchange with the experts [s], vectorised: `routed_time` of `busiest_links`.
+    """Time of one all-to-all with the experts, vectorised: `routed_time` of `busiest_links`.
 
     At uniform load, two-hop one after the other: D (1 - 1/K) / hb_Bps + D (1 - 1/y) / nic_Bps.
-    bytes_per_gpu D [bytes] what a GPU sends in all, ranks N, hb_domain_size K, hb_Bps, nic_Bps [bytes/s] one direction
-    of a GPU, oversubscription of the any-to-any layer ("direct" only), imbalance m of one hot expert: broadcast.
-    mesh: HB domains are full meshes; at these loads all links of the busiest GPU carry the same, so that it only
-    matters where fewer ranks than a domain leave links idle. pipelined: both hops at once. combine: back from experts.
-    Source: railonly2025, Routing in Rail-Only Networks.
+
+    Parameters
+    ----------
+    bytes_per_gpu
+        What one GPU sends in all, D [bytes].
+    ranks, hb_domain_size
+        GPUs N, and GPUs of an HB domain K.
+    hb_Bps, nic_Bps
+        Bandwidths of a GPU, one direction [bytes/s].
+    routing, imbalance, combine
+        As in `busiest_links`.
+    oversubscription, pipelined
+        As in `routed_time`; the layer carries "direct" alone.
+    mesh
+        HB domains are full meshes. At these loads all links of the busiest GPU carry the same, so that it matters only
+        where fewer ranks than a domain leave links idle.
+
+    Returns
+    -------
+    Seconds, an array of the arguments' shape.
+
+    References
+    ----------
+    railonly2025, Routing in Rail-Only Networks.
     """
     loads = busiest_links(bytes_per_gpu, ranks, hb_domain_size, routing, imbalance, combine)
     size = np.asarray(hb_domain_size, float)
@@ -243,34 +318,49 @@ def expert_all_to_all_time(
     return routed_time(loads, np.asarray(hb_Bps, float) * used, nic_Bps, routing, oversubscription, pipelined)
 
 
-def slowdown_readings(hb_domain_size: int, domains: int, hb_Bps: float, nic_Bps: float) -> "pd.DataFrame":
-    """How much longer rail-only takes than rail-optimized at uniform load, by what is counted; r = nic_Bps / hb_Bps.
+def oversubscribed_exchange_times(
+    bytes_per_gpu: float,
+    ranks: int,
+    hb_domain_sizes: Sequence[int],
+    oversubscriptions: Sequence[float],
+    hb_Bps: float,
+    nic_Bps: float,
+    imbalance: float = 1.0,
+) -> pd.DataFrame:
+    """Time of one all-to-all over an oversubscribed any-to-any layer, and by forwarding without that layer.
 
-    Columns reading, equation, slowdown. hb_domain_size K, domains y: at least 2 each.
-    Raises ValueError for fewer.
+    Parameters
+    ----------
+    bytes_per_gpu, ranks, imbalance
+        As in `busiest_links`.
+    hb_domain_sizes, oversubscriptions
+        A row for each pair of these.
+    hb_Bps, nic_Bps
+        Bandwidths of a GPU, one direction [bytes/s].
+
+    Returns
+    -------
+    Columns hb_domain_size, oversubscription, imbalance, direct_s, two_hop_s, hierarchical_s (both in turn, without the
+    layer) and equal_at: the oversubscription from which on direct is no faster than the better of these.
     """
-    import pandas as pd
-
-    if hb_domain_size < 2 or domains < 2:
-        raise ValueError(f"hb_domain_size and domains are {hb_domain_size} and {domains}: give 2 or more of each")
-    K, y, r = hb_domain_size, domains, nic_Bps / hb_Bps
-    hb, home, nic = r * (1 - 1 / K), r * (K - 1) / (K * y), 1 - 1 / y
-    direct = expert_all_to_all_time(1.0, K * y, K, hb_Bps, nic_Bps, "direct", 1.0)
-    pipelined = expert_all_to_all_time(1.0, K * y, K, hb_Bps, nic_Bps, pipelined=True)
-    rows = [
-        ("the document's factor; also the next row where K = y, or both are large", "r", r),
-        ("phases in turn, against direct with HB and NIC at once", "r (1 - 1/K) / (1 - 1/y)", hb / nic),
-        ("phases in turn, against direct with HB and NIC in turn", "r (1 - 1/K) / (1 + r (1 - 1/K) / (y - 1))",
-         (hb - home) / (nic + home)),
-        ("forwarded bytes alone, over direct's time on the NIC", "r (1 - 1/K)", (hb - home) / nic),
-        ("phases pipelined", "max(0, r (1 - 1/K) / (1 - 1/y) - 1)", float(pipelined / direct) - 1),
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["reading", "equation", "slowdown"])
-
-
-def _check_routing(routing: str) -> None:
-    if routing not in ROUTINGS:
-        raise ValueError(f"routing is {routing!r}: give one of {', '.join(ROUTINGS)}")
+    sizes, ratios = (array.ravel() for array in np.meshgrid(hb_domain_sizes, oversubscriptions, indexing="ij"))
+    link = (bytes_per_gpu, ranks, sizes, hb_Bps, nic_Bps)
+    two_hop, hierarchical = (
+        expert_all_to_all_time(*link, routing, imbalance=imbalance) for routing in ("two-hop", "hierarchical")
+    )
+    best = np.minimum(two_hop, hierarchical)
+    layer = busiest_links(bytes_per_gpu, ranks, sizes, "direct", imbalance).layer_bytes / nic_Bps
+    slower = expert_all_to_all_time(*link, "direct", 1.0, imbalance) >= best
+    columns = {
+        "hb_domain_size": sizes,
+        "oversubscription": ratios,
+        "imbalance": imbalance,
+        "direct_s": expert_all_to_all_time(*link, "direct", ratios, imbalance),
+        "two_hop_s": two_hop,
+        "hierarchical_s": hierarchical,
+        "equal_at": np.where(slower, 1.0, best / np.maximum(layer, np.finfo(float).tiny)),
+    }
+    return pd.DataFrame(columns)
 
 
 def _check_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:

@@ -1,8 +1,8 @@
 """Traffic of one training iteration: the step's transfers, and GPU-by-GPU bytes by kind as sparse matrices."""
 
-from railcore.training.traffic.matrices import ALGORITHMS, from_transfers, matrix, two_stage_cases, two_stage_matrix
-from railcore.training.traffic.sparse import Matrix, Traffic, compared
-from railcore.training.traffic.step import WIRE, Transfer, Wire, step, transfers
+from railcore.training.traffic.communication import WIRE, Transfer, Wire, step, transfers
+from railcore.training.traffic.matrices import ALGORITHMS, from_transfers, matrix
+from railcore.training.traffic.sparse import Matrix, Traffic, traffic_summaries
 
 __all__ = [
     "ALGORITHMS",
@@ -11,11 +11,9 @@ __all__ = [
     "Traffic",
     "Transfer",
     "Wire",
-    "compared",
     "from_transfers",
     "matrix",
     "step",
+    "traffic_summaries",
     "transfers",
-    "two_stage_cases",
-    "two_stage_matrix",
 ]

@@ -12,17 +12,14 @@ An all_to_all is always direct.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railcore.facts import catalog
-from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import TwoStage
+from railcore.facts.checks import Floats, one_of
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic.sparse import Floats, Matrix, Ranks, Traffic, joined
-from railcore.training.traffic.step import SENT, WIRE, Transfer, Wire, transfers
+from railcore.training.traffic.communication import WIRE, Transfer, Wire, transfers
+from railcore.training.traffic.sparse import Matrix, Ranks, Traffic, side_by_side
 from railcore.training.transformer import Transformer
 
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "hierarchical_direct")
@@ -40,63 +37,28 @@ def matrix(
 ) -> Traffic:
     """Traffic of one training step as sparse matrices by kind; every row sums to the bytes that the GPU sends.
 
-    global_batch [sequences]; algorithms: one of ALGORITHMS for each kind, by default "ring"; hb_domain_size [GPUs]:
-    for the hierarchical ones. Raises ValueError as `Strategy.check`, for an unknown algorithm, and for a hierarchical
-    one whose groups do not have equally many members in each HB domain.
+    Parameters
+    ----------
+    model, strategy, wire
+        The model, how it is split, and what goes over the wire.
+    global_batch
+        Sequences of the step.
+    algorithms
+        One of ALGORITHMS for each kind, by default "ring".
+    hb_domain_size
+        GPUs of an HB domain, for the hierarchical ones.
+
+    Returns
+    -------
+    A sparse matrix for each kind.
+
+    Raises
+    ------
+    ValueError
+        As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
+        members in each HB domain.
     """
     return from_transfers(strategy, transfers(model, strategy, global_batch, wire), algorithms, hb_domain_size)
-
-
-def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[TwoStage, float]]:
-    """Models of the catalog with the batches [tokens] that railonly2023 trains them with, by name.
-
-    Where the document gives a range of batches the model is there with the smallest and the largest, its name followed
-    by a line with the sequences. options: of `two_stage.from_catalog`. Raises UnknownName.
-    """
-    found = {}
-    for name in names:
-        item = catalog.item("models", name)
-        batch, s = item.row("batch_railonly2023"), item["sequence_length"]
-        rounds = item["collective_rounds_railonly2023"]
-        model = two_stage.from_catalog(name, 1.0, 1.0, 1.0, rounds, **options)  # rates do not change bytes
-        tokens = {f"{name}\n{b:g} seq.": b * s for b in (batch.low, batch.high) if b} or {name: batch.value}
-        found.update({case: (model, size) for case, size in tokens.items()})
-    return found
-
-
-def two_stage_matrix(
-    model: TwoStage,
-    gpus: int,
-    hb_domain_size: int,
-    batch_tokens: float,
-    group_size: int | None = None,
-    algorithm: str = "direct",
-) -> Traffic:
-    """Traffic of railonly2023's plan: model parallel in groups of N_M, and data parallel in two stages.
-
-    N = N_M N_Ds N_Df and K = N_M N_Ds. A GPU sends l M_cc b d e (N_M - 1) / N bytes to its model group, then
-    2 l S_T (N_Ds - 1) / K within its HB domain and 2 l S_T (N_Df - 1) / N between domains.
-    gpus N, hb_domain_size K; batch_tokens b; group_size N_M, by default the model's own; algorithm: "direct", as in
-    the document, or "ring". Kinds "tensor", "data within" (the second stage) and "data between" (the first).
-    Raises ValueError where N_M does not divide K, or K does not divide N. Source: railonly2023, Section 3.2, Eq. (1).
-    """
-    n_m = float(model.group_size(gpus, batch_tokens, hb_domain_size)) if group_size is None else group_size
-    if gpus % hb_domain_size or n_m < 1 or hb_domain_size % n_m:
-        raise ValueError(
-            f"gpus {gpus}, hb_domain_size {hb_domain_size}, group_size {n_m:g}: each must divide the one before"
-        )
-    if algorithm not in ("direct", "ring"):
-        raise ValueError(f"algorithm is {algorithm!r}: give 'direct' or 'ring'")
-    strategy = Strategy(tensor=int(n_m), data=gpus // int(n_m))
-    gathered = batch_tokens * model.hidden * model.element_bytes * n_m / gpus
-    calls, gradients = model.layers * model.collective_rounds, model.layers * model.block_bytes / n_m
-    rows = [
-        Transfer("tensor", "forward", "all_gather", "layer", "tensor", "every", calls, gathered, strategy.tensor),
-        Transfer("data", "after", "all_reduce", "model", "data", "every", 1, gradients, strategy.data),
-    ]
-    rows = [row for row in rows if row.ranks > 1]
-    data = "hierarchical_direct" if algorithm == "direct" else "hierarchical"
-    return from_transfers(strategy, rows, {"tensor": algorithm, "data": data}, hb_domain_size)
 
 
 def from_transfers(
@@ -105,16 +67,26 @@ def from_transfers(
     algorithms: Mapping[str, str] | None = None,
     hb_domain_size: int = 0,
 ) -> Traffic:
-    """Sparse matrices of any transfers. Arguments and errors as in `matrix`."""
+    """Sparse matrices of any transfers.
+
+    Parameters
+    ----------
+    strategy, rows
+        How the GPUs are grouped, and what the groups do.
+    algorithms, hb_domain_size
+        As in `matrix`, and so are the errors.
+
+    Returns
+    -------
+    A sparse matrix for each kind.
+    """
     chosen = dict(algorithms or {})
     for kind, algorithm in chosen.items():
-        if algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm of {kind} is {algorithm!r}: give one of {', '.join(ALGORITHMS)}")
+        one_of(f"algorithm of {kind}", algorithm, ALGORITHMS)
     stage = strategy.coordinates(np.arange(strategy.gpus))["pipeline"]
     bytes_of: dict[tuple[str, str, str], Floats] = {}
     for row in rows:
-        share = SENT[row.operation](row.ranks)
-        amount = row.calls * row.message_bytes * share * row.stage_weights(strategy)[stage]
+        amount = row.sent_bytes * row.stage_weights(strategy)[stage]
         key = row.kind, row.group, _way(row, chosen.get(row.kind, "ring"))
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
     parts: dict[str, list[tuple[Ranks, Floats]]] = {}
@@ -122,7 +94,7 @@ def from_transfers(
         for suffix, ranks, pattern, factor in _stages(_groups(strategy, group), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: Matrix(*joined(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: Matrix(*side_by_side(every, found)) for kind, found in parts.items()})
 
 
 def _way(row: Transfer, algorithm: str) -> str:
@@ -189,7 +161,7 @@ def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> tuple[Ranks, Fl
         targets[:] = every[:, None]
     for some in np.array_split(groups, max(targets.size >> 20, 1)):  # no second array as large as the first
         targets[some] = np.take(some, members, axis=1)
-    if len(share) == 1:  # one row of bytes stands for a GPU's whole row, without a copy
+    if len(share) == 1:  # all targets of a GPU get the same bytes: no copy
         size = np.broadcast_to(amount[:, None] * share[:, :1], targets.shape)
     else:
         size = np.zeros(targets.shape)

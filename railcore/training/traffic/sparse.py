@@ -6,15 +6,14 @@ groups have equally many targets, so that the rows are full; where one has fewer
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
+from railcore.facts.checks import Floats, whole
 
-Floats = NDArray[np.float64]
 Ranks = NDArray[np.int32]
 _BLOCK = 2**17  # entries at a time: what is worked out over all kinds stays in the processor's cache
 _PAIR, _GPU = ("domain_pair_bytes", "network_pair_bytes"), ("domain_gpu_bytes", "nic_bytes")
@@ -23,7 +22,7 @@ _Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Matrix:
-    """Traffic of one kind: targets [N, k] and bytes [N, k]; no target stands twice in a row."""
+    """Traffic of one kind: targets [N, k] and bytes [N, k]; a row has each target once."""
 
     targets: Ranks
     bytes: Floats
@@ -44,8 +43,8 @@ class Matrix:
         return np.asarray(np.bincount(self.targets.ravel(), self.bytes.ravel(), len(self.targets)), float)
 
 
-def joined(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
-    """Rows of targets and bytes side by side, the bytes of a target that stands twice in a row added.
+def side_by_side(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
+    """Rows of several matrices as one: targets and bytes side by side, the bytes of a repeated target added up.
 
     rank: of the rows. parts: of these rows, each (targets, bytes).
     """
@@ -65,7 +64,7 @@ def joined(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, F
 
 
 def _repeated(rank: Ranks, targets: Sequence[Ranks]) -> NDArray[np.bool_]:
-    """Where a row's sorted targets have the same one as before, the row's own rank apart [rows, k - 1]."""
+    """Where a sorted row repeats a target, its own rank not counted [rows, k - 1]."""
     ordered = np.concatenate(targets, axis=1)
     ordered.sort(axis=1)
     return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != rank[:, None])
@@ -75,7 +74,7 @@ def _repeated(rank: Ranks, targets: Sequence[Ranks]) -> NDArray[np.bool_]:
 class Traffic:
     """What N GPUs send each other in one iteration: a sparse matrix for each kind of traffic.
 
-    Raises ValueError where there is none.
+    Raises ValueError without any.
     """
 
     matrices: dict[str, Matrix]
@@ -99,16 +98,15 @@ class Traffic:
             found += int(np.count_nonzero(twice & ~again))
         return found
 
-    @property
-    def silent_share(self) -> float:
-        """Share of the N (N - 1) ordered pairs without traffic."""
-        pairs = sum(np.count_nonzero(joined(rank, list(parts.values()))[1]) for rank, parts in self._blocks())
-        return 1 - float(pairs) / (self.gpus * (self.gpus - 1))
+    def dense(self) -> Floats:
+        """Bytes from GPU i to GPU j of all kinds [i, j], for as many GPUs as a square of them fits into memory."""
+        found = np.zeros((self.gpus, self.gpus))
+        for part in self.matrices.values():
+            np.add.at(found, (np.arange(self.gpus)[:, None], part.targets), part.bytes)
+        return found
 
-    def entries(self, first: int = 0, last: int | None = None) -> "pd.DataFrame":
+    def entries(self, first: int = 0, last: int | None = None) -> pd.DataFrame:
         """Entries between GPUs first to last (not included): columns kind, source, target, bytes."""
-        import pandas as pd
-
         last = self.gpus if last is None else last
         if not 0 <= first < last <= self.gpus:
             raise ValueError(f"first is {first} and last {last}: give 0 <= first < last <= {self.gpus}")
@@ -121,7 +119,7 @@ class Traffic:
         table = pd.concat(found, ignore_index=True)[["kind", "source", "target", "bytes"]]
         return table.sort_values(["kind", "source", "target"], kind="stable", ignore_index=True)
 
-    def summary(self, hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
+    def summary(self, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
         """A row for each kind, and one for "all" of them together.
 
         GPUs fill HB domains (scale-up or NVLink domains) in their order; GPU j of a domain is on rail j mod rails.
@@ -132,21 +130,14 @@ class Traffic:
         hb_domain_size [GPUs]; rails: by default one for each GPU of a domain.
         Raises ValueError for an HB domain larger than the cluster, or more rails than its GPUs.
         """
-        import pandas as pd
-
-        if not 1 <= hb_domain_size <= self.gpus:
-            raise ValueError(f"hb_domain_size is {hb_domain_size}: give 1 to the cluster's {self.gpus} GPUs")
-        if not 0 <= rails <= hb_domain_size:
-            raise ValueError(f"rails is {rails}: give 1 to hb_domain_size {hb_domain_size}, or 0 for that many")
+        whole("hb_domain_size", hb_domain_size, most=self.gpus)
+        rails = int(whole("rails", rails or hb_domain_size, most=hb_domain_size))
         found: dict[str, list[_Figures]] = {kind: [] for kind in (*self.matrices, "all")}
         for rank, parts in self._blocks():
-            each = {
-                kind: _figures(rank, *rows, hb_domain_size, rails or hb_domain_size) for kind, rows in parts.items()
-            }
+            each = {kind: _figures(rank, *rows, hb_domain_size, rails) for kind, rows in parts.items()}
             together = _together(list(each.values()))
             if _repeated(rank, [targets for targets, _ in parts.values()]).any():
-                whole = joined(rank, list(parts.values()))
-                together = _figures(rank, *whole, hb_domain_size, rails or hb_domain_size)
+                together = _figures(rank, *side_by_side(rank, list(parts.values())), hb_domain_size, rails)
             for kind, figures in (each | {"all": together}).items():
                 found[kind].append(figures)
         table = pd.DataFrame([{"kind": kind, **_over_blocks(figures)} for kind, figures in found.items()])
@@ -163,13 +154,11 @@ class Traffic:
             yield np.arange(start, stop, dtype=np.int32), rows
 
 
-def compared(cases: Mapping[str, Traffic], hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
-    """Summaries of several iterations one below the other; columns case, silent_pairs (share), those of `summary`."""
-    import pandas as pd
-
+def traffic_summaries(cases: Mapping[str, Traffic], hb_domain_size: int) -> pd.DataFrame:
+    """Summaries of several iterations one below the other: columns case, silent_pairs (share), those of `summary`."""
     tables = []
     for case, traffic in cases.items():
-        table = traffic.summary(hb_domain_size, rails)
+        table = traffic.summary(hb_domain_size)
         table.insert(0, "case", case)
         table.insert(1, "silent_pairs", 1 - table["share_of_pairs"].iloc[-1])
         tables.append(table)

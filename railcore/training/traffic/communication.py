@@ -22,16 +22,14 @@ et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SENT = {
     "all_gather": lambda n: (n - 1) / n,
@@ -80,6 +78,11 @@ class Transfer(NamedTuple):
     message_bytes: float
     ranks: int
 
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes that one rank sends in all its calls, with an algorithm that is optimal in bandwidth."""
+        return self.calls * self.message_bytes * SENT[self.operation](self.ranks)
+
     def stage_weights(self, strategy: Strategy) -> NDArray[np.float64]:
         """Share of `calls` that each pipeline stage makes [p]."""
         p, v = strategy.pipeline, strategy.interleave
@@ -92,26 +95,45 @@ class Transfer(NamedTuple):
         return weights
 
 
-def step(model: Transformer, strategy: Strategy, global_batch: int, wire: Wire = WIRE) -> "pd.DataFrame":
+def step(model: Transformer, strategy: Strategy, global_batch: int, wire: Wire = WIRE) -> pd.DataFrame:
     """The communication of one training step, as a rank of a stage sees it.
 
+    Parameters
+    ----------
+    model, strategy, wire
+        The model, how it is split, and what goes over the wire.
+    global_batch
+        Sequences of the step.
+
+    Returns
+    -------
     Columns kind, pass ("forward", "recompute", "backward", "after"), operation, per ("operator", "layer",
     "microbatch", "model"), stages (that have it), calls (in a step), message_bytes (the full gathered buffer on one
     rank; of an all_to_all and a send what one rank sends, its own share counted in), ranks, sent_bytes (by one rank
     in a step, with algorithms that are optimal in bandwidth).
-    global_batch [sequences]. Raises ValueError as `Strategy.check`.
-    """
-    import pandas as pd
 
-    rows = [row._asdict() for row in transfers(model, strategy, global_batch, wire)]
-    names = [{"phase": "pass"}.get(name, name) for name in Transfer._fields]
-    table = pd.DataFrame([list(row.values()) for row in rows], columns=names).drop(columns="group")
-    share = [SENT[row["operation"]](row["ranks"]) for row in rows]
-    return table.assign(sent_bytes=table["calls"] * table["message_bytes"] * np.asarray(share, float))
+    Raises
+    ------
+    ValueError
+        As `Strategy.check`.
+    """
+    rows = transfers(model, strategy, global_batch, wire)
+    table = pd.DataFrame(rows, columns=Transfer._fields).rename(columns={"phase": "pass"}).drop(columns="group")
+    return table.assign(sent_bytes=np.array([row.sent_bytes for row in rows], float))
 
 
 def transfers(model: Transformer, strategy: Strategy, global_batch: int, wire: Wire = WIRE) -> list[Transfer]:
-    """The rows of `step`, those of one rank or of no bytes left out."""
+    """The rows of `step`, those of one rank or of no bytes left out.
+
+    Parameters
+    ----------
+    model, strategy, global_batch, wire
+        As in `step`.
+
+    Returns
+    -------
+    One row for each kind of transfer.
+    """
     strategy.check(model, global_batch)
     m = strategy.microbatches(global_batch)
     parts = (_operators, _contexts, _experts, _boundaries, _replicas)
@@ -196,7 +218,7 @@ def _replicas(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Ite
 def _synchronised(
     strategy: Strategy, wire: Wire, each: float, layers: float, m: int, stages: str, group: str, ranks: int
 ) -> Iterator[Transfer]:
-    """How `layers` layers of `each` parameters on a rank are kept equal over a group."""
+    """Gradients summed and weights shared over a group: `layers` layers of `each` parameters on a rank."""
     weights, gradients = each * wire.weight_bytes, each * wire.gradient_bytes
     by_layer, once = ("layer", group, stages, layers * m), ("model", group, stages, 1)
     if strategy.sharding == "none":
