@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from railcore.facts import checks
 from railcore.training.iteration.layer import KEY, MODERN, STAGE, LayerCosts, Runtime, layer_times
@@ -177,10 +178,12 @@ def _unique_rows(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tupl
     for name in names:
         column, span = columns[name], int(columns[name].max(initial=0)) + 1
         if codes * span > 2**62:  # number what occurs anew
-            code, column = (np.unique(array, return_inverse=True)[1] for array in (code, column))
+            code, column = (pd.factorize(array)[0] for array in (code, column))
             codes, span = int(code.max(initial=0)) + 1, int(column.max(initial=0)) + 1
         code, codes = code * span + column, codes * span
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    index, found = pd.factorize(code)
+    first = np.empty(len(found), np.int64)
+    first[index[::-1]] = np.arange(index.size)[::-1]  # of equal rows the last one written stays
     return {name: columns[name][first] for name in names}, index
 
 
