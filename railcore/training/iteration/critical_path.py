@@ -90,7 +90,7 @@ def iteration_times(
     hidden. D: the exposed exchange of gradients and weights (`_data_links`); a pass over all but one of the stage's
     layers hides a link time, but never one layer's share of it; without overlap_data all of it is exposed. Sharding
     that exchanges with every micro-batch is part of S. U: the optimizer's step, or the way of gradients and weights to
-    the host and back and the step in its memory. Different kinds of traffic never use a link at the same time.
+    the host and back and the step in its memory. Assumed: two kinds of traffic never use a link at the same time.
 
     Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the context and data
     ranks. What does not divide is computed with layers and micro-batches rounded up, and carries its reason
