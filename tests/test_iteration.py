@@ -445,15 +445,16 @@ def test_without_a_pipeline_there_is_no_bubble(found):
 
 def free(gpu):
     """The machine with links that take no time."""
-    return replace(gpu, hb_Bps=math.inf, nic_Bps=math.inf, hb_latency_s=0.0, nic_latency_s=0.0)
+    return replace(gpu, hb_Bps=machine.ENDLESS, nic_Bps=machine.ENDLESS, hb_latency_s=0.0, nic_latency_s=0.0)
 
 
 def test_free_links_leave_compute_alone(found):
     for model, gpu, strategies, runtime, offload, estimate in found[::7]:
         ours = iteration_times(model, free(gpu), strategies, runtime, offload)
-        assert all(np.all(x == 0) for x in ours.links.values())
+        nothing = 1e-15 * ours.total_s
+        assert all(np.all(x <= nothing) for x in ours.links.values())
         for kind in ("tensor", "context", "expert", "pipeline", "data"):
-            assert np.all(ours.breakdown[f"{kind}_s"] == 0)
+            assert np.all(ours.breakdown[f"{kind}_s"] <= nothing)
         for kind in ("linear", "attention", "elementwise", "optimizer", "offload"):
             assert np.array_equal(ours.breakdown[f"{kind}_s"], estimate.breakdown[f"{kind}_s"])
 
@@ -606,7 +607,7 @@ def test_utilization_stays_below_the_peak(found):
 def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     model, gpu = replace(MODELS[name], kv_heads=MODELS[name].heads), A100
     fractions = {field: 1.0 for field in asdict(gpu) if field.endswith("_fraction")}
-    ideal = replace(free(gpu), processors=1, memory_Bps=math.inf, kernel_s=0.0, **fractions)
+    ideal = replace(free(gpu), processors=1, memory_Bps=machine.ENDLESS, kernel_s=0.0, **fractions)
     strategy = ONE | {"tensor": 4, "context": 2, "data": 3, "micro_batch": 2, "global_batch": 12}
     ours = iteration_times(model, ideal, strategy, RUNTIMES[runtime])
     flops = {kind: 12 * float(x) / (24 * gpu.half_rate) for kind, x in model.forward_flops().items()}
@@ -615,7 +616,7 @@ def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     assert ours.breakdown["attention_s"] == pytest.approx(passes * flops["scores"], rel=1e-12)
     assert ours.breakdown["logits_s"] == pytest.approx(3 * flops["logits"], rel=1e-12)
     rest = ("elementwise_s", "recompute_s", "tensor_s", "context_s", "data_s", "optimizer_s", "bubble_s")
-    assert all(ours.breakdown[kind] == 0 for kind in rest)
+    assert all(ours.breakdown[kind] <= 1e-15 * ours.total_s for kind in rest)
 
 
 def test_a_mixture_that_is_dense_takes_the_time_of_a_dense_model():
@@ -862,6 +863,7 @@ def test_a_machine_on_a_fabric_has_its_links():
         ({"hb_domain_size": 7.5}, "hb_domain_size is 7.5"),
         ({"hb_domain_size": 0}, "hb_domain_size is 0"),
         ({"half_rate": math.nan}, "half_rate is nan"),
+        ({"nic_Bps": math.inf}, "nic_Bps is inf"),
         ({"routing": "scenic"}, "routing is 'scenic': give one of direct"),
         ({"oversubscription": 0.5}, "oversubscription is 0.5"),
     ],

@@ -216,12 +216,7 @@ def collective_time(
     ValueError
         For an unknown algorithm, for a number of ranks that it does not support, and for values out of range.
     """
-    alpha, bandwidth = checks.at_least("latency_s", latency_s), _bandwidth(bandwidth_Bps)
-    algorithm = default_algorithm(operation) if algorithm is None else algorithm
-    if isinstance(algorithm, str) and algorithm != "best":
-        steps, size = steps_and_bytes(operation, algorithm, message_bytes, ranks)
-        return steps * alpha + size / bandwidth
-    return np.min(_times(operation, message_bytes, ranks, bandwidth, alpha, algorithm)[1], axis=0)
+    return np.min(_times(operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)[1], axis=0)
 
 
 def best_algorithm(
@@ -243,8 +238,7 @@ def best_algorithm(
     -------
     Names, an array of the arguments' common shape; of equally fast ones the first of `algorithm_names`.
     """
-    alpha, bandwidth = checks.at_least("latency_s", latency_s), _bandwidth(bandwidth_Bps)
-    names, times = _times(operation, message_bytes, ranks, bandwidth, alpha, algorithm)
+    names, times = _times(operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
     return np.array(names)[np.argmin(times, axis=0)]
 
 
@@ -291,14 +285,6 @@ def _ranks(ranks: ArrayLike) -> Floats:
     return checks.whole("ranks", ranks).astype(float)
 
 
-def _bandwidth(bandwidth_Bps: ArrayLike) -> Floats:
-    """Bytes per second above 0; infinite ones are allowed, for links that cost nothing."""
-    array = np.asarray(bandwidth_Bps, float)
-    if not np.all(array > 0):
-        raise ValueError(f"bandwidth_Bps is {bandwidth_Bps!r}: give a positive number of bytes/s")
-    return array
-
-
 def _fits(chosen: AlgorithmCost, n: Floats) -> NDArray[np.bool_]:
     return np.frexp(n)[0] == 0.5 if chosen.powers_of_two else np.ones(np.shape(n), bool)
 
@@ -310,17 +296,21 @@ def _cost(chosen: AlgorithmCost, size: Floats, n: Floats) -> tuple[Floats, Float
 
 
 def _times(
-    operation: str, message_bytes, ranks, bandwidth: Floats, alpha: Floats, algorithm: str | Sequence[str]
+    operation: str, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm: str | Sequence[str] | None
 ) -> tuple[list[str], Floats]:
     """Names, and times [name, ...] with infinity where an algorithm does not support so many ranks."""
-    best = [name for name in algorithm_names(operation) if name not in _IN_SWITCH]
-    names = best if algorithm == "best" else [algorithm] if isinstance(algorithm, str) else list(algorithm)
+    alpha, bandwidth = checks.at_least("latency_s", latency_s), checks.positive("bandwidth_Bps", bandwidth_Bps)
     size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
+    algorithm = default_algorithm(operation) if algorithm is None else algorithm
+    if algorithm == "best":
+        names = [name for name in algorithm_names(operation) if name not in _IN_SWITCH]
+    else:
+        names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
     costs = [algorithm_cost(operation, name) for name in names]
-    if not costs or not np.all(np.any([_fits(each, n) for each in costs], axis=0)):
+    if not costs or not np.all(np.any([_fits(cost, n) for cost in costs], axis=0)):
         raise ValueError(f"algorithm is {algorithm!r}: name one that takes ranks {ranks!r}, such as 'bruck'")
     times = []
-    for each in costs:
-        steps, sent = _cost(each, size, n)
-        times.append(np.where(_fits(each, n), steps * alpha + sent / bandwidth, np.inf))
+    for cost in costs:
+        steps, sent = _cost(cost, size, n)
+        times.append(np.where(_fits(cost, n), steps * alpha + sent / bandwidth, np.inf))
     return names, np.array(np.broadcast_arrays(*times))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from railcore.facts import checks
 from railcore.training.iteration.layer import KEY, MODERN, STAGE, LayerCosts, Runtime, layer_times
@@ -89,7 +90,7 @@ def iteration_times(
     hidden. D: the exposed exchange of gradients and weights (`_data_links`); a pass over all but one of the stage's
     layers hides a link time, but never one layer's share of it; without overlap_data all of it is exposed. Sharding
     that exchanges with every micro-batch is part of S. U: the optimizer's step, or the way of gradients and weights to
-    the host and back and the step in its memory. Different kinds of traffic never use a link at the same time.
+    the host and back and the step in its memory. Assumed: two kinds of traffic never use a link at the same time.
 
     Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the context and data
     ranks. What does not divide is computed with layers and micro-batches rounded up, and carries its reason
@@ -177,10 +178,12 @@ def _unique_rows(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tupl
     for name in names:
         column, span = columns[name], int(columns[name].max(initial=0)) + 1
         if codes * span > 2**62:  # number what occurs anew
-            code, column = (np.unique(array, return_inverse=True)[1] for array in (code, column))
+            code, column = (pd.factorize(array)[0] for array in (code, column))
             codes, span = int(code.max(initial=0)) + 1, int(column.max(initial=0)) + 1
         code, codes = code * span + column, codes * span
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    index, found = pd.factorize(code)
+    first = np.empty(len(found), np.int64)
+    first[index[::-1]] = np.arange(index.size)[::-1]  # of equal rows the last one written stays
     return {name: columns[name][first] for name in names}, index
 
 

@@ -80,7 +80,7 @@ class Machine:
             elif name in ("kernel_s", "reserved_bytes", "hb_latency_s", "nic_latency_s"):
                 checks.at_least(name, value)
             else:
-                checks.positive(name, min(value, ENDLESS))
+                checks.positive(name, value)
 
     @property
     def linear_flops(self) -> float:
