@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from railcore.facts import claims
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
-    KINDS,
+    FAULT_KINDS,
     bandwidth,
     cut_nics,
     effect,
     effects,
     fail,
-    find,
+    failed_part,
     gpus_stopped,
     nics_cut_by_rail_switch,
     reconfigure,
@@ -68,14 +68,14 @@ def test_what_one_fault_leaves(fabric, kind, expected):
 @pytest.mark.parametrize("fabric", [ONE_TIER, TWO_TIERS, rail_optimized(32, 4, 8), fat_tree(8, 4)])
 def test_table_has_a_row_for_each_part_that_the_fabric_has(fabric):
     table, graph = effects(fabric), fabric.graph()
-    kinds = set(KINDS)
+    kinds = set(FAULT_KINDS)
     if fabric.tiers == 1:
         kinds -= {"trunk link", "spine"}
     if fabric.hb_domain_size == 1:
         kinds -= {"HB switch"}
     assert set(table.fault) == kinds
     assert set(table.fabric) == {graph.name}
-    assert {kind for kind in KINDS if any(find(graph, kind))} == kinds
+    assert {kind for kind in FAULT_KINDS if any(failed_part(graph, kind))} == kinds
 
 
 def test_traffic_of_a_failed_rail_switch_takes_another_rail():
@@ -93,7 +93,7 @@ def test_traffic_of_a_failed_rail_switch_takes_another_rail():
 def test_a_fault_leaves_the_graph_that_it_was_given_alone():
     graph = TWO_TIERS.graph()
     nodes, edges = dict(graph.nodes(data=True)), {frozenset(edge[:2]): dict(edge[2]) for edge in graph.edges(data=True)}
-    for kind in KINDS:
+    for kind in FAULT_KINDS:
         fail(graph, kind)
     assert dict(graph.nodes(data=True)) == nodes
     assert {frozenset(edge[:2]): edge[2] for edge in graph.edges(data=True)} == edges
@@ -102,7 +102,7 @@ def test_a_fault_leaves_the_graph_that_it_was_given_alone():
 def test_one_link_of_a_trunk():
     fabric = rail_optimized(32, 4, 16)  # leaves of 8 hosts, two spines: trunks of 4
     graph = fabric.graph()
-    (_, ((leaf, spine),)) = find(graph, "trunk link")
+    (_, ((leaf, spine),)) = failed_part(graph, "trunk link")
     after = fail(graph, "trunk link")
     assert (graph.edges[leaf, spine]["links"], after.edges[leaf, spine]["links"]) == (4, 3)
     assert bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_Bps)
@@ -110,7 +110,7 @@ def test_one_link_of_a_trunk():
 
 def test_unknown_fault_lists_those_known():
     with pytest.raises(ValueError, match=r"fault 'leaf' is none of GPU, NIC, .*spine"):
-        find(ONE_TIER.graph(), "leaf")
+        failed_part(ONE_TIER.graph(), "leaf")
 
 
 @given(

@@ -88,7 +88,7 @@ def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str,
     return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
 
 
-def breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
+def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
     """Cost and power of one network by part and tier.
 
     Parameters

@@ -16,7 +16,7 @@ from railcore.network.topology.faults import bandwidth
 from railcore.network.topology.rails import RailFabric
 
 FAULTS = ("GPU", "plane", "leaf chip", "leaf box", "rail")
-COLUMNS = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
+REMAINS = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
 
 
 def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
@@ -60,23 +60,23 @@ def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: 
         cut = 0 if left else count
         alone = n if cut == n else cut // k * k if of_rack == k else 0
         rows.append((fault, count, left, cut, cut - alone, alone, 1 - worst / k * (1 - left)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=REMAINS)
 
 
-def survey(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
-    """`remains` of every row of a `networks` table with a column network, which comes first."""
+def remains_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
+    """`remains` of every row of a `rail_plane_networks` table with a column network, which comes first."""
     rows = [
         remains(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus).assign(network=row.network)
         for row in table.itertuples()
     ]
-    return pd.concat(rows, ignore_index=True)[["network", *COLUMNS]]
+    return pd.concat(rows, ignore_index=True)[["network", *REMAINS]]
 
 
-def counted(fabric: RailFabric) -> pd.DataFrame:
+def counted_remains(fabric: RailFabric) -> pd.DataFrame:
     """`remains` of a fabric, counted on its graph: GPU 1 of domain 1, its plane 1, its leaf and its rail fail."""
     graph = fabric.graph()
     rows = [_effect(graph, _without(graph, fault), fault) for fault in FAULTS]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=REMAINS)
 
 
 def _without(graph: nx.Graph, fault: str) -> nx.Graph:

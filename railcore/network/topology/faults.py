@@ -10,17 +10,17 @@ from railcore.facts.units import convert
 from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
-KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
+FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
 
-def find(graph: nx.Graph, kind: str) -> tuple[list, list]:
+def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
     """One part of a kind, the first in name order that GPU 1 of domain 1 hangs on: (nodes, edges) that fail with it.
 
     A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
     where the fabric has no such part. Raises ValueError for an unknown kind.
     """
-    if kind not in KINDS:
-        raise ValueError(f"fault {kind!r} is none of {', '.join(KINDS)}")
+    if kind not in FAULT_KINDS:
+        raise ValueError(f"fault {kind!r} is none of {', '.join(FAULT_KINDS)}")
     gpu = "D1.GPU1"
     hosts = [(gpu, other) for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
     leaves = [leaf for _, leaf in hosts]
@@ -46,7 +46,7 @@ def _chassis(graph: nx.Graph, node: str) -> str | None:
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
     """The graph without one part of a kind; a link is taken out of its trunk, a whole trunk of one with its edge."""
-    nodes, edges = find(graph, kind)
+    nodes, edges = failed_part(graph, kind)
     left = graph.copy()
     left.remove_nodes_from(nodes)
     for a, b in edges:
@@ -119,7 +119,7 @@ def _switches(graph: nx.Graph, source: str, target: str) -> float:
 def effects(fabric: RailFabric) -> pd.DataFrame:
     """`effect` of every kind of fault that the fabric has a part for, a row each."""
     graph = fabric.graph()
-    rows = [effect(graph, kind) for kind in KINDS if any(find(graph, kind))]
+    rows = [effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
     return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
 
 
@@ -133,7 +133,7 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     return int(fabric.plan.hosts_per_leaf)
 
 
-def survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
+def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
     """Routes, rail bandwidth and failed rail switches of the rail-optimized and the rail-only network at several sizes.
 
     cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
