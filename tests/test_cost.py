@@ -260,7 +260,7 @@ def test_bad_cost_input_is_named(name, value):
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["port", "transceiver", "dac"])
 def test_bad_price_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}: give a price"):
+    with pytest.raises(ValueError, match=f"{name} is {value}: give 0 or more"):
         cost.PriceBook(**{"port": 1, "transceiver": 1, name: value})
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts import catalog
-from railcore.facts.checks import one_of, positive, whole
+from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out.comparison import COST_PARTS
@@ -44,9 +44,8 @@ class Floor:
     def __post_init__(self) -> None:
         object.__setattr__(self, "racks_per_row", int(whole("racks_per_row", round(self.racks_per_row))))
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not (0 <= value < np.inf and (value > 0 or field.name == "slack")):
-                raise ValueError(f"{field.name} is {value!r}: give a positive number")
+            check = at_least if field.name == "slack" else positive
+            check(field.name, getattr(self, field.name))
 
     def rack_positions(self, racks: int) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""

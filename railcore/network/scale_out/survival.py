@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.checks import whole
-from railcore.network.topology.faults import bandwidth
+from railcore.network.topology.faults import bandwidth, nic_bandwidth_left
 from railcore.network.topology.rails import RailFabric
 
 FAULTS = ("GPU", "plane", "leaf chip", "leaf box", "rail")
@@ -99,10 +99,7 @@ def _effect(before: nx.Graph, after: nx.Graph, fault: str) -> tuple:
     had, has = ({g: bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
     touched = [g for g in live if has[g] < had[g]]
     cut = [g for g in live if not has[g]]
-    domains: dict[int, list[str]] = {}
-    for g in live:
-        domains.setdefault(before.nodes[g]["domain"], []).append(g)
-    share = {d: sum(has[g] for g in members) / sum(had[g] for g in members) for d, members in domains.items()}
+    share = nic_bandwidth_left(before, after)
     alone = [g for g in cut if not share[before.nodes[g]["domain"]]]
     left = np.mean([has[g] / had[g] for g in touched]) if touched else 0.0
     return fault, len(touched) or 1, left, len(cut), len(cut) - len(alone), len(alone), min(share.values())
