@@ -1,9 +1,9 @@
 """Copper against optics: how long a network's links are on a floor of racks, and which medium reaches that far.
 
-Racks stand in rows, rows behind each other in columns of rows, columns beside each other in a nearly square hall; the
-numbering turns back at the end of each column. Switches of a block all stand at that of its racks which is nearest to
-its centre, those of the top tier in the middle of the hall, and take no room: about the shortest lengths there are, so
-that copper reaches at most about the share found.
+Racks stand in rows. Rows stand behind each other in columns, and columns beside each other in a nearly square hall.
+Racks are numbered along the rows, up one column and down the next. All switches of a block stand at the rack of the
+block that is nearest to its centre, those of the top tier in the middle of the hall, and take no room. These are about
+the shortest lengths possible, so that copper reaches at most about the share found.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", 
 
 
 def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
-    """One part of a kind, the first in name order that GPU 1 of domain 1 hangs on: (nodes, edges) that fail with it.
+    """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
     A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
     where the fabric has no such part. Raises ValueError for an unknown kind.
@@ -148,7 +148,7 @@ def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) 
     cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
     farthest GPU of its rail, rail-optimized; rail_bisection: of a rail over half its NICs' bandwidth, rail-only;
     nics_cut_...: by one failed tier-1 switch (`nics_cut_by_rail_switch`) of rail-optimized, of rail-only with rails
-    that share switches as the documents count, of rail-only with a switch for each rail; nics_cut_difference: the
+    that share switches where they fit, of rail-only with a switch for each rail; nics_cut_difference: the
     second less the first.
     """
     rows = []

@@ -1,6 +1,6 @@
 """The fabric as a graph: every GPU, HB switch, packet switch and trunk, wired one by one.
 
-Nodes are named as the documents name them, counting from 1: "D2.GPU1" is GPU 1 of domain 2, "D2.HB1" its HB switch,
+Names count from 1: "D2.GPU1" is GPU 1 of domain 2, "D2.HB1" its HB switch,
 "R3.T1.S2" the second tier-1 switch of rail 3, "T3.S5" a switch above the rails, "P2." before it the plane.
 Node attributes: kind (gpu, hb, switch), tier (gpu 0, switches from 1, HB switches -1), domain, rank, rail, plane,
 chassis (nodes of one chassis are VLANs of one switch). Edge attributes: kind (hb, host, trunk), links, tier (of its

@@ -210,6 +210,6 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
 
 
 def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:
-    """Rails that fit into one switch, max(1, k // R): how the documents reach half a switch a rail."""
+    """Rails of R endpoints that fit into one switch of k ports, at least 1: max(1, k // R)."""
     size = rail_size(gpus, hb_domain_size)
     return np.maximum(1, np.asarray(radix) // size)

@@ -13,8 +13,8 @@ def priority_waits(
 
     W_k = R / ((1 - sigma_(k-1)) (1 - sigma_k)) with sigma_k = rho_1 + ... + rho_k and R = sum rho_i S_i (1 + v_i) / 2,
     what is left of the packet on the wire. Preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
-    Poisson arrivals. A class that finds the link full waits for ever; those above it only notice the packet on the
-    wire.
+    Poisson arrivals. A class that finds the link full has an infinite wait; those above it only notice the
+    packet on the wire.
 
     Parameters
     ----------
