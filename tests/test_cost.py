@@ -35,7 +35,7 @@ def table(book, share=True):
 
 @given(FABRICS, BOOKS, BOOKS, st.integers(0, 4))
 def test_breakdown_adds_up_to_the_total(parts, prices, powers, copper):
-    rows = cost.breakdown(parts, prices, powers, copper)
+    rows = cost.parts_breakdown(parts, prices, powers, copper)
     assert rows.cost_usd.sum() == pytest.approx(float(cost.network_total(parts, prices, copper)))
     assert rows.power_w.sum() == pytest.approx(float(cost.network_total(parts, powers, copper)))
     counts = rows.groupby("part")["count"].sum()
@@ -260,7 +260,7 @@ def test_bad_cost_input_is_named(name, value):
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["port", "transceiver", "dac"])
 def test_bad_price_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}: give a price"):
+    with pytest.raises(ValueError, match=f"{name} is {value}: give 0 or more"):
         cost.PriceBook(**{"port": 1, "transceiver": 1, name: value})
 
 

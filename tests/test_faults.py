@@ -5,22 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents import rail_networks
 from railcore.facts import claims
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
-    KINDS,
+    FAULT_KINDS,
     bandwidth,
     cut_nics,
     effect,
     effects,
     fail,
-    find,
+    failed_part,
     gpus_stopped,
+    nic_bandwidth_left,
     nics_cut_by_rail_switch,
     reconfigure,
     recovery,
 )
 from railcore.network.topology.graph import bisection_bandwidth, route
+from railcore.network.topology.rails import platform_bandwidths
 
 ONE_TIER, TWO_TIERS = rail_only(16, 4, 4), rail_only(32, 4, 4)
 
@@ -68,14 +71,14 @@ def test_what_one_fault_leaves(fabric, kind, expected):
 @pytest.mark.parametrize("fabric", [ONE_TIER, TWO_TIERS, rail_optimized(32, 4, 8), fat_tree(8, 4)])
 def test_table_has_a_row_for_each_part_that_the_fabric_has(fabric):
     table, graph = effects(fabric), fabric.graph()
-    kinds = set(KINDS)
+    kinds = set(FAULT_KINDS)
     if fabric.tiers == 1:
         kinds -= {"trunk link", "spine"}
     if fabric.hb_domain_size == 1:
         kinds -= {"HB switch"}
     assert set(table.fault) == kinds
     assert set(table.fabric) == {graph.name}
-    assert {kind for kind in KINDS if any(find(graph, kind))} == kinds
+    assert {kind for kind in FAULT_KINDS if any(failed_part(graph, kind))} == kinds
 
 
 def test_traffic_of_a_failed_rail_switch_takes_another_rail():
@@ -93,7 +96,7 @@ def test_traffic_of_a_failed_rail_switch_takes_another_rail():
 def test_a_fault_leaves_the_graph_that_it_was_given_alone():
     graph = TWO_TIERS.graph()
     nodes, edges = dict(graph.nodes(data=True)), {frozenset(edge[:2]): dict(edge[2]) for edge in graph.edges(data=True)}
-    for kind in KINDS:
+    for kind in FAULT_KINDS:
         fail(graph, kind)
     assert dict(graph.nodes(data=True)) == nodes
     assert {frozenset(edge[:2]): edge[2] for edge in graph.edges(data=True)} == edges
@@ -102,15 +105,15 @@ def test_a_fault_leaves_the_graph_that_it_was_given_alone():
 def test_one_link_of_a_trunk():
     fabric = rail_optimized(32, 4, 16)  # leaves of 8 hosts, two spines: trunks of 4
     graph = fabric.graph()
-    (_, ((leaf, spine),)) = find(graph, "trunk link")
+    (_, ((leaf, spine),)) = failed_part(graph, "trunk link")
     after = fail(graph, "trunk link")
     assert (graph.edges[leaf, spine]["links"], after.edges[leaf, spine]["links"]) == (4, 3)
     assert bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_Bps)
 
 
 def test_unknown_fault_lists_those_known():
-    with pytest.raises(ValueError, match=r"fault 'leaf' is none of GPU, NIC, .*spine"):
-        find(ONE_TIER.graph(), "leaf")
+    with pytest.raises(ValueError, match=r"kind is 'leaf': give one of GPU, NIC, .*spine"):
+        failed_part(ONE_TIER.graph(), "leaf")
 
 
 @given(
@@ -212,7 +215,7 @@ def test_recovery_from_a_failed_gpu():
 
 @pytest.mark.parametrize("idle", [-1, 8, math.nan])
 def test_idle_gpus_beyond_a_domain(idle):
-    with pytest.raises(ValueError, match=r"idle_per_domain is .*: give a whole number from 0 to 7"):
+    with pytest.raises(ValueError, match=r"idle_per_domain is .*: give whole numbers from 0 to 7"):
         recovery(rail_only(64, 8, 8), idle)
 
 
@@ -230,3 +233,23 @@ def test_faults_of_a_single_domain(fabric):
 def test_idle_gpus_are_whole():
     with pytest.raises(ValueError, match="idle_per_domain"):
         recovery(rail_only(64, 8, 8), 0.5)
+
+
+def test_domains_keep_the_share_of_nics_that_still_have_links():
+    before = ONE_TIER.graph()
+    after = fail(before, "rail switch")
+    assert nic_bandwidth_left(before, after) == dict.fromkeys(range(1, 5), 3 / 4)
+    assert nic_bandwidth_left(before, fail(before, "GPU")) == dict.fromkeys(range(1, 5), 1)  # the dead do not count
+
+
+def test_claims_of_the_rail_papers_on_routes_and_switches():
+    survey = rail_networks.fault_survey(256)
+    assert len(survey) == len(survey.drop_duplicates(["n", "r"])) == 7
+    hb = platform_bandwidths(rail_networks.PLATFORMS)
+    values, reasons, taken = rail_networks.topology_claims(hb, survey)
+    assert set(reasons) | set(taken) <= set(values) and len(values) == 9
+    assert values["railonly2025.fig5.rail_bisection"] == pytest.approx(1)
+    assert values["railonly2023.intro.nvlink4_bandwidth"] == pytest.approx(7.2e12)
+    switches = reasons["railonly2025.text.fault_switch_difference"]
+    for row in survey[survey.n == 65536].itertuples():
+        assert (f"+{row.nics_cut_difference} at 65,536/{row.r}" in switches) == bool(row.nics_cut_difference)

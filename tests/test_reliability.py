@@ -102,9 +102,9 @@ def test_checkpoints_are_never_closer_than_they_take():
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
 def test_times_are_positive(value):
-    with pytest.raises(ValueError, match=r"mtbf is .*: give positive seconds"):
+    with pytest.raises(ValueError, match=r"mtbf is .*: give a positive number of seconds"):
         goodput(value, 10, 10)
-    with pytest.raises(ValueError, match=r"checkpoint_time is .*: give positive seconds"):
+    with pytest.raises(ValueError, match=r"checkpoint_time is .*: give a positive number of seconds"):
         checkpoint_interval([1e5, 1e5], [10, value])
 
 

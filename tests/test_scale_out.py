@@ -21,7 +21,7 @@ PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
 
 
 def table(gpus, rails, planes, count="whole", chip="51.2T", **options):
-    return scale_out.networks(gpus, rails, planes, PRICES, POWERS, chip, NIC, count, **options)
+    return scale_out.rail_plane_networks(gpus, rails, planes, PRICES, POWERS, chip, NIC, count, **options)
 
 
 # Parts
@@ -83,7 +83,7 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
 @settings(max_examples=30, deadline=None)
 def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
     """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
-    row = scale_out.networks(gpus, rails, planes, POWERS, POWERS, "51.2T", NIC, count).iloc[0]
+    row = scale_out.rail_plane_networks(gpus, rails, planes, POWERS, POWERS, "51.2T", NIC, count).iloc[0]
     assert row.power_w == pytest.approx(row.cost_usd)
     assert row.cost_usd == pytest.approx(row.chips * 64 * POWERS.port + row.transceivers * POWERS.transceiver)
     assert row.host_links_usd >= 2 * gpus * POWERS.transceiver * (1 - 1e-12)  # one link of a GPU, two ends
@@ -102,7 +102,7 @@ def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):
 
 def test_cheapest_is_what_a_loop_finds():
     prices = {"prices": PRICES, "powers": POWERS, "chip": "51.2T", "nic_Bps": NIC}
-    costs = scale_out.combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
+    costs = scale_out.network_combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
     alone = {(r, p): table(20_000, r, p).cost_usd[0] for r in range(1, 13) for p in (1, 2, 4, 8)}
     assert len(costs) == len(alone)
     marks = scale_out.choices(costs, 4, 12, 2, "51.2T", NIC)
@@ -181,8 +181,8 @@ def test_crossing_in_closed_form_is_what_is_counted():
     stages, members = 64, 13
     for endpoints, block in ((1, 16), (1, 64), (2, 16), (4, 6)):
         forms = locality.closed_forms(stages, members, endpoints, block, 16)
-        for layout, place in locality.placements(stages, members, 16, seed=3).items():
-            found, (ring, chain) = locality.counted(place, endpoints, block), forms[layout]
+        for layout, place in locality.rack_placements(stages, members, 16, seed=3).items():
+            found, (ring, chain) = locality.counted_crossing(place, endpoints, block), forms[layout]
             assert found["ring"] == pytest.approx(ring, abs=0.03), layout
             assert found["chain"] == pytest.approx(chain, abs=0.03), layout
             assert found["ring"] <= found["ring_most"] * 1.0001 * -(-stages * members * endpoints // block) * block
@@ -225,9 +225,9 @@ def test_the_best_bands_are_the_best_of_all(stages, members, block):
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12))
 @settings(max_examples=40, deadline=None)
 def test_every_placement_gives_every_rack_one_place(stages, members, block):
-    for place in locality.placements(stages, members, block).values():
+    for place in locality.rack_placements(stages, members, block).values():
         assert sorted(place.ravel()) == list(range(stages * members))
-        inside = locality.counted(place, 1, stages * members)
+        inside = locality.counted_crossing(place, 1, stages * members)
         assert inside["ring"] == inside["chain"] == 0
 
 
@@ -258,7 +258,7 @@ def test_racks_of_the_job_are_the_users():
 def test_faults_in_closed_form_are_those_of_the_graph(rails, planes, gpus):
     fabric = RailFabric(gpus, 8, 8, rails=rails, planes=planes)
     form = survival.remains(gpus, 8, rails, planes, int(fabric.plan.hosts_per_leaf))
-    counted = survival.counted(fabric)
+    counted = survival.counted_remains(fabric)
     assert counted.equals(form), (counted, form)
 
 
@@ -279,10 +279,10 @@ def test_lengths_of_a_small_hall():
     hall = cabling.Floor(1.0, 2.0, 4, 1.0, 0.5, 0.3, 0.0)
     at = hall.rack_positions(8)
     assert at.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [0, 2], [1, 2], [2, 2], [3, 2]]
-    host, top = cabling.link_lengths(hall, 8, 1, [4])
+    host, top = cabling.rail_link_lengths(hall, 8, 1, [4])
     assert host.tolist() == [0.3, 0.3, 2, 2, 2, 2, 3, 3]  # to racks 1 and 5, next to the centres of their blocks
     assert top.tolist() == [2.5] * 8  # racks 1 and 5 to (1.5, 1)
-    host, top = cabling.link_lengths(hall, 8, 1, [8])
+    host, top = cabling.rail_link_lengths(hall, 8, 1, [8])
     assert host.max() == 1 + 3 + 1  # a block of both rows: the farthest rack is 3 along and 2 across, less is not there
 
 
@@ -301,7 +301,7 @@ def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
 def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
     hall = cabling.catalog_floor("GPU hall")
     at, n = hall.rack_positions(racks), racks * endpoints
-    found = cabling.link_lengths(hall, racks, endpoints, blocks)
+    found = cabling.rail_link_lengths(hall, racks, endpoints, blocks)
     assert [lengths.size for lengths in found] == [n] * (len(blocks) + 1)
     lower = [g // endpoints for g in range(n)]
     for lengths, block in zip(found, blocks, strict=False):
@@ -318,7 +318,7 @@ def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
 
 def test_switches_stand_about_where_links_are_shortest():
     hall = cabling.catalog_floor("GPU hall")
-    at, host = hall.rack_positions(640), cabling.link_lengths(hall, 640, 1, [128])[0]
+    at, host = hall.rack_positions(640), cabling.rail_link_lengths(hall, 640, 1, [128])[0]
     apart = np.abs(at[:, None] - at[None]).sum(axis=2)
     each = np.where(apart == 0, hall.in_rack_m, (apart + 2 * hall.drop_m) * (1 + hall.slack))
     least = sum(each[start : start + 128, start : start + 128].sum(axis=0).min() for start in range(0, 640, 128))
@@ -406,7 +406,7 @@ def test_modes_of_chips():
         (lambda: survival.remains(10, 8, 11, 1, 1), "rails is 11"),
         (lambda: survival.remains(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
         (lambda: locality.best_bands(0, 3, 4), "stages is 0"),
-        (lambda: locality.placements(3, 3, 0), "block is 0"),
+        (lambda: locality.rack_placements(3, 3, 0), "block is 0"),
         (
             lambda: locality.thinned(8, 2, 1, [1], 2, 2, PRICES, POWERS, "51.2T", NIC, outside=1.5),
             "outside is 1.5: give a share",
@@ -416,7 +416,7 @@ def test_modes_of_chips():
         (lambda: cabling.catalog_floor("GPU hall").rack_positions(0), "racks is 0"),
         (lambda: cabling.media(123.0), "nic_Bps is 123.0"),
         (lambda: cabling.choose(np.array([9999.0]), cabling.media(NIC)), "no medium"),
-        (lambda: cabling.link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
+        (lambda: cabling.rail_link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
         (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
         (lambda: scale_out.thinned_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC), "planes is 1.*2, 4, 8"),
         (

@@ -61,9 +61,9 @@ def least_saving_radix(table: pd.DataFrame) -> int:
 
 
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:
-    """`faults.survey` of the cases of both documents' tables, each case once."""
+    """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
     cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
-    return faults.survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
+    return faults.rail_switch_survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
 
 
 def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> tuple[dict, dict]:

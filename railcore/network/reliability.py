@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
 from railcore.network.topology.faults import gpus_stopped
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
@@ -40,8 +41,7 @@ def expected_failures(
     counts: parts by name in the catalog's failure_rates; gpus_stopped: by the same names.
     rates: "value", "low" or "high" of the catalog's rows. Raises UnknownName for a part without a rate.
     """
-    if rates not in ("value", "low", "high"):
-        raise ValueError(f"rates is {rates!r}: give 'value', 'low' or 'high'")
+    one_of("rates", rates, ("value", "low", "high"))
     rows = []
     for part, count in counts.items():
         if part not in gpus_stopped or not count >= 0:
@@ -79,7 +79,17 @@ def failures_a_year(fabrics: Mapping[str, RailFabric], hb_parts: int | None = No
 def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
     """`failures_a_year` of the rail-only and the rail-optimized network of a cluster with HB domains of a platform.
 
-    Rails that are less than a switch share one in rail-only. platform: of the catalog, for its HB switches.
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch. Rails that are less than a switch share one in
+        rail-only.
+    platform
+        Of the catalog, for its HB switches.
+
+    Returns
+    -------
+    Columns as of `failures_a_year`.
     """
     hb = catalog.item("platforms", platform)
     only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb["hb_switches"])
@@ -89,9 +99,7 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
 
 def mean_time_between_failures(events_per_year: float) -> float:
     """Time between interruptions [s]: year / events."""
-    if not events_per_year > 0:
-        raise ValueError(f"events_per_year is {events_per_year!r}: give a positive number")
-    return year / events_per_year
+    return year / float(positive("events_per_year", events_per_year))
 
 
 def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
@@ -99,28 +107,32 @@ def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarr
 
     M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
     """
-    _positive(mtbf=mtbf, checkpoint_time=checkpoint_time)
-    delta, m = np.asarray(checkpoint_time, float), np.asarray(mtbf, float)
+    delta, m = positive("checkpoint_time", checkpoint_time, "seconds"), positive("mtbf", mtbf, "seconds")
     return np.maximum(np.sqrt(2 * delta * m) - delta, delta)
 
 
 def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval=None) -> np.ndarray:
     """Share of wall time that advances the job: G = tau / (M exp(R / M) (exp((tau + delta) / M) - 1)).
 
-    Exponential failures of mean time M between them, checkpoints of delta after every tau of work, restart R:
-    the denominator is the mean time that a stretch of tau + delta takes.
-    interval tau [s]: by default `checkpoint_interval`. Source: Daly 2006, complete model of wall time.
+    Exponential failures; the denominator is the mean time that a stretch of tau + delta takes.
+
+    Parameters
+    ----------
+    mtbf
+        Mean time M between failures [s].
+    checkpoint_time, restart_time
+        delta and R [s].
+    interval
+        Work tau between checkpoints [s]; by default `checkpoint_interval`.
+
+    Returns
+    -------
+    Share G.
+
+    References
+    ----------
+    Daly 2006, complete model of wall time.
     """
-    _positive(mtbf=mtbf, checkpoint_time=checkpoint_time)
-    if not np.all((np.asarray(restart_time) >= 0) & np.isfinite(restart_time)):
-        raise ValueError(f"restart_time is {restart_time!r}: give 0 seconds or more")
-    tau = checkpoint_interval(mtbf, checkpoint_time) if interval is None else np.asarray(interval, float)
-    _positive(interval=tau)
-    m = np.asarray(mtbf, float)
-    return tau / (m * np.exp(np.asarray(restart_time) / m) * np.expm1((tau + checkpoint_time) / m))
-
-
-def _positive(**values: ArrayLike) -> None:
-    for name, value in values.items():
-        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
-            raise ValueError(f"{name} is {value!r}: give positive seconds")
+    m, delta = positive("mtbf", mtbf, "seconds"), positive("checkpoint_time", checkpoint_time, "seconds")
+    tau = checkpoint_interval(m, delta) if interval is None else positive("interval", interval, "seconds")
+    return tau / (m * np.exp(at_least("restart_time", restart_time) / m) * np.expm1((tau + delta) / m))

@@ -24,7 +24,7 @@ def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
     money = money[table["gpus"] == table["gpus"].max()]
     power = table["power_w_rail_optimized"] - table["power_w_rail_only"]
     at_64 = table[table["radix"] == 64].iloc[0]
-    only, optimized = (table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(cost.NETWORKS))
+    only, optimized = (table[f"switches_{name}"] + table[f"links_{name}"] for name in reversed(cost.RAIL_NETWORKS))
     return {
         "cost_saving_min": money.min(),
         "cost_saving_max": money.max(),

@@ -1,19 +1,20 @@
 """Parts times prices and powers: purchase, power, energy over years, and what redundancy adds."""
 
+# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.cost.ownership import energy, ownership, ownership_saving, ownership_sensitivity, total_cost
 from railcore.network.cost.prices import (
     PriceBook,
     book_rate,
     book_rows,
-    breakdown,
     network_total,
     part_totals,
+    parts_breakdown,
     power_book,
     price_book,
 )
 from railcore.network.cost.redundancy import doubled, redundancy, with_spares
 from railcore.network.cost.savings import (
-    NETWORKS,
+    RAIL_NETWORKS,
     cluster,
     cluster_breakdown,
     compare,
@@ -23,31 +24,3 @@ from railcore.network.cost.savings import (
     ratio_for_total,
     saving,
 )
-
-__all__ = [
-    "NETWORKS",
-    "PriceBook",
-    "book_rate",
-    "book_rows",
-    "breakdown",
-    "cluster",
-    "cluster_breakdown",
-    "compare",
-    "contenders",
-    "doubled",
-    "energy",
-    "network_curve",
-    "network_total",
-    "ownership",
-    "ownership_saving",
-    "ownership_sensitivity",
-    "part_totals",
-    "power_book",
-    "price_book",
-    "ratio_bounds",
-    "ratio_for_total",
-    "redundancy",
-    "saving",
-    "total_cost",
-    "with_spares",
-]

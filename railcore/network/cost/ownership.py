@@ -1,4 +1,4 @@
-"""Cost over years: purchase and energy, and which price the saving hangs on."""
+"""Cost over years: purchase and energy, and which input changes the saving most."""
 
 from collections.abc import Mapping
 

@@ -1,13 +1,12 @@
 """Price and power books of the catalog, and what a network's parts come to."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog, units
-from railcore.facts.checks import whole
+from railcore.facts.checks import at_least, whole
 from railcore.network.topology.clos import Parts
 
 
@@ -21,8 +20,7 @@ class PriceBook:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} is {value!r}: give a price or power of 0 or more")
+            at_least(name, value)
 
     def scaled(self, factor: float) -> "PriceBook":
         """The book for parts that cost or draw `factor` times as much."""
@@ -88,7 +86,7 @@ def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str,
     return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
 
 
-def breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
+def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
     """Cost and power of one network by part and tier.
 
     Parameters

@@ -14,14 +14,14 @@ def doubled(parts: Parts) -> Parts:
 
 
 def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
-    """Parts of a fabric with more tier-1 switches for each rail.
+    """Parts of a fabric with spare tier-1 switches for each rail.
 
-    transceivers: every spare is wired like the switch that it stands by for, optics at both ends, and takes over
-    without a hand; else it stands by in the rack and the optics are moved. Raises ValueError for a negative number.
+    transceivers: every spare has the links of a switch of its rail, with optics at both ends, and replaces it by
+    itself; else it waits in the rack and somebody moves the optics. Raises ValueError for a negative number.
     """
     whole("spares_per_rail", spares_per_rail, least=0)
     parts, plan = fabric.parts, fabric.plan
-    if not fabric.tiers:  # no network, nothing to stand by for
+    if not fabric.tiers:  # no network, no switch to replace
         return parts
     switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
     spares = spares_per_rail * fabric.rails * fabric.planes
@@ -36,7 +36,7 @@ def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool
 def redundancy(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
     """Cost of rail-only with redundant parts over the any-to-any Clos without, for cases with columns gpus and radix.
 
-    Columns shared (rails that are less than a switch share one), none, spare_switch, spare_switch_and_optics (one for
+    Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch, spare_switch_and_optics (one for
     each rail), everything_doubled.
     """
     rows = []

@@ -7,10 +7,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
-from railcore.network.cost.prices import PriceBook, breakdown, part_totals
+from railcore.network.cost.prices import PriceBook, part_totals, parts_breakdown
 from railcore.network.topology.clos import rail_parts
 
-NETWORKS = ("rail_optimized", "rail_only")
+RAIL_NETWORKS = ("rail_optimized", "rail_only")
 
 
 def saving(less: ArrayLike, more: ArrayLike) -> np.ndarray:
@@ -106,12 +106,12 @@ def cluster_breakdown(
 
     Returns
     -------
-    Columns of `breakdown`, and network.
+    Columns of `parts_breakdown`, and network.
     """
     frames = []
     for name, s in cluster_layers(oversubscription).items():
         parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=None)
-        frames.append(breakdown(parts, prices, powers).assign(network=name))
+        frames.append(parts_breakdown(parts, prices, powers).assign(network=name))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -1,9 +1,10 @@
 """Scale-out networks of many GPUs: rails and planes, locality of traffic, reach of cables, what faults leave."""
 
+# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.scale_out.comparison import (
     choices,
-    combinations,
     comparison,
+    network_combinations,
     shapes,
     side_by_side,
     thinned_costs,
@@ -16,28 +17,8 @@ from railcore.network.scale_out.designs import (
     chip_radix,
     fewest_rails,
     network_parts,
-    networks,
     rack_rails,
+    rail_plane_networks,
     scaled_prices,
     shared_wires,
 )
-
-__all__ = [
-    "chip_modes",
-    "chip_ports",
-    "chip_powers",
-    "chip_radix",
-    "choices",
-    "combinations",
-    "comparison",
-    "fewest_rails",
-    "network_parts",
-    "networks",
-    "rack_rails",
-    "scaled_prices",
-    "shapes",
-    "shared_wires",
-    "side_by_side",
-    "thinned_costs",
-    "tree_levels",
-]

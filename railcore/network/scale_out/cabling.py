@@ -1,9 +1,9 @@
 """Copper against optics: how long a network's links are on a floor of racks, and which medium reaches that far.
 
-Racks stand in rows, rows behind each other in columns of rows, columns beside each other in a nearly square hall; the
-numbering turns back at the end of each column. Switches of a block all stand at that of its racks which is nearest to
-its centre, those of the top tier in the middle of the hall, and take no room: about the shortest lengths there are, so
-that copper reaches at most about the share found.
+Racks stand in rows. Rows stand behind each other in columns, and columns beside each other in a nearly square hall.
+Racks are numbered along the rows, up one column and down the next. All switches of a block stand at the rack of the
+block that is nearest to its centre, those of the top tier in the middle of the hall, and take no room. These are about
+the shortest lengths possible, so that copper reaches at most about the share found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts import catalog
-from railcore.facts.checks import one_of, whole
+from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
-from railcore.network.scale_out.comparison import PARTS
+from railcore.network.scale_out.comparison import COST_PARTS
 
 Levels = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
@@ -44,9 +44,8 @@ class Floor:
     def __post_init__(self) -> None:
         object.__setattr__(self, "racks_per_row", int(whole("racks_per_row", round(self.racks_per_row))))
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not (0 <= value < np.inf and (value > 0 or field.name == "slack")):
-                raise ValueError(f"{field.name} is {value!r}: give a positive number")
+            check = at_least if field.name == "slack" else positive
+            check(field.name, getattr(self, field.name))
 
     def rack_positions(self, racks: int) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
@@ -72,7 +71,9 @@ def catalog_floor(name: str) -> Floor:
     return Floor(**{field: item[parameter] for field, parameter in FLOOR_PARAMETERS.items()})
 
 
-def link_lengths(floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[NDArray[np.float64]]:
+def rail_link_lengths(
+    floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]
+) -> list[NDArray[np.float64]]:
     """Lengths of the links below tier 1, 2, ... of one rail, one for each endpoint and tier, sorted [m].
 
     Length (|dx| + |dy| + 2 drops)(1 + slack), in_rack_m within a rack.
@@ -179,11 +180,11 @@ def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[str, int], NDArray[np.float64]]:
-    """`link_lengths` by network and tier; levels: network to (rack_endpoints, blocks)."""
+    """`rail_link_lengths` by network and tier; levels: network to (rack_endpoints, blocks)."""
     return {
         (name, tier): lengths
         for name, (endpoints, blocks) in levels.items()
-        for tier, lengths in enumerate(link_lengths(floor, racks, endpoints, blocks), start=1)
+        for tier, lengths in enumerate(rail_link_lengths(floor, racks, endpoints, blocks), start=1)
     }
 
 
@@ -212,9 +213,9 @@ def reach_table(
 _QUANTILES = {"median_m": 0.5, "p90_m": 0.9, "longest_m": 1.0}
 
 
-def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]], points: int = 51) -> pd.DataFrame:
-    """Share of links up to a length: columns network, tier, length_m, share, so many points a network and tier."""
-    shares, frames = np.linspace(0, 1, points), []
+def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.DataFrame:
+    """Share of links up to a length: columns network, tier, length_m, share, 51 points a network and tier."""
+    shares, frames = np.linspace(0, 1, 51), []
     for (name, tier), found in lengths.items():
         at = found[np.round(shares * (found.size - 1)).astype(int)]
         frames.append(pd.DataFrame({"network": name, "tier": tier, "length_m": at, "share": shares}))
@@ -224,23 +225,24 @@ def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]], points
 def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch and host links, with optics and with what reaches.
 
-    table: `networks` with a column network; reached: `reach_table` of the same. Columns links, network, part, cost_usd.
+    table: `rail_plane_networks` with a column network; reached: `reach_table` of the same.
+    Columns links, network, part, cost_usd.
     """
     chips, rows = table.set_index("network")["chips_usd"], []
     for way, column in (("all optics", "optics_cost_usd"), ("cheapest medium that reaches", "cost_usd")):
         for name, part in reached.groupby("network", sort=False):
             host = part[part["tier"] == 1][column].sum()
             each = (chips[name], part[column].sum() - host, host)
-            rows += [(way, name, *entry) for entry in zip(PARTS.values(), each, strict=True)]
+            rows += [(way, name, *entry) for entry in zip(COST_PARTS.values(), each, strict=True)]
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
 
 
 def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
     """Cost with optics of the networks of a table that `cost_split` lacks: counted, not laid out on the floor.
 
-    table: `networks` with a column network. Columns links, network, part, cost_usd.
+    table: `rail_plane_networks` with a column network. Columns links, network, part, cost_usd.
     """
-    beside = table.loc[~table["network"].isin(split["network"]), ["network", *PARTS]].rename(columns=PARTS)
+    beside = table.loc[~table["network"].isin(split["network"]), ["network", *COST_PARTS]].rename(columns=COST_PARTS)
     return beside.melt("network", var_name="part", value_name="cost_usd").assign(links=split["links"].iloc[0])
 
 
@@ -252,8 +254,7 @@ def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, f
     highest_chip_price_within_budget_usd (0 where links alone are over it).
     Raises ValueError for a budget that is not positive.
     """
-    if not budget_usd > 0:
-        raise ValueError(f"budget_usd is {budget_usd!r}: give a positive number of USD")
+    positive("budget_usd", budget_usd, "USD")
     rows = []
     for (way, name), part in split.groupby(["links", "network"], sort=False):
         cost = part.set_index("part")["cost_usd"]
@@ -276,7 +277,7 @@ def copper_sensitivity(
     name, racks
         Catalog floor, and the racks on it.
     rack_endpoints, blocks
-        As in `link_lengths`.
+        As in `rail_link_lengths`.
     copper, nic_Bps
         DAC, ACC or AEC of the NIC's speed [bytes/s].
 
@@ -297,7 +298,7 @@ def copper_sensitivity(
     def share(field: str, value: float) -> float:
         changed: dict[str, Any] = {} if field == longest else {field: value}
         floor = replace(hall, **changed)
-        lengths = np.concatenate(link_lengths(floor, racks, rack_endpoints, blocks))
+        lengths = np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks))
         return float(np.mean(lengths <= (value if field == longest else reach.value)))
 
     ends = {field: (row.low, row.high) for field, row in rows.items()}

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out.designs import COUNTS, chip_modes, chip_radix, fewest_rails, networks
+from railcore.network.scale_out.designs import COUNTS, chip_modes, chip_radix, fewest_rails, rail_plane_networks
 
 Shapes = Mapping[str, tuple[int, int]]
-PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
+COST_PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
 
 
 def shapes(
@@ -40,7 +40,7 @@ def shapes(
 def comparison(
     gpus: Sequence[int], named: Shapes, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """`networks` of every shape over each number of GPUs, counted in each way.
+    """`rail_plane_networks` of every shape over each number of GPUs, counted in each way.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ def comparison(
     named
         (rails, planes) by name, as of `shapes`.
     prices, powers, chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
 
     Returns
     -------
-    Columns network, count and those of `networks`.
+    Columns network, count and those of `rail_plane_networks`.
     """
     rails, planes = np.array(list(named.values())).T
     tables = [
-        networks(n, rails, planes, prices, powers, chip, nic_Bps, count).assign(network=list(named), count=count)
+        rail_plane_networks(n, rails, planes, prices, powers, chip, nic_Bps, way).assign(network=list(named), count=way)
         for n in dict.fromkeys(gpus)
-        for count in COUNTS
+        for way in COUNTS
     ]
     table = pd.concat(tables, ignore_index=True)
     return table[["network", "count", *table.columns.drop(["network", "count"])]]
@@ -94,7 +94,7 @@ def thinned_costs(
     ratio
         Oversubscription of the leaves.
     prices, powers, chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
 
     Returns
     -------
@@ -113,17 +113,17 @@ def thinned_costs(
     if 1 not in chip_modes(chip, nic_Bps):
         del drawn["fat tree"]
     rows = [
-        networks(gpus, r, p, prices, powers, chip, nic_Bps, below=below).assign(network=name)
+        rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps, below=below).assign(network=name)
         for name, (r, p, below) in drawn.items()
     ]
-    costs = pd.concat(rows)[["network", *PARTS]].rename(columns=PARTS)
+    costs = pd.concat(rows)[["network", *COST_PARTS]].rename(columns=COST_PARTS)
     return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
 
 
-def combinations(
+def network_combinations(
     gpus: int, rails: int, planes: Sequence[int], prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """`networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
+    """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
     Parameters
     ----------
@@ -132,32 +132,32 @@ def combinations(
     planes
         Numbers of planes.
     prices, powers, chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
 
     Returns
     -------
-    Columns of `networks`.
+    Columns of `rail_plane_networks`.
     """
     modes = chip_modes(chip, nic_Bps)
     r, p = np.meshgrid(np.arange(1, rails + 1), [count for count in planes if count in modes])
-    return networks(gpus, r, p, prices, powers, chip, nic_Bps)
+    return rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps)
 
 
 def choices(
     table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float, tiers: int = 2
 ) -> dict[str, tuple[int, int]]:
-    """(rails, planes) of a `combinations` table worth a mark: cheapest, cheapest that divides a rack, fewest rails.
+    """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails.
 
     Parameters
     ----------
     table
-        Of `combinations`. Shapes that it lacks are left out.
+        Of `network_combinations`. Shapes that it lacks are left out.
     hb_domain_size
         GPUs of a rack.
     rails, planes
         A shape given, which is marked too.
     chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
     tiers
         Of the fewest rails (`fewest_rails`), and of the fewest that divide a rack, both with these planes.
 
@@ -196,7 +196,7 @@ def tree_levels(
     named
         (rails, planes) by name, as of `shapes`.
     chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
 
     Returns
     -------

@@ -139,7 +139,7 @@ def chip_powers(chip: str, optic: str, nic_Bps: float) -> PriceBook:
     return PriceBook(item["power"] / chip_ports(chip, nic_Bps), module["power"] * nic_Bps / module["bandwidth"])
 
 
-def networks(
+def rail_plane_networks(
     gpus: ArrayLike,
     rails: ArrayLike,
     planes: ArrayLike,

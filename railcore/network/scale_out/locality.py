@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import share, whole
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out.designs import chip_radix, networks
+from railcore.network.scale_out.designs import chip_radix, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
@@ -112,7 +112,7 @@ def layouts(stages: int, members: int, block: int) -> dict[str, int]:
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
-def placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str, Racks]:
+def rack_placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str, Racks]:
     """Places of racks by layout, and at random.
 
     Parameters
@@ -133,7 +133,7 @@ def placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str
     return placed | {"random": shuffled.reshape(stages, members)}
 
 
-def counted(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
+def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
     """Flows counted on a placement: shares of ring and chain flows that leave their block, and of the worst block.
 
     ring, chain: mean share over all flows; ring_most, chain_most: flows that leave the block that sends most, over B.
@@ -166,7 +166,7 @@ def closed_forms(
 
     Returns
     -------
-    (ring, chain) by the names of `placements`.
+    (ring, chain) by the names of `rack_placements`.
     """
     at, found = (rack_endpoints, block), {}
     for name, bands in layouts(stages, members, leaf_racks).items():
@@ -176,35 +176,18 @@ def closed_forms(
     return found | {"random": (anywhere, anywhere)}
 
 
-def job_racks(gpus: int, hb_domain_size: int, bought_racks: int, within: float = 0.01) -> dict[str, object]:
-    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within a share, else the GPUs'.
+def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, object]:
+    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
 
-    Parameters
-    ----------
-    gpus
-        GPUs of the datacenter, perhaps a rounded number.
-    hb_domain_size
-        GPUs of a rack.
-    bought_racks
-        Racks that the budget of one datacenter buys.
-    within
-        Share by which both may differ.
-
-    Returns
-    -------
-    bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
-    "datacenter_gpus").
-
-    Raises
-    ------
-    ValueError
-        The GPUs fill no rack.
+    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
+    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
+    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
     """
     n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
     if n < k:
         raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
     bought = int(whole("bought_racks", bought_racks)) * k
-    agree = abs(n / bought - 1) <= within
+    agree = abs(n / bought - 1) <= 0.01
     found: dict[str, object] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
     return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
 
@@ -234,8 +217,8 @@ def crossing_table(
     each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
     for name, tier, endpoints, block in each:
         forms = closed_forms(stages, members, endpoints, block, leaf)
-        for layout, place in placements(stages, members, leaf).items():
-            found = counted(place, endpoints, block)
+        for layout, place in rack_placements(stages, members, leaf).items():
+            found = counted_crossing(place, endpoints, block)
             leaving = (ring_bytes * found["ring"] + chain_bytes * found["chain"]) / (ring_bytes + chain_bytes)
             most = max(found["ring_most"], found["chain_most"])
             ratio = 1 / most if most else np.inf
@@ -273,7 +256,7 @@ def thinned(
     stages, members
         Stages of the job and racks of each.
     prices, powers, chip, nic_Bps
-        As in `networks`.
+        As in `rail_plane_networks`.
     outside
         Share w of a GPU's bandwidth that goes to other datacenters.
 
@@ -290,18 +273,18 @@ def thinned(
     share("outside", outside)
     ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
     for s in np.atleast_1d(np.asarray(ratios, float)):
-        network = networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
+        network = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
-        for layout, place in placements(stages, members, leaf).items():
-            found = counted(place, 1, leaf)
+        for layout, place in rack_placements(stages, members, leaf).items():
+            found = counted_crossing(place, 1, leaf)
             most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
             name = layout.partition(",")[0]
             row = {"placement": name, "oversubscription": s, "leaf_gpus": leaf, "uplinks": uplinks}
             row |= {"most_leaving": most, "fits": most <= uplinks + 1e-9}
             rows.append(row | network[["tiers", "chips", "cables", "cost_usd", "power_w"]].to_dict())
     table = pd.DataFrame(rows)
-    full = networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
+    full = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
     return table.assign(saved=1 - table["cost_usd"] / full)
 
 

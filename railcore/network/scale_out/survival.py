@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.checks import whole
-from railcore.network.topology.faults import bandwidth
+from railcore.network.topology.faults import bandwidth, nic_bandwidth_left
 from railcore.network.topology.rails import RailFabric
 
 FAULTS = ("GPU", "plane", "leaf chip", "leaf box", "rail")
-COLUMNS = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
+REMAINS = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
 
 
 def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
@@ -60,23 +60,23 @@ def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: 
         cut = 0 if left else count
         alone = n if cut == n else cut // k * k if of_rack == k else 0
         rows.append((fault, count, left, cut, cut - alone, alone, 1 - worst / k * (1 - left)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=REMAINS)
 
 
-def survey(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
-    """`remains` of every row of a `networks` table with a column network, which comes first."""
+def remains_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
+    """`remains` of every row of a `rail_plane_networks` table with a column network, which comes first."""
     rows = [
         remains(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus).assign(network=row.network)
         for row in table.itertuples()
     ]
-    return pd.concat(rows, ignore_index=True)[["network", *COLUMNS]]
+    return pd.concat(rows, ignore_index=True)[["network", *REMAINS]]
 
 
-def counted(fabric: RailFabric) -> pd.DataFrame:
+def counted_remains(fabric: RailFabric) -> pd.DataFrame:
     """`remains` of a fabric, counted on its graph: GPU 1 of domain 1, its plane 1, its leaf and its rail fail."""
     graph = fabric.graph()
     rows = [_effect(graph, _without(graph, fault), fault) for fault in FAULTS]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=REMAINS)
 
 
 def _without(graph: nx.Graph, fault: str) -> nx.Graph:
@@ -99,10 +99,7 @@ def _effect(before: nx.Graph, after: nx.Graph, fault: str) -> tuple:
     had, has = ({g: bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
     touched = [g for g in live if has[g] < had[g]]
     cut = [g for g in live if not has[g]]
-    domains: dict[int, list[str]] = {}
-    for g in live:
-        domains.setdefault(before.nodes[g]["domain"], []).append(g)
-    share = {d: sum(has[g] for g in members) / sum(had[g] for g in members) for d, members in domains.items()}
+    share = nic_bandwidth_left(before, after)
     alone = [g for g in cut if not share[before.nodes[g]["domain"]]]
     left = np.mean([has[g] / had[g] for g in touched]) if touched else 0.0
     return fault, len(touched) or 1, left, len(cut), len(cut) - len(alone), len(alone), min(share.values())

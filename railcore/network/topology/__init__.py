@@ -1,17 +1,6 @@
 """Fabrics: parts counted in closed form, the graph itself, and what a failed part cuts off."""
 
+# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
-
-__all__ = [
-    "Parts",
-    "PhotonicRails",
-    "RailFabric",
-    "clos_reach",
-    "fat_tree",
-    "ideal_clos_parts",
-    "rail_only",
-    "rail_optimized",
-    "rail_parts",
-]

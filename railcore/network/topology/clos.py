@@ -175,7 +175,7 @@ def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers,
     if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
         raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
     pod_tier, leaves, per_pod = np.zeros(k.shape, np.int64), np.ones_like(k), np.ones_like(k)
-    tier, leaves_below = 0, np.ones_like(k)  # leaves that hang on one port of a switch of the tier
+    tier, leaves_below = 0, np.ones_like(k)  # leaves below one port of a switch of the tier
     while np.any(open_ := pod_tier == 0):
         tier += 1
         leaves_below = leaves_below * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)

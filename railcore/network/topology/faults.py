@@ -1,26 +1,27 @@
 """What one failed part cuts off, on the graph: NICs, GPUs, bandwidth, and the way round."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import networkx as nx
 import pandas as pd
 
+from railcore.facts.checks import one_of, whole
 from railcore.facts.units import convert
 from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
-KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
+FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
 
-def find(graph: nx.Graph, kind: str) -> tuple[list, list]:
-    """One part of a kind, the first in name order that GPU 1 of domain 1 hangs on: (nodes, edges) that fail with it.
+def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
+    """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
     A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
     where the fabric has no such part. Raises ValueError for an unknown kind.
     """
-    if kind not in KINDS:
-        raise ValueError(f"fault {kind!r} is none of {', '.join(KINDS)}")
+    one_of("kind", kind, FAULT_KINDS)
     gpu = "D1.GPU1"
     hosts = [(gpu, other) for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
     leaves = [leaf for _, leaf in hosts]
@@ -46,7 +47,7 @@ def _chassis(graph: nx.Graph, node: str) -> str | None:
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
     """The graph without one part of a kind; a link is taken out of its trunk, a whole trunk of one with its edge."""
-    nodes, edges = find(graph, kind)
+    nodes, edges = failed_part(graph, kind)
     left = graph.copy()
     left.remove_nodes_from(nodes)
     for a, b in edges:
@@ -70,6 +71,21 @@ def cut_nics(before: nx.Graph, after: nx.Graph) -> list[str]:
     return [g for g in gpus if bandwidth(before, g, ("host",)) and not bandwidth(after, g, ("host",))]
 
 
+def _left(has: float, had: float) -> float:
+    return has / had if had else 1.0
+
+
+def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
+    """Share of the NIC bandwidth of its live GPUs that each HB domain keeps, 1 where they had none."""
+    had: dict[int, float] = defaultdict(float)
+    has: dict[int, float] = defaultdict(float)
+    for node, at in after.nodes(data=True):
+        if at["kind"] == "gpu":
+            had[at["domain"]] += bandwidth(before, node, ("host",))
+            has[at["domain"]] += bandwidth(after, node, ("host",))
+    return {domain: _left(has[domain], had[domain]) for domain in had}
+
+
 def effect(graph: nx.Graph, kind: str) -> dict:
     """What one failed part of a kind leaves.
 
@@ -83,14 +99,7 @@ def effect(graph: nx.Graph, kind: str) -> dict:
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
     live = [g for g in gpus if g in after]
     largest = max(nx.connected_components(after), key=len) if len(after) else set()
-    domains: dict[int, list[str]] = {}
-    for g in live:
-        domains.setdefault(graph.nodes[g]["domain"], []).append(g)
-
-    def share(kinds: tuple[str, ...], members: list[str]) -> float:
-        had = sum(bandwidth(graph, g, kinds) for g in members)
-        return sum(bandwidth(after, g, kinds) for g in members) / had if had else 1.0
-
+    hb = [_left(bandwidth(after, g, ("hb",)), bandwidth(graph, g, ("hb",))) for g in live]
     rail = [g for g in live if graph.nodes[g]["rail"] == 1]
     half = len(rail) // 2
     flows = [bisection_bandwidth(net, rail[:half], rail[-half:]) if half else 1.0 for net in (graph, after)]
@@ -100,9 +109,9 @@ def effect(graph: nx.Graph, kind: str) -> dict:
         "gpus_failed": len(gpus) - len(live),
         "nics_cut": len(cut_nics(graph, after)),
         "gpus_cut_off": len([g for g in live if g not in largest]),
-        "domain_nic_bandwidth": min((share(("host",), members) for members in domains.values()), default=math.nan),
-        "hb_bandwidth": min((share(("hb",), [g]) for g in live), default=math.nan),
-        "rail_bisection": flows[1] / flows[0] if flows[0] else 1.0,
+        "domain_nic_bandwidth": min(nic_bandwidth_left(graph, after).values(), default=math.nan),
+        "hb_bandwidth": min(hb, default=math.nan),
+        "rail_bisection": _left(flows[1], flows[0]),
         "switches_before": _switches(graph, "D1.GPU1", last),
         "switches_after": _switches(after, "D1.GPU1", last),
     }
@@ -119,7 +128,7 @@ def _switches(graph: nx.Graph, source: str, target: str) -> float:
 def effects(fabric: RailFabric) -> pd.DataFrame:
     """`effect` of every kind of fault that the fabric has a part for, a row each."""
     graph = fabric.graph()
-    rows = [effect(graph, kind) for kind in KINDS if any(find(graph, kind))]
+    rows = [effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
     return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
 
 
@@ -133,13 +142,13 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     return int(fabric.plan.hosts_per_leaf)
 
 
-def survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
+def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
     """Routes, rail bandwidth and failed rail switches of the rail-optimized and the rail-only network at several sizes.
 
     cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
     farthest GPU of its rail, rail-optimized; rail_bisection: of a rail over half its NICs' bandwidth, rail-only;
     nics_cut_...: by one failed tier-1 switch (`nics_cut_by_rail_switch`) of rail-optimized, of rail-only with rails
-    that share switches as the documents count, of rail-only with a switch for each rail; nics_cut_difference: the
+    that share switches where they fit, of rail-only with a switch for each rail; nics_cut_difference: the
     second less the first.
     """
     rows = []
@@ -198,8 +207,7 @@ def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     the failed GPU's rail traffic through the domain. Source: railonly2025, Fault Tolerance Properties.
     """
     k, rails = fabric.hb_domain_size, fabric.rails
-    if not 0 <= idle_per_domain < k or idle_per_domain != int(idle_per_domain):
-        raise ValueError(f"idle_per_domain is {idle_per_domain!r}: give a whole number from 0 to {k - 1}")
+    whole("idle_per_domain", idle_per_domain, least=0, most=k - 1)
     rows = [("domain evacuated to a healthy one, rails fixed", k - idle_per_domain, rails)]
     if idle_per_domain:
         rows.append(("spare of the domain, rails fixed, its rail reached through the domain", 0, rails - 1))

@@ -1,6 +1,6 @@
 """The fabric as a graph: every GPU, HB switch, packet switch and trunk, wired one by one.
 
-Nodes are named as the documents name them, counting from 1: "D2.GPU1" is GPU 1 of domain 2, "D2.HB1" its HB switch,
+Names count from 1: "D2.GPU1" is GPU 1 of domain 2, "D2.HB1" its HB switch,
 "R3.T1.S2" the second tier-1 switch of rail 3, "T3.S5" a switch above the rails, "P2." before it the plane.
 Node attributes: kind (gpu, hb, switch), tier (gpu 0, switches from 1, HB switches -1), domain, rank, rail, plane,
 chassis (nodes of one chassis are VLANs of one switch). Edge attributes: kind (hb, host, trunk), links, tier (of its
@@ -77,7 +77,24 @@ def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:
-    """Largest flow from `left` to `right`, one direction [bytes/s]: max-flow over the graph, HB edges left out."""
+    """Largest flow from `left` to `right`, one direction: max-flow over the graph.
+
+    Parameters
+    ----------
+    graph, left, right
+        Fabric, and its nodes on each side.
+    network_only
+        Whether edges of HB domains are left out.
+
+    Returns
+    -------
+    Bandwidth [bytes/s].
+
+    Raises
+    ------
+    ValueError
+        A side is empty, has a node that the graph lacks, or one of the other side.
+    """
     if not left or not right or not {*left, *right} <= set(graph) or set(left) & set(right):
         raise ValueError("left and right must name nodes of the graph, none of them on both sides")
     capacity = nx.DiGraph()
@@ -112,9 +129,22 @@ def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
 def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> list[str]:
     """Shortest path between two GPUs.
 
-    forward: HB domains may carry it to another rail first, the source's domain before the target's, as NCCL's PXN
-    does; else the scale-out network alone does. Raises ValueError where the graph lacks one of them, or where they
-    are cut off from each other.
+    Parameters
+    ----------
+    graph, source, target
+        Fabric, and the names of two GPUs in it.
+    forward
+        Whether HB domains may carry it to another rail first, the source's domain before the target's, as NCCL's PXN
+        does; else the scale-out network alone does.
+
+    Returns
+    -------
+    Nodes of the path.
+
+    Raises
+    ------
+    ValueError
+        The graph lacks a GPU, or they are cut off from each other.
     """
     for end in (source, target):
         if end not in graph:

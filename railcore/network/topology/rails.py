@@ -133,17 +133,63 @@ class RailFabric:
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
-    """Rails without any layer over them (railonly2023, section 3.1; railonly2025, Architecture Design)."""
+    """Rails without any layer over them.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    options
+        Other fields of `RailFabric`.
+
+    Returns
+    -------
+    The fabric.
+
+    References
+    ----------
+    railonly2023, section 3.1; railonly2025, Architecture Design.
+    """
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
 
 def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
-    """Rails under a full-bisection any-to-any Clos (railonly2023, 2.1; railonly2025, Interplatform Connectivity)."""
+    """Rails under a full-bisection any-to-any Clos.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    options
+        Other fields of `RailFabric`.
+
+    Returns
+    -------
+    The fabric.
+
+    References
+    ----------
+    railonly2023, 2.1; railonly2025, Interplatform Connectivity.
+    """
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
 def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
-    """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine."""
+    """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
+
+    Parameters
+    ----------
+    endpoints, radix
+        GPUs or servers; ports of a switch.
+    hb_domain_size
+        GPUs of an HB domain; 1 for servers.
+    options
+        Other fields of `RailFabric`.
+
+    Returns
+    -------
+    The fabric.
+    """
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
 
 
@@ -164,6 +210,6 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
 
 
 def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:
-    """Rails that fit into one switch, max(1, k // R): how the documents reach half a switch a rail."""
+    """Rails of R endpoints that fit into one switch of k ports, at least 1: max(1, k // R)."""
     size = rail_size(gpus, hb_domain_size)
     return np.maximum(1, np.asarray(radix) // size)

@@ -1,5 +1,6 @@
 """The wide area between datacenters: delay, one TCP flow under loss, bit errors, tails, admission and priority."""
 
+# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.wide_area.admission import allocation
 from railcore.network.wide_area.bit_errors import ReedSolomon, bit_error_rate, code, packet_loss
 from railcore.network.wide_area.priority import priority_waits, shared_wait
@@ -21,35 +22,3 @@ from railcore.network.wide_area.tcp import (
     tolerable_loss,
 )
 from railcore.network.wide_area.transfers import any_loss, loss_for, repair_packets, sending_rounds
-
-__all__ = [
-    "LAWS",
-    "ReedSolomon",
-    "Route",
-    "allocation",
-    "any_loss",
-    "bit_error_rate",
-    "code",
-    "cubic_window",
-    "flow_needs",
-    "flows_needed",
-    "great_circle_distance",
-    "link_losses",
-    "loss_for",
-    "mathis_window",
-    "one_way_delay",
-    "packet_loss",
-    "policies",
-    "priority_waits",
-    "recovery_time",
-    "repair_packets",
-    "route",
-    "sending_rounds",
-    "shared_wait",
-    "start_rounds",
-    "tails",
-    "tcp_throughput",
-    "throughputs",
-    "tolerable_loss",
-    "waits",
-]

@@ -13,14 +13,33 @@ def allocation(
     priorities: ArrayLike = 0,
     reserved: ArrayLike = 0.0,
 ) -> Floats:
-    """Rates admitted to a link or a bundle of parallel tunnels [bytes/s], in the order of `demands`.
+    """Rates admitted to a link or a bundle of parallel tunnels, by reserve, priority and max-min fairness.
 
     Everyone has min(d, g) for sure. What is left goes to the lowest number of priority first, and within one priority
     by water-filling: x = max(min(d, g), min(d, w L)) with one level L, so that nobody can get more but at the expense
     of one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
-    capacity [bytes/s]; for each demand d [bytes/s] its weight w, its priority, and its reserve g [bytes/s].
-    Raises ValueError where reserves exceed the capacity. Source: Jain et al. 2013 (B4), Section 5; weights in place
-    of its bandwidth functions; traffic divides over tunnels freely.
+
+    Parameters
+    ----------
+    capacity
+        Of the link [bytes/s].
+    demands, reserved
+        d, and the reserve g of each [bytes/s].
+    weights, priorities
+        w and the priority of each.
+
+    Returns
+    -------
+    Rates x in the order of the demands [bytes/s].
+
+    Raises
+    ------
+    ValueError
+        The reserves exceed the capacity.
+
+    References
+    ----------
+    Jain et al. 2013 (B4), Section 5; weights in place of its bandwidth functions; traffic divides over tunnels freely.
     """
     d = np.atleast_1d(at_least("demands", demands))
     w, order, g = (np.broadcast_to(value, d.shape) for value in (weights, priorities, reserved))

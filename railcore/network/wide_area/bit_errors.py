@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, positive, share
+from railcore.facts.checks import Floats, positive, share, whole
 from railcore.network.wide_area.inverse import inverse
 
 _LEAST_RATE, _MOST_RATE = 1e-25, 0.5
@@ -42,9 +42,7 @@ class ReedSolomon:
 
     def __post_init__(self):
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value != int(value) or value < 1:
-                raise ValueError(f"{field.name} is {value!r}: give a whole number of at least 1")
+            whole(field.name, getattr(self, field.name))
         if self.message_symbols >= self.codeword_symbols:
             raise ValueError(f"message_symbols is {self.message_symbols!r}: give fewer than {self.codeword_symbols}")
 
@@ -71,10 +69,8 @@ class ReedSolomon:
 
     def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
         """The bit error rate before correction that loses so many packets, inverse of `packet_loss`."""
-        target, L = np.broadcast_arrays(
-            share("loss", loss, above_0=True, below_1=True), positive("packet_bytes", packet_bytes)
-        )
-        return inverse(lambda b: self.packet_loss(b, L), target, _LEAST_RATE, _MOST_RATE)
+        target = share("loss", loss, above_0=True, below_1=True)
+        return inverse(self.packet_loss, target, _LEAST_RATE, _MOST_RATE, positive("packet_bytes", packet_bytes))
 
     def _wrong_symbol(self, bit_error_rate: ArrayLike) -> Floats:
         return -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))

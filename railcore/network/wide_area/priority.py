@@ -9,14 +9,32 @@ from railcore.facts.checks import Floats, at_least, positive
 def priority_waits(
     loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0, preemptive: bool = False
 ) -> Floats:
-    """Mean wait of a packet of each class before and during its transmission [s], first class first.
+    """Mean wait of a packet of each class before and during its transmission, first class first.
 
     W_k = R / ((1 - sigma_(k-1)) (1 - sigma_k)) with sigma_k = rho_1 + ... + rho_k and R = sum rho_i S_i (1 + v_i) / 2,
-    what is left of the packet on the wire; preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
-    loads rho_k: shares of the link; packet_bytes: means; S_k = packet_bytes / link [s]; link [bytes/s]; variation v_k:
-    variance of sizes over their squared mean, 0 for equal packets. Poisson arrivals. A class that finds the link full
-    waits for ever; those above it do not notice but for the packet on the wire.
-    Source: Cobham 1954, Operations Research 2; Kleinrock, Queueing Systems II, Chapter 3 (preemptive resume).
+    what is left of the packet on the wire. Preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
+    Poisson arrivals. A class that finds the link full has an infinite wait; those above it only notice the
+    packet on the wire.
+
+    Parameters
+    ----------
+    loads
+        rho_k, shares of the link.
+    packet_bytes, variation
+        Mean size of a packet, S_k = packet_bytes / link [s]; and v_k, the variance of sizes over their squared mean, 0
+        for equal packets.
+    link
+        Bandwidth [bytes/s].
+    preemptive
+        Whether a class interrupts packets of those below it.
+
+    Returns
+    -------
+    W_k [s].
+
+    References
+    ----------
+    Cobham 1954, Operations Research 2; Kleinrock, Queueing Systems II, Chapter 3 (preemptive resume).
     """
     rho, S, left = _classes(loads, packet_bytes, link, variation)
     sigma = np.cumsum(rho)
@@ -30,9 +48,20 @@ def priority_waits(
 
 
 def shared_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
-    """Mean wait of all classes in one queue [s]: W = R / (1 - rho), infinite for a full link; letters as above.
+    """Mean wait of all classes in one queue: W = R / (1 - rho), infinite for a full link.
 
-    Source: Pollaczek and Khinchine.
+    Parameters
+    ----------
+    loads, packet_bytes, link, variation
+        As in `priority_waits`.
+
+    Returns
+    -------
+    W [s].
+
+    References
+    ----------
+    Pollaczek and Khinchine.
     """
     rho, _, left = _classes(loads, packet_bytes, link, variation)
     return float(np.sum(rho * left) / (1 - rho.sum())) if rho.sum() < 1 else np.inf

@@ -12,12 +12,25 @@ from railcore.facts.checks import Floats, at_least, positive
 def great_circle_distance(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> Floats:
-    """Shortest way over the Earth between two places [m].
+    """Shortest way over the Earth between two places.
 
     D = 2 R asin sqrt(sin^2((phi_b - phi_a) / 2) + cos phi_a cos phi_b sin^2((lambda_b - lambda_a) / 2))
 
-    Latitudes phi and longitudes lambda in degrees, north and east positive; R of the catalog's Earth.
-    Raises ValueError for a latitude outside [-90, 90] and a longitude outside [-180, 180].
+    Parameters
+    ----------
+    latitude_a, latitude_b
+        Latitudes phi, north positive [degrees].
+    longitude_a, longitude_b
+        Longitudes lambda, east positive [degrees].
+
+    Returns
+    -------
+    D [m], with R of the catalog's Earth.
+
+    Raises
+    ------
+    ValueError
+        A latitude outside [-90, 90] or a longitude outside [-180, 180].
     """
     for name, value, most in (
         ("latitude_a", latitude_a, 90),

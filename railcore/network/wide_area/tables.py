@@ -21,12 +21,24 @@ def flow_needs(
     rtts: Mapping[str, float],
     packet: str = "9000-byte packet",
 ) -> pd.DataFrame:
-    """What one flow needs to move each transfer within a time [s] over each path, a row for each law of TCP.
+    """What one flow needs to move each transfer within a time over each path, a row for each law of TCP.
 
-    Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands),
-    bit_error_rate and bit_error_rate_before_fec (behind that loss, without correction and before that of the code
-    `CODE`), cold_start_s (`start_rounds` in time) and recovery_s (after one loss). rtts: round trips [s] by path.
-    packet: of the catalog.
+    Parameters
+    ----------
+    transfer_bytes
+        Transfers by name [bytes].
+    within
+        Time allowed [s].
+    rtts
+        Round trips by path [s].
+    packet
+        Packet of the catalog.
+
+    Returns
+    -------
+    Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands), bit_error_rate
+    and bit_error_rate_before_fec (behind that loss, without correction and before that of the code `CODE`),
+    cold_start_s (`start_rounds` in time) and recovery_s (after one loss).
     """
     size, rs = catalog.item("wide_area", packet), bit_errors.code(CODE)
     mss, frame, rows = size["payload"], size["frame"], []
@@ -51,6 +63,19 @@ def throughputs(
 ) -> pd.DataFrame:
     """`tcp_throughput` at each loss, path and law.
 
+    Parameters
+    ----------
+    losses
+        Shares of packets lost.
+    rtts
+        Round trips by path [s].
+    link
+        Bandwidth of the link [bytes/s].
+    packet
+        Packet of the catalog.
+
+    Returns
+    -------
     Columns path, law, loss, bit_error_rate (behind it without correction), throughput_Bps.
     """
     size, p = catalog.item("wide_area", packet), np.asarray(losses, float)
@@ -94,10 +119,27 @@ def tails(
 ) -> pd.DataFrame:
     """What a loss does to a step in which every device has to finish its transfer.
 
+    Parameters
+    ----------
+    losses
+        Shares of packets lost, by case.
+    transfer_bytes, devices
+        Transfer of a device [bytes], and how many devices there are.
+    rtt
+        Round trip [s].
+    capacity
+        Of a device [bytes/s].
+    failure
+        Probability with which some device may have to send again in spite of repair packets.
+    packet
+        Packet of the catalog.
+
+    Returns
+    -------
     Columns case, loss, flows (of CUBIC that fill the capacity of a device) and flows_in_all (of all devices),
     device_resends_share and iterations_delayed_share (probability that one device, and that any, sends again),
     mean_delay_s (of the slowest device); repair_packets and repair_share (redundancy with which no device sends again
-    but with probability `failure`). losses by case; rtt [s]; capacity of a device [bytes/s].
+    but with probability `failure`).
     """
     mss = catalog.item("wide_area", packet)["payload"]
     packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
@@ -136,10 +178,20 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
 
 
 def waits(load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet") -> pd.DataFrame:
-    """Mean wait of gradients against the load of other traffic on their link: columns other_load, queue, wait_s.
+    """Mean wait of gradients against the load of other traffic on their link.
 
-    load: of gradients, share of the link [bytes/s]; packet: of the catalog, of all. Queues: strict priority,
-    preemptive priority, one queue.
+    Parameters
+    ----------
+    load, other_loads
+        Of gradients and of other traffic, shares of the link.
+    link
+        Bandwidth [bytes/s].
+    packet
+        Packet of the catalog, of all traffic.
+
+    Returns
+    -------
+    Columns other_load, queue (strict priority, preemptive priority, one queue), wait_s.
     """
     sizes, rows = catalog.item("wide_area", packet)["frame"], []
     for other_load in other_loads:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, positive, share
+from railcore.facts.checks import Floats, one_of, positive, share
 from railcore.network.wide_area.inverse import inverse
 
 _LEAST_LOSS, _MOST_LOSS = 1e-30, float(np.nextafter(1, 0))
@@ -47,23 +47,45 @@ def tcp_throughput(
     link: ArrayLike,
     law: str = "CUBIC",
 ) -> Floats:
-    """What one flow carries on average [bytes/s]: min(M W(p, R) / R, B).
+    """What one flow carries on average: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
 
-    loss p in [0, 1); rtt R [s]; mss M, payload of a segment [bytes]; link B [bytes/s]; W of a law of `LAWS`. The
-    receiver's window is no limit. Arguments broadcast.
+    Parameters
+    ----------
+    loss, rtt
+        Share p of packets lost, in [0, 1), and round trip R [s].
+    mss
+        Payload M of a segment [bytes].
+    link
+        Bandwidth B [bytes/s].
+    law
+        Of `LAWS`, for the window W.
+
+    Returns
+    -------
+    Throughput [bytes/s].
     """
     R = positive("rtt", rtt)
     return np.minimum(positive("mss", mss) * _law(law)(loss, R) / R, positive("link", link))
 
 
 def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
-    """Largest loss at which a flow still carries `rate` [bytes/s]: the p with M W(p, R) / R = rate.
+    """Largest loss at which a flow still carries a rate: the p with M W(p, R) / R = rate.
 
-    rtt R [s], mss M [bytes], W of `law`. Just below 1 where any loss will do.
+    Parameters
+    ----------
+    rate, rtt
+        Rate [bytes/s] and round trip R [s].
+    mss
+        Payload M of a segment [bytes].
+    law
+        Of `LAWS`, for the window W.
+
+    Returns
+    -------
+    Loss p, just below 1 where any loss will do.
     """
-    R, W = positive("rtt", rtt), _law(law)
-    target, R = np.broadcast_arrays(positive("rate", rate) * R / positive("mss", mss), R)
-    return inverse(lambda p: W(p, R), target, _LEAST_LOSS, _MOST_LOSS)
+    R = positive("rtt", rtt)
+    return inverse(_law(law), positive("rate", rate) * R / positive("mss", mss), _LEAST_LOSS, _MOST_LOSS, R)
 
 
 def flows_needed(
@@ -74,7 +96,19 @@ def flows_needed(
     link: ArrayLike,
     law: str = "CUBIC",
 ) -> Floats:
-    """Parallel flows that carry `rate` [bytes/s] together: its multiple of `tcp_throughput`, rounded up."""
+    """Parallel flows that carry a rate together: its multiple of `tcp_throughput`, rounded up.
+
+    Parameters
+    ----------
+    rate
+        Rate [bytes/s].
+    loss, rtt, mss, link, law
+        As in `tcp_throughput`.
+
+    Returns
+    -------
+    Whole flows.
+    """
     one = tcp_throughput(loss, rtt, mss, link, law)
     return np.ceil(positive("rate", rate) / one * (1 - 1e-12))
 
@@ -90,10 +124,27 @@ def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
 
 
 def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
-    """Time after one loss until a flow has its window W = rate R / M again [s].
+    """Time after one loss until a flow has its window W = rate R / M again.
 
-    CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2.
-    rate [bytes/s], rtt R [s], mss M [bytes]; alpha = 3 (1 - beta) / (1 + beta). Source: RFC 8312, Sections 4.1, 4.2.
+    CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2;
+    alpha = 3 (1 - beta) / (1 + beta).
+
+    Parameters
+    ----------
+    rate, rtt
+        Rate [bytes/s] and round trip R [s].
+    mss
+        Payload M of a segment [bytes].
+    law
+        Of `LAWS`.
+
+    Returns
+    -------
+    Time [s].
+
+    References
+    ----------
+    RFC 8312, Sections 4.1, 4.2.
     """
     _law(law)
     R = positive("rtt", rtt)
@@ -106,6 +157,4 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
 
 
 def _law(law: str) -> Callable[[ArrayLike, ArrayLike], Floats]:
-    if law not in LAWS:
-        raise ValueError(f"law is {law!r}: give one of {', '.join(map(repr, LAWS))}")
-    return LAWS[law]
+    return LAWS[one_of("law", law, LAWS)]

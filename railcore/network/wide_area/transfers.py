@@ -37,7 +37,20 @@ def repair_packets(packets: int, loss: float, failure: float, transfers: float =
     """Fewest packets of an erasure code beside N of a transfer, for n transfers to need no retransmission.
 
     The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
-    packets N, loss p, transfers n; failure above 0. Losses are independent.
+    Losses are independent.
+
+    Parameters
+    ----------
+    packets, transfers
+        Packets N of a transfer; transfers n.
+    loss
+        Share p of packets lost.
+    failure
+        Probability allowed that some transfer is not whole, above 0.
+
+    Returns
+    -------
+    Packets r.
     """
     from scipy.special import bdtrc
 

@@ -1,0 +1,56 @@
+"""What notebook 11 takes from flops2024: the job on its racks, modes and prices of the chip; and costs not laid out."""
+
+import pandas as pd
+import pytest
+
+from railcore.documents.flops2024 import scale_out_claims, scale_out_job
+from railcore.facts import catalog, claims
+from railcore.facts.units import Gbps
+from railcore.network import scale_out
+from railcore.network.cost import PriceBook
+from railcore.network.scale_out import cabling
+from railcore.systems import datacenter as dc
+
+NIC, NVL72 = 800 * Gbps, "GB200 NVL72"
+
+
+def job(gpus=835_000, datacenters=2):
+    bought = dc.size(1e11, NVL72, "flops2024")
+    return scale_out_job.rack_job(gpus, bought, datacenters, NVL72, "flops2024", NIC, "flops2024 dense", "flops2024")
+
+
+def test_the_job_fills_whole_stages_of_its_racks():
+    found = job()
+    assert found.gpus == 72 * found.racks and found.machine["racks_of"] == "budget"
+    assert found.stages == claims.paper_value("flops2024.model.layers")
+    assert 0 < found.racks - found.stages * found.racks_of_a_stage < found.stages
+    row = found.table().iloc[0]
+    assert row.gpus_at_work == found.stages * found.racks_of_a_stage * 72 <= row.bought_gpus
+    assert found.ring_bytes > 0 and found.chain_bytes > 0 and 0 < found.outside < 1
+    assert job(72 * 23_333, 1).outside == 0  # one datacenter sends nothing to others
+
+
+def test_a_job_without_room_says_what_to_change():
+    with pytest.raises(ValueError, match=r"gpus is 71, less than a rack.* Parameters for racks: datacenter_gpus"):
+        job(71)
+
+
+def test_modes_and_price_of_the_chip():
+    values = scale_out_claims.chip_mode_values("51.2T", NIC, 4)
+    assert values == {"flops2024.fattree.chip_modes": pytest.approx(51.2e12), "flops2024.multiplane.ports": 256}
+    assert scale_out_claims.chip_mode_values("51.2T", NIC, 3)["flops2024.multiplane.ports"] == 0
+    assert scale_out.chip_ports("51.2T", NIC) == pytest.approx(64)
+    row = catalog.item("prices", "flops2024").row("port_price")
+    low, middle, high = scale_out_claims.chip_price_range(row, 50e3)
+    assert low < middle == 50e3 < high
+    assert (low / middle, high / middle) == pytest.approx((row.low / row.value, row.high / row.value))
+
+
+def test_networks_that_are_not_laid_out_keep_their_cost():
+    shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
+    table = scale_out.comparison([1000], shapes, PriceBook(8, 10), PriceBook(1, 1), "51.2T", NIC)
+    smooth = table[table["count"] == "smooth"]
+    rest = cabling.cost_not_laid_out(smooth, pd.DataFrame({"network": ["4 rails"], "links": ["all optics"]}))
+    assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}
+    row = smooth.set_index("network").loc["3 rails"]
+    assert rest.cost_usd.sum() == pytest.approx(row.cost_usd + row.host_links_usd)
