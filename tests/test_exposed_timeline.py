@@ -17,7 +17,7 @@ from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import batches, expert_placement, sweeps, timeline
-from railcore.systems.datacenter.exposed import STEPS, Times, wide_area
+from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times, wide_area
 from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.sensitivity import exposed_sensitivity
 from railcore.training import transformer
@@ -66,13 +66,13 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
     exchange = seen.events[seen.events.chunk >= 0]
     busy = exchange[exchange.event != "propagation"]
-    for step, (name, carried) in enumerate(zip(STEPS, x, strict=True)):
+    for step, (name, carried) in enumerate(zip(EXCHANGE_STEPS, x, strict=True)):
         rows = exchange[exchange.event == name].sort_values("chunk")
         assert list(rows.chunk) == list(range(chunks))
         length = (rows.end_s - rows.start_s).sum()
         assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
         if step:  # a chunk's steps follow one another, after the delay where there is one
-            before = exchange[exchange.event == STEPS[step - 1]].sort_values("chunk")
+            before = exchange[exchange.event == EXCHANGE_STEPS[step - 1]].sort_values("chunk")
             assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")
@@ -210,8 +210,8 @@ def test_points_are_read_from_the_claims_and_every_rule_judges_them():
     assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
     table = exposed_points.shares_under_rules(CASES, points, WAYS)
     shown = exposed_points.rules_side_by_side(table)
-    assert len(table) == len(points) * (len(dc.RULES) + len(WAYS))
-    assert len(shown) == 1 + len(dc.RULES) + len(WAYS)
+    assert len(table) == len(points) * (len(dc.OVERLAP_RULES) + len(WAYS))
+    assert len(shown) == 1 + len(dc.OVERLAP_RULES) + len(WAYS)
     of = table.set_index(["reading", "claim"]).value
     halved = CASES["moe"].changed(site={"hb_Bps": 0.5e11}).share
     assert of["one direction of the scale-up", "flops2024.fig3a.moe_800g"] == pytest.approx(halved)
@@ -222,7 +222,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
     rates = np.array([SITE.gpu_rate, SITE.gpu_rate / 2] * 2)
     factors = np.array([1.0, 1.0, 0.5, 0.5])
     met = {}
-    for rule, recomputed, reduce in product(dc.RULES, (0.0, 1.0, 3.0), ("all_reduce", "reduce_scatter")):
+    for rule, recomputed, reduce in product(dc.OVERLAP_RULES, (0.0, 1.0, 3.0), ("all_reduce", "reduce_scatter")):
         count = np.zeros(4, int)
         for key, (model, speeds, less) in points.items():
             shares = []
@@ -236,7 +236,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
         met[rule, recomputed, reduce] = count
     assert sum(len(count) for count in met.values()) == 144
     assert max(count.max() for count in met.values()) == 6
-    printed = {rule: met[rule, 3.0, "all_reduce"][0] for rule in dc.RULES}
+    printed = {rule: met[rule, 3.0, "all_reduce"][0] for rule in dc.OVERLAP_RULES}
     assert {rule for rule, count in printed.items() if count == max(printed.values())} == {
         "each network",
         "whole period",
@@ -362,7 +362,7 @@ def test_the_answer_spans_rules_and_readings():
     timed = timeline.exposed_by_assumption(CASES, 8)
     short = exposed_claims.exposed_summary(CASES, table, timed, [view.share for view in panels.values()])
     short = short.set_index("exposed share of the time")
-    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.RULES}
+    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES}
     low, high = min(every, key=every.get), max(every, key=every.get)
     text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
     assert short.moe["over all rules"] == text
@@ -488,7 +488,9 @@ def test_sensitivity_moves_one_assumption_at_a_time():
     nic = table.loc["scale-out bandwidth of a GPU"]
     assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
     assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
-    assert table.loc["rule of overlap"].at_high == max(case.changed(case={"rule": rule}).share for rule in dc.RULES)
+    assert table.loc["rule of overlap"].at_high == max(
+        case.changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES
+    )
     less = {"moe": case.changed(site={"memory_bytes": 5e10})}
     tight = exposed_sensitivity(less, ["memory of a GPU"]).set_index("input").drop("rule of overlap")
     assert tight.low.iloc[0].endswith("does not fit") and tight.at_low.iloc[0] == tight.centre.iloc[0]

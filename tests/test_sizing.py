@@ -11,9 +11,9 @@ from railcore.documents.flops2024 import quantities
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.facts import catalog
 from railcore.systems import datacenter
-from railcore.systems.datacenter import Sizing, layout_tables
+from railcore.systems.datacenter import layout_tables
 from railcore.systems.datacenter.budgets import in_trillions
-from railcore.systems.datacenter.sizing import best_format, number_format
+from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
 from railcore.training import transformer
 
 PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")

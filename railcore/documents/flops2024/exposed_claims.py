@@ -18,7 +18,7 @@ from railcore.documents.readings import readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
-from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.exposed import OVERLAP_RULES
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
 
@@ -318,7 +318,7 @@ def _share_at(case: Case, field: str, speed_Bps: float) -> float:
 
 def _ranges(rules: pd.DataFrame, model: str) -> tuple[str, str]:
     mine = rules[rules.claim == EXPOSED + model]
-    of_rule = mine.reading.isin(RULES)
+    of_rule = mine.reading.isin(OVERLAP_RULES)
     return _ends(mine[of_rule]), _ends(mine[~of_rule])
 
 

@@ -19,7 +19,7 @@ from railcore.systems.datacenter.site import Site
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
-FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
+ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def serve(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, FORMS)
+    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     return Serving(
