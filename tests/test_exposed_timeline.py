@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, exposed_points
+from railcore.documents.flops2024 import exposed_claims, exposed_points, specification
 from railcore.documents.flops2024.quantities import communication_quantities
 from railcore.documents.flops2024.specification import document_site
 from railcore.documents.hidden_value import hidden_value
@@ -494,3 +494,44 @@ def test_sensitivity_moves_one_assumption_at_a_time():
     less = {"moe": case.changed(site={"memory_bytes": 5e10})}
     tight = exposed_sensitivity(less, ["memory of a GPU"]).set_index("input").drop("rule of overlap")
     assert tight.low.iloc[0].endswith("does not fit") and tight.at_low.iloc[0] == tight.centre.iloc[0]
+
+
+def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
+    points, coasts, case = (
+        exposed_points.printed_points(),
+        wan.route("flops2024 east", "flops2024 west"),
+        CASES["dense"],
+    )
+    rules = exposed_points.shares_under_rules(CASES, points, WAYS)
+    ours, reasons, taken = exposed_claims.exposed_entries(
+        CASES, CASES["dense"], points, 1.0, coasts, 0.1, rules, SITE.gpu_rate / 2, 32_768
+    )
+    assert ours == exposed_claims.exposed_values(CASES, points, 1.0, coasts, 0.1)
+    assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
+    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
+    assert unmet <= set(reasons)
+    timed = timeline.exposed_by_assumption(CASES, 8)
+    text = exposed_claims.exposed_answer(CASES, rules, timed)
+    most = max(CASES["moe"].changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES)
+    assert f"{CASES['moe'].share:.1%} of its time" in text and f"to {most:.1%} over" in text
+
+
+def test_a_case_under_settings_as_a_person_gives_them():
+    case = CASES["moe"]
+    same = specification.changed_case(
+        case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 14_400.0, 800.0, 20.0, 2
+    )
+    assert same.share == pytest.approx(case.share)
+    other = specification.changed_case(
+        case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 7_200.0, 400.0, 10.0, 1
+    )
+    assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)
+    assert other.site.gpu_rate == case.site.gpu_rate / 2 and other.site.datacenters == 1
+    assert other.rule == "slowest reduce" and other.precision == dc.precision("fp8")
+
+
+@pytest.mark.parametrize("power", [-1.7, -0.5, 1.0, 2.4])
+def test_a_hidden_value_is_found_between_its_ends_and_nowhere_else(power):
+    target = 5 * 3.0**power
+    assert hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=2) == pytest.approx(6.0)
+    assert np.isnan(hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=1.4))
