@@ -497,11 +497,7 @@ def test_sensitivity_moves_one_assumption_at_a_time():
 
 
 def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
-    points, coasts, case = (
-        exposed_points.printed_points(),
-        wan.route("flops2024 east", "flops2024 west"),
-        CASES["dense"],
-    )
+    points, coasts = exposed_points.printed_points(), wan.route("flops2024 east", "flops2024 west")
     rules = exposed_points.shares_under_rules(CASES, points, WAYS)
     ours, reasons, taken = exposed_claims.exposed_entries(
         CASES, CASES["dense"], points, 1.0, coasts, 0.1, rules, SITE.gpu_rate / 2, 32_768
