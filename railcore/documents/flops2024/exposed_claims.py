@@ -1,7 +1,7 @@
 """Values, readings and reasons of flops2024's claims on communication (sections 4, 4.1, 5, 6 and Fig. 3), by claim.
 
 Cases are named "dense" and "moe" (which a user may leave out). What rests on calibrated choices (rate, passes, rule of
-overlap, bytes) stands in data/calibrations.csv.
+overlap, bytes) is in data/calibrations.csv.
 """
 
 from collections.abc import Mapping
