@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, exposed_points
+from railcore.documents.flops2024 import exposed_claims, exposed_points, specification
 from railcore.documents.flops2024.quantities import communication_quantities
 from railcore.documents.flops2024.specification import document_site
 from railcore.documents.hidden_value import hidden_value
@@ -17,7 +17,7 @@ from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import batches, expert_placement, sweeps, timeline
-from railcore.systems.datacenter.exposed import STEPS, Times, wide_area
+from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times, wide_area
 from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.sensitivity import exposed_sensitivity
 from railcore.training import transformer
@@ -66,23 +66,22 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
     exchange = seen.events[seen.events.chunk >= 0]
     busy = exchange[exchange.event != "propagation"]
-    for step, (name, carried) in enumerate(zip(STEPS, x, strict=True)):
+    for step, (name, carried) in enumerate(zip(EXCHANGE_STEPS, x, strict=True)):
         rows = exchange[exchange.event == name].sort_values("chunk")
         assert list(rows.chunk) == list(range(chunks))
         length = (rows.end_s - rows.start_s).sum()
         assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
         if step:  # a chunk's steps follow one another, after the delay where there is one
-            before = exchange[exchange.event == STEPS[step - 1]].sort_values("chunk")
+            before = exchange[exchange.event == EXCHANGE_STEPS[step - 1]].sort_values("chunk")
             assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")
         assert (ordered.start_s.to_numpy()[1:] >= ordered.end_s.to_numpy()[:-1] - 1e-9).all()
-    reduced, least = timeline.least_exchange_s(times, SITE)
+    least = timeline.least_exchange_s(times, SITE)
     assert after_start(seen, times) >= least - 1e-9
     assert seen.due_s == seen.end_s
     ready = times.forward_s + times.tensor_s + times.pipeline_s + spread * times.backward_s
     assert seen.end_s >= ready + sum(x) / chunks + delay - 1e-9
-    assert reduced <= least
 
 
 def test_an_idle_link_does_not_wait_and_traffic_of_the_passes_comes_first():
@@ -210,8 +209,8 @@ def test_points_are_read_from_the_claims_and_every_rule_judges_them():
     assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
     table = exposed_points.shares_under_rules(CASES, points, WAYS)
     shown = exposed_points.rules_side_by_side(table)
-    assert len(table) == len(points) * (len(dc.RULES) + len(WAYS))
-    assert len(shown) == 1 + len(dc.RULES) + len(WAYS)
+    assert len(table) == len(points) * (len(dc.OVERLAP_RULES) + len(WAYS))
+    assert len(shown) == 1 + len(dc.OVERLAP_RULES) + len(WAYS)
     of = table.set_index(["reading", "claim"]).value
     halved = CASES["moe"].changed(site={"hb_Bps": 0.5e11}).share
     assert of["one direction of the scale-up", "flops2024.fig3a.moe_800g"] == pytest.approx(halved)
@@ -222,7 +221,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
     rates = np.array([SITE.gpu_rate, SITE.gpu_rate / 2] * 2)
     factors = np.array([1.0, 1.0, 0.5, 0.5])
     met = {}
-    for rule, recomputed, reduce in product(dc.RULES, (0.0, 1.0, 3.0), ("all_reduce", "reduce_scatter")):
+    for rule, recomputed, reduce in product(dc.OVERLAP_RULES, (0.0, 1.0, 3.0), ("all_reduce", "reduce_scatter")):
         count = np.zeros(4, int)
         for key, (model, speeds, less) in points.items():
             shares = []
@@ -236,7 +235,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
         met[rule, recomputed, reduce] = count
     assert sum(len(count) for count in met.values()) == 144
     assert max(count.max() for count in met.values()) == 6
-    printed = {rule: met[rule, 3.0, "all_reduce"][0] for rule in dc.RULES}
+    printed = {rule: met[rule, 3.0, "all_reduce"][0] for rule in dc.OVERLAP_RULES}
     assert {rule for rule, count in printed.items() if count == max(printed.values())} == {
         "each network",
         "whole period",
@@ -357,23 +356,18 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
 
 
 def test_the_answer_spans_rules_and_readings():
-    points, panels = exposed_points.printed_points(), timeline.titled_timelines(CASES, chunks=4)
-    table = exposed_points.shares_under_rules(CASES, points, WAYS)
+    table = exposed_points.shares_under_rules(CASES, exposed_points.printed_points(), WAYS)
     timed = timeline.exposed_by_assumption(CASES, 8)
-    short = exposed_claims.exposed_summary(CASES, table, timed, [view.share for view in panels.values()])
-    short = short.set_index("exposed share of the time")
-    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.RULES}
+    answer = exposed_claims.exposed_answer(CASES, table, timed)
+    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES}
     low, high = min(every, key=every.get), max(every, key=every.get)
     text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
-    assert short.moe["over all rules"] == text
-    assert short.dense["over all rules"] == f"{CASES['dense'].share:.1%} in every one"
-    assert short.moe["by the rule chosen"] == f"{CASES['moe'].share:.1%} (each network)"
-    assert exposed_claims.assumption_reasons(CASES, table)["flops2024.fig3.exposed_moe"].startswith(
-        f"over the rules {text}"
-    )
-    least = timed[timed.model == "moe"].exposed_share.min()
-    assert short.moe["over timelines"].startswith(f"{least:.1%} (")
-    assert "does not divide" in short.moe["odd about the layout"]
+    drawn = timed[timed.model == "moe"].exposed_share
+    assert f"over all rules {text}; on timelines of chunks {drawn.min():.1%} to {drawn.max():.1%}." in answer
+    assert f"flops2024 MoE spends {CASES['moe'].share:.1%} of its time" in answer and "rule 'each network'" in answer
+    assert f"over all rules {CASES['dense'].share:.1%} in each" in answer
+    reasons = exposed_claims.assumption_reasons(CASES, table)
+    assert reasons["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}, over other readings")
 
 
 def test_a_case_finds_what_would_give_a_printed_number():
@@ -488,7 +482,42 @@ def test_sensitivity_moves_one_assumption_at_a_time():
     nic = table.loc["scale-out bandwidth of a GPU"]
     assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
     assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
-    assert table.loc["rule of overlap"].at_high == max(case.changed(case={"rule": rule}).share for rule in dc.RULES)
+    assert table.loc["rule of overlap"].at_high == max(
+        case.changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES
+    )
     less = {"moe": case.changed(site={"memory_bytes": 5e10})}
     tight = exposed_sensitivity(less, ["memory of a GPU"]).set_index("input").drop("rule of overlap")
     assert tight.low.iloc[0].endswith("does not fit") and tight.at_low.iloc[0] == tight.centre.iloc[0]
+
+
+def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
+    points, coasts = exposed_points.printed_points(), wan.route("flops2024 east", "flops2024 west")
+    rules = exposed_points.shares_under_rules(CASES, points, WAYS)
+    ours, reasons, taken = exposed_claims.exposed_entries(
+        CASES, CASES["dense"], points, 1.0, coasts, 0.1, rules, SITE.gpu_rate / 2, 32_768
+    )
+    assert ours == exposed_claims.exposed_values(CASES, points, 1.0, coasts, 0.1)
+    assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
+    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
+    assert unmet <= set(reasons)
+
+
+def test_a_case_under_settings_as_a_person_gives_them():
+    case = CASES["moe"]
+    same = specification.changed_case(
+        case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 14_400.0, 800.0, 20.0, 2
+    )
+    assert same.share == pytest.approx(case.share)
+    other = specification.changed_case(
+        case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 7_200.0, 400.0, 10.0, 1
+    )
+    assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)
+    assert other.site.gpu_rate == case.site.gpu_rate / 2 and other.site.datacenters == 1
+    assert other.rule == "slowest reduce" and other.precision == dc.precision("fp8")
+
+
+@pytest.mark.parametrize("power", [-1.7, -0.5, 1.0, 2.4])
+def test_a_hidden_value_is_found_between_its_ends_and_nowhere_else(power):
+    target = 5 * 3.0**power
+    assert hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=2) == pytest.approx(6.0)
+    assert np.isnan(hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=1.4))

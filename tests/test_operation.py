@@ -289,7 +289,7 @@ def test_full_attention_keeps_two_of_l_h_s():
 @settings(max_examples=30)
 @given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
 def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = serving.serve(DENSE, SITE, RATE, stages, weight=weight, context=context)
+    found = serving.serve(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
@@ -300,23 +300,25 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
 
 
 def test_one_token_reads_active_weights_and_many_read_all():
-    one = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1)
+    one = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400)
+    many = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
 
 
 def test_every_stage_sends_once_for_a_token():
     found = serving.serve(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
     latency = catalog.item("efficiencies", "all")["nic_latency"]
-    assert found.sends_s == pytest.approx(np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps))
+    assert found.sends_s.to_numpy() == pytest.approx(
+        np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps)
+    )
 
 
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
     small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
     one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = serving.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8)
+    found = serving.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
     assert found.collectives_s == 0 and found.copies == one.racks
     assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
     norms = 2 * 32 * small.parameters()["norms"]  # weights without products

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import quantities
+from railcore.documents.flops2024 import quantities, sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
-from railcore.facts import catalog
+from railcore.documents.readings import verdicts
+from railcore.facts import catalog, units
 from railcore.systems import datacenter
-from railcore.systems.datacenter import Sizing, layout_tables
+from railcore.systems.datacenter import layout_tables
 from railcore.systems.datacenter.budgets import in_trillions
-from railcore.systems.datacenter.sizing import best_format, number_format
-from railcore.training import transformer
+from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
+from railcore.training import scaling_laws, transformer
 
 PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")
 PRICED = [name for name in catalog.names("platforms") if {"price", "power"} <= set(catalog.item("platforms", name))]
@@ -203,3 +204,25 @@ def test_trillions_are_said_in_the_column():
     found = in_trillions(table, "parameters")
     assert list(found) == ["parameters [trillion]", "days"] and found.iloc[0].tolist() == [50, 2]
     assert table["parameters"][0] == 5e13
+
+
+def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
+    one = datacenter.layer(transformer.from_catalog("Llama-3 405B"), datacenter.precision("flops2024"))
+    view = specification.memory_view("Llama", one, 1e10, "GB200 NVL72", 2)
+    assert view["limit_bytes"] == catalog.item("gpus", "GB200")["memory"]
+    assert view["data"]["model"].unique() == ["Llama"] and view["data"]["tensor"].max() == 72
+    assert view["title"].startswith(f"{size(1e10).racks:,.0f} racks, ") and "in each datacenter" in view["title"]
+
+
+def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
+    machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
+    models = {name: transformer.from_catalog(name) for name in names}
+    layers = {name: datacenter.layer(model, datacenter.precision("flops2024")) for name, model in models.items()}
+    where = document_site(int(machine.racks), rate="fp4_sparse_rate")
+    shapes = scaling_laws.shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
+    values, reasons, taken = sizing_claims.sizing_entries(
+        machine, "Hoffmann 2", 1440 * units.day, models, layers, where, shapes, 256, [1, 2]
+    )
+    unmet = {key for key, verdict in verdicts(values).items() if verdict != "reproduced"}
+    assert unmet and unmet <= set(reasons) | set(taken) <= set(values)
+    assert values["flops2024.infra.racks"] == machine.racks and values["flops2024.layout.activations"] < 1e-12

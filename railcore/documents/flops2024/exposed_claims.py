@@ -1,10 +1,10 @@
 """Values, readings and reasons of flops2024's claims on communication (sections 4, 4.1, 5, 6 and Fig. 3), by claim.
 
 Cases are named "dense" and "moe" (which a user may leave out). What rests on calibrated choices (rate, passes, rule of
-overlap, bytes) stands in data/calibrations.csv.
+overlap, bytes) is in data/calibrations.csv.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,7 @@ from railcore.documents.readings import readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
-from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.exposed import OVERLAP_RULES
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
 
@@ -246,46 +246,19 @@ def assumption_reasons(cases: Mapping[str, Case], rules: pd.DataFrame) -> dict[s
     return {key: f"over the rules {ruled}, over other readings {read}" for key, (ruled, read) in texts.items()}
 
 
-def exposed_summary(
-    cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.DataFrame, drawn: Sequence[float]
-) -> pd.DataFrame:
-    """The exposed share in short, as texts: a row for each kind of assumption, a column for each model.
-
-    Parameters
-    ----------
-    cases, rules
-        As in `point_reasons`.
-    timed
-        Of `timeline.exposed_by_assumption`.
-    drawn
-        Shares of the models' timelines in Fig. 2.
-
-    Returns
-    -------
-    Columns "exposed share of the time" (the kind of assumption) and a column for each model.
-    """
-    kinds = ["by the rule chosen", "over all rules", "over other readings", "over timelines", "as Fig. 2 is drawn"]
-    columns: dict[str, list[str]] = {"exposed share of the time": [*kinds, "odd about the layout"]}
-    for (name, case), share in zip(cases.items(), drawn, strict=True):
-        mine = timed[timed.model == name].rename(columns={"exposed_share": "value"})
-        ends = (f"{float(case.share):.1%} ({case.rule})", *_ranges(rules, name), _ends(mine), f"{share:.1%}")
-        columns[name] = [*ends, "; ".join(case.layout.warnings) or "nothing"]
-    return pd.DataFrame(columns)
-
-
 def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
     """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
 
-    rules, timed: as in `exposed_summary`.
+    rules: of `exposed_points.shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
     """
     texts = []
     for name, case in cases.items():
-        shares = [rules[rules.claim == EXPOSED + name].value, timed[timed.model == name].exposed_share]
-        every = pd.concat(shares)
+        ruled, _ = _ranges(rules, name)
+        on_timelines = timed[timed.model == name].exposed_share
         texts.append(
-            f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides by the "
-            f"rule '{case.rule}', and {every.min():.1%} to {every.max():.1%} over all rules, ways of counting and "
-            "timelines."
+            f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
+            f"rule '{case.rule}'; over all rules {ruled}; on timelines of chunks {on_timelines.min():.1%} to "
+            f"{on_timelines.max():.1%}."
         )
     return " ".join(texts)
 
@@ -318,7 +291,7 @@ def _share_at(case: Case, field: str, speed_Bps: float) -> float:
 
 def _ranges(rules: pd.DataFrame, model: str) -> tuple[str, str]:
     mine = rules[rules.claim == EXPOSED + model]
-    of_rule = mine.reading.isin(RULES)
+    of_rule = mine.reading.isin(OVERLAP_RULES)
     return _ends(mine[of_rule]), _ends(mine[~of_rule])
 
 
@@ -326,7 +299,7 @@ def _ends(rows: pd.DataFrame) -> str:
     """Least and most of a column value, with the readings that give them."""
     least, most = rows.loc[rows.value.idxmin()], rows.loc[rows.value.idxmax()]
     if np.isclose(least.value, most.value, rtol=1e-6):
-        return f"{least.value:.1%} in every one"
+        return f"{least.value:.1%} in each"
     return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
 
 

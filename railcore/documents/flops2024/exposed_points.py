@@ -9,7 +9,7 @@ from railcore.documents.flops2024.specification import document_site
 from railcore.documents.readings import verdicts
 from railcore.facts import claims
 from railcore.facts.units import Gbps, show, significant
-from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.exposed import OVERLAP_RULES
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
 
@@ -82,7 +82,7 @@ def shares_under_rules(
     ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
     """
     rows = []
-    for reading, way in {**{rule: _with(case={"rule": rule}) for rule in RULES}, **ways}.items():
+    for reading, way in {**{rule: _with(case={"rule": rule}) for rule in OVERLAP_RULES}, **ways}.items():
         for key, value in shares_at_points(cases, points, way).items():
             rows.append((reading, key, claims.paper_value(key), value, verdicts({key: value})[key]))
     return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])

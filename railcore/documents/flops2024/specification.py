@@ -120,7 +120,7 @@ def changed_case(
     case, platform
         What is changed, and the catalog's platform whose GPU it has.
     rule, rate, precision
-        Of `exposed.RULES`, of the GPU's rows, of the catalog's precisions.
+        Of `exposed.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
     hb_gbps, nic_gbps, wan_gbps
         Scale-up, scale-out and wide-area bandwidth of a GPU, one direction [Gbps].
     datacenters

@@ -16,7 +16,7 @@ from railcore.systems.datacenter.failures import ReplicaGrid
 def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     """Share of time in which a replica of fixed groups is whole: product over its parts of 1 - u.
 
-    Of a kind of part, count x replicas stopped by one / replicas belong to a replica.
+    Of each kind, a replica has count x (replicas that one part stops) / (all replicas) parts.
     """
     each = blast["count"] * blast["replicas"] / job.replicas
     return float(np.exp(np.sum(each * np.log1p(-blast["out_of_service"]))))
@@ -25,11 +25,11 @@ def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 def paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
     """Share of replicas that work when groups of successive layers are paired anew after every failure.
 
-    Any working group of a layer can stand in for another: a pool of n groups of each layer carries as many pipelines as
-    its layer with the fewest has groups, n - E[max over L layers of the groups out] on average.
-    same_rail: pools are the groups in one place of the racks of a datacenter (traffic stays on its rails), else all
-    groups of a datacenter. Failures of one group each are binomial; those of several of a layer at once (leaf and HB
-    switches) come on top as Poisson.
+    Any working group of a layer can take the place of another. A pool of n groups of each layer carries as many
+    pipelines as the layer with the fewest groups has: n - E[max over L layers of the groups out] on average.
+    same_rail: a pool is the groups in one place of the racks of a datacenter, so that traffic stays on its rails; else
+    all groups of a datacenter. Failures of one group are binomial. Failures of several groups of a layer at once (leaf
+    and HB switches) are Poisson, on top.
     """
     n = job.racks * (1 if same_rail else job.groups_per_rack)
     wide = {"switch"} if same_rail else {"switch", "HB switch"}
@@ -57,8 +57,8 @@ def complete_pipelines(out: ArrayLike, layers: int) -> float:
 def groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     """Share of a rack's groups that work when any of its GPUs can join any group: 1 - E[groups lost] / g.
 
-    With X GPUs out of service, ceil((X - s) / t) groups are lost, all where an HB switch is. X is binomial over GPUs
-    with what else stops one, and over hosts, of all the rack, spares included; leaf switches count rack by rack.
+    With X GPUs out of service, ceil((X - s) / t) groups are lost; with an HB switch out of service, all. X is the sum
+    of a binomial over the rack's GPUs, spares included, and one over its hosts. Leaf switches count rack by rack.
     """
     parts = blast.set_index("part")
     u, counts = parts["out_of_service"], parts["count"]

@@ -36,7 +36,7 @@ def pipelined_iteration(
     stages, micro_batches
         L; values of m.
     rule
-        Of `exposed.RULES`.
+        Of `exposed.OVERLAP_RULES`.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """Experts of a mixture sharded over the tensor group, spread over the groups of a rack, or spread over racks.
 
-flops2024, section 5, shards every expert over the tensor group, so that no token leaves it. Spread over e places, each
-holding E / e whole experts of a layer, a place needs less memory, so that fewer GPUs hold a layer, and gradients of an
-expert are summed among fewer replicas; but tokens travel to their experts and back, in the forward and the backward
-pass. Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
+In the tensor group, every expert is sharded and no token leaves the group (flops2024, section 5). Over e places, each
+holds E / e whole experts of a layer: a place needs less memory, fewer GPUs hold a layer, and fewer replicas sum the
+gradients of an expert. But tokens travel to their experts and back, in the forward and the backward pass.
+Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
 """
 
 from collections.abc import Sequence

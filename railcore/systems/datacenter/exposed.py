@@ -22,7 +22,7 @@ from railcore.training.collectives import algorithms
 
 REDUCE = ("all_reduce", "reduce_scatter")
 WIDE_AREA = ("one_shot", "direct")
-STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
+EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Times:
         return self.tensor_s + self.pipeline_s + self.experts_s
 
     def gradients_s(self, rule: str = "each network") -> Any:
-        """Time of the gradient exchange that the last backward pass does not hide [s], by one of `RULES`."""
-        return RULES[checks.one_of("rule", rule, RULES)](self)
+        """Time of the gradient exchange that the last backward pass does not hide [s], by one of `OVERLAP_RULES`."""
+        return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
@@ -94,7 +94,7 @@ def _whole_period(x: Times) -> Any:
 
 
 # What of the five steps stays exposed. The exchange runs under the last backward pass B.
-RULES: dict[str, Callable[[Times], Any]] = {
+OVERLAP_RULES: dict[str, Callable[[Times], Any]] = {
     "scale-out reduce": _scale_out,  # (x2 - B)+
     "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
     "each network": _each_network,  # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
@@ -176,7 +176,7 @@ def exposed_share(
     layer, site
         Any field of them may be an array: a sweep is one call.
     rule
-        Of `RULES`: what of the gradient exchange stays exposed.
+        Of `OVERLAP_RULES`: what of the gradient exchange stays exposed.
     micro_batches
         Of an iteration.
     **options

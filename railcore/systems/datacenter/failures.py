@@ -62,7 +62,7 @@ class ReplicaGrid:
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
     def groups_met(self, block: int) -> float:
-        """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares stand at its end."""
+        """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
 
@@ -80,9 +80,9 @@ def blast_radius(
 ) -> pd.DataFrame:
     """What one failed part of each kind stops, and how often; spare GPUs are not counted.
 
-    A GPU stops its group, a group its replica. A host stops the groups of its GPUs, an HB switch is taken to stop its
-    rack, a leaf switch one GPU in each of radix / 2 racks. With several planes links, transceivers and leaf switches
-    take bandwidth only. process: the catalog's software failures, taken to be confined to the GPU of one process.
+    A GPU stops its group, a group its replica. A host stops the groups of its GPUs, an HB switch its rack (assumed), a
+    leaf switch one GPU in each of radix / 2 racks. With several planes, links, transceivers and leaf switches take
+    bandwidth only. process: the catalog's software failures, assumed to stop the GPU of one process.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from railcore.systems.datacenter.layout import Layout, device_bytes, layout
 from railcore.systems.datacenter.site import Site
 from railcore.systems.datacenter.sizing import Sizing
 
-COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
+_COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
 
 def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.DataFrame:
@@ -96,5 +96,5 @@ def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.na
         for name, plan in layouts.items()
     ]
     table = pd.DataFrame(rows)
-    table[COUNTS] = table[COUNTS].where(table["tensor_degree"] > 0, 0).astype(int)
+    table[_COUNTS] = table[_COUNTS].where(table["tensor_degree"] > 0, 0).astype(int)
     return table

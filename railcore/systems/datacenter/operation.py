@@ -127,10 +127,8 @@ def training_run(
     return TrainingRun(d, flops, time, drawn, energy_rate * time, wear_rate * time)
 
 
-def utilization_cases(
-    gpu: str, exposed: float, goodput: float, published: str = "Llama-3 405B"
-) -> dict[str, dict[str, float]]:
-    """Arguments of `training_run` from the ideal to what has been measured, by name.
+def utilization_cases(gpu: str, exposed: float, goodput: float, published: str = "Llama-3 405B") -> pd.DataFrame:
+    """Arguments of `training_run` from the ideal to what has been measured.
 
     Full utilization; exposed communication; the GPU's fastest measured products on top, where the same seconds of
     communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
@@ -149,23 +147,19 @@ def utilization_cases(
 
     Returns
     -------
-    For each case its utilization, exposed and goodput.
+    Columns case, utilization, exposed_share, goodput.
     """
     kernels, mfu = catalog.item("efficiencies", gpu), catalog.item("models", published).row("model_flops_utilization")
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
-    sustained = best * catalog.item("efficiencies", "all")["sustained_fraction"]
-    cases = {
-        "full utilization": {"utilization": 1.0, "exposed": 0.0, "goodput": 1.0},
-        "exposed communication": {"utilization": 1.0, "exposed": exposed, "goodput": goodput},
-        "measured products": {
-            "utilization": sustained,
-            "exposed": exposed * sustained / (1 - exposed + exposed * sustained),
-            "goodput": goodput,
-        },
-    }
-    for end, value in (("high", mfu.high), ("middle", mfu.value), ("low", mfu.low)):
-        cases[f"MFU of {published}, {end}"] = {"utilization": value, "exposed": 0.0, "goodput": goodput}
-    return cases
+    ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
+    u = best * catalog.item("efficiencies", "all")["sustained_fraction"]
+    rows = [
+        ("full utilization", 1.0, 0.0, 1.0),
+        ("exposed communication", 1.0, exposed, goodput),
+        ("measured products", u, exposed * u / (1 - exposed + exposed * u), goodput),
+        *((f"MFU of {published}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
+    ]
+    return pd.DataFrame(rows, columns=["case", "utilization", "exposed_share", "goodput"])
 
 
 def training_runs(
@@ -198,33 +192,28 @@ def training_runs(
     exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
     its low and high, cost_per_million_tokens_usd.
     """
-    stock = catalog.item("operation", "text")["public_stock"]
-    middle, low, high = operating_prices(), operating_prices("low", "high"), operating_prices("high", "low")
-    rows = []
+    tables = []
     for name, model in models.items():
         n = float(model.active_parameters)
         tokens = float(law.tokens(law.compute(n)))
-        for case, shares in utilization_cases(gpu, exposed[name], goodput).items():
-            run, cheap, dear = (training_run(n, tokens, machine, price, **shares) for price in (middle, low, high))
-            rows.append(
-                {
-                    "model": name,
-                    "case": case,
-                    "parameters": n,
-                    "tokens": tokens,
-                    "text_passes": tokens / stock,
-                    "utilization": shares["utilization"],
-                    "exposed_share": shares["exposed"],
-                    "goodput": shares["goodput"],
-                    "time_days": run.time_s / day,
-                    "lives": run.time_s / middle.useful_life,
-                    "energy_TWh": units.convert(run.energy_J, "TWh"),
-                    "energy_usd": run.energy_usd,
-                    "wear_usd": run.wear_usd,
-                    "total_usd": run.total_usd,
-                    "total_low_usd": cheap.total_usd,
-                    "total_high_usd": dear.total_usd,
-                    "cost_per_million_tokens_usd": run.token_usd * 1e6,
-                }
-            )
-    return pd.DataFrame(rows)
+        tables.append(utilization_cases(gpu, exposed[name], goodput).assign(model=name, parameters=n, tokens=tokens))
+    table = pd.concat(tables, ignore_index=True)
+    shares = [table[name].to_numpy() for name in ("utilization", "exposed_share", "goodput")]
+    prices = operating_prices(), operating_prices("low", "high"), operating_prices("high", "low")
+    run, cheap, dear = (
+        training_run(table.parameters.to_numpy(), table.tokens.to_numpy(), machine, price, *shares) for price in prices
+    )
+    table = table.assign(
+        text_passes=table.tokens / catalog.item("operation", "text")["public_stock"],
+        time_days=run.time_s / day,
+        lives=run.time_s / prices[0].useful_life,
+        energy_TWh=run.energy_J / units.unit("TWh")[1],
+        energy_usd=run.energy_usd,
+        wear_usd=run.wear_usd,
+        total_usd=run.total_usd,
+        total_low_usd=cheap.total_usd,
+        total_high_usd=dear.total_usd,
+        cost_per_million_tokens_usd=run.token_usd * 1e6,
+    )
+    first = ["model", "case", "parameters", "tokens", "text_passes"]
+    return table[first + [name for name in table.columns if name not in first]]

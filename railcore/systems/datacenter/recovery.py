@@ -112,14 +112,17 @@ def recovery_goodput(
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.
 
-    G = w exp(-c / M): after each failure the whole job stands still for c, and anew where it fails meanwhile.
+    G = w exp(-c / M): after each failure the whole job stands still for c; a failure in that time starts c again.
     Restart of all: c is the restart, w = `reliability.goodput` without it. The state changes after an iteration, so
     that work between two checkpoints is at least one.
-    All other ways keep the state in the survivors' memory: c is the regrouping, and w = in use x working, the GPUs
-    that are no spares and those of them whose replica has a group in every layer. The part of an iteration that the
-    failed replica loses is not counted. The ways: leave the replica out until repaired; pair groups anew
-    (`paired_groups`); keep spare GPUs in racks beside groups of one or two GPUs fewer, which are taken to be slower in
-    proportion, and to fit; keep spare racks, so that every layer is complete with `probability`.
+    All other ways keep the state in the survivors' memory: c is the regrouping, and w = in use x working. In use are
+    the GPUs that are no spares; working those of them whose replica has a group in every layer. The part of an
+    iteration that the failed replica loses is not counted. The ways:
+
+    - leave the replica out until it is repaired;
+    - pair groups anew (`paired_groups`);
+    - keep spare GPUs in racks, with groups of one or two GPUs fewer, assumed to fit and to be slower in proportion;
+    - keep spare racks, so that every layer is complete with `probability`.
 
     Parameters
     ----------

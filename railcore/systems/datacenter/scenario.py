@@ -21,8 +21,8 @@ CASE_PARTS = ("model", "precision", "site", "options", "case")
 class Case:
     """All that the exposed share of a model depends on.
 
-    options: of `exposed.times`. rule: of `exposed.RULES`. micro_batch: sequences. layer, layout and times are computed
-    when asked for; an array in a field of `site` makes a sweep of them.
+    options: of `exposed.times`. rule: of `exposed.OVERLAP_RULES`. micro_batch: sequences. layer, layout and times are
+    computed when asked for; an array in a field of `site` makes a sweep of them.
     """
 
     model: Transformer

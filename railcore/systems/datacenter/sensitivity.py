@@ -9,7 +9,7 @@ import pandas as pd
 
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
-from railcore.systems.datacenter.exposed import RULES
+from railcore.systems.datacenter.exposed import OVERLAP_RULES
 from railcore.systems.datacenter.scenario import Case
 
 RULE = "rule of overlap"
@@ -57,13 +57,13 @@ def exposed_sensitivity(cases: Mapping[str, Case], assumptions: Sequence[str] = 
     """Exposed share of each case with one assumption at its low and at its high, all others as they are.
 
     assumptions: names of `ASSUMPTIONS`. The last row is the rule of overlap: the least and the largest of
-    `exposed.RULES`. An end at which the model does not fit leaves the share where it is and says so.
+    `exposed.OVERLAP_RULES`. An end at which the model does not fit leaves the share where it is and says so.
     Columns of `tornado_table`, and model.
     """
     tables = []
     for model, case in cases.items():
-        shares = {rule: float(case.changed(case={"rule": rule}).share) for rule in RULES}
-        rules = sorted(RULES, key=lambda rule: (shares[rule], rule))
+        shares = {rule: float(case.changed(case={"rule": rule}).share) for rule in OVERLAP_RULES}
+        rules = sorted(OVERLAP_RULES, key=lambda rule: (shares[rule], rule))
         ends = {name: ASSUMPTIONS[name].ends(case) for name in assumptions} | {RULE: (rules[0], rules[-1])}
         table = tornado_table(ends, partial(_share, case), float(case.share), _text)
         for side in ("low", "high"):

@@ -6,7 +6,6 @@ c tokens of context, B bandwidth of a GPU's memory, R its rate, e bytes of an ac
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -19,44 +18,11 @@ from railcore.systems.datacenter.site import Site
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 
-FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A model served by copies; arrays of one shape, not numbers where a stage has no room for one sequence.
-
-    stages: p; copy_gpus: p t; copies: that the machine holds; batch: b of a stage.
-    weight_bytes: W; cache_bytes: K. memory_s, compute_s, collectives_s, sends_s: of the decoding of one token.
-    prefill_s: time of a whole context before the first token of an empty machine.
-    """
-
-    stages: Any
-    copy_gpus: Any
-    copies: Any
-    batch: Any
-    weight_bytes: Any
-    cache_bytes: Any
-    memory_s: Any
-    compute_s: Any
-    collectives_s: Any
-    sends_s: Any
-    prefill_s: Any
-
-    @property
-    def token_s(self) -> Any:
-        """Time between two tokens of a sequence [s]: the longer of memory and compute, and communication."""
-        return np.maximum(self.memory_s, self.compute_s) + self.collectives_s + self.sends_s
-
-    @property
-    def sequences(self) -> Any:
-        """Sequences in flight on the machine: copies p b."""
-        return self.copies * self.stages * self.batch
-
-    @property
-    def tokens_per_s(self) -> Any:
-        """Tokens decoded by the machine [1/s]: one for each sequence in every token_s."""
-        return self.sequences / self.token_s
+SERVING_COLUMNS = (
+    "model weight_bits context stages copy_gpus copies batch sequences "
+    "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"
+).split()
+ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
 
 
 def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
@@ -74,7 +40,7 @@ def serve(
     cache: float = 1.0,
     context: float = 0.0,
     batch: ArrayLike | None = None,
-) -> Serving:
+) -> pd.DataFrame:
     """A model decoded on a machine.
 
     A stage takes max((W'/p + b K/p) / (t B), b f / (p t R)) + 2 L / p AllReduces of b h e + b h e / t to the next, and
@@ -98,41 +64,51 @@ def serve(
 
     Returns
     -------
-    A `Serving`.
+    A row for each number of stages; columns stages, copy_gpus (p t), copies (that the machine holds), batch (of a
+    stage), sequences (in flight on the machine), weight_bytes W, cache_bytes K, memory_s, compute_s, collectives_s and
+    sends_s of a token, token_s (between two tokens of a sequence: the longer of memory and compute, and
+    communication), tokens_per_s (of the machine), prefill_s (of a whole context on an empty machine). From batch on not
+    numbers where a stage has no room for one sequence.
 
     Raises
     ------
     ValueError
         For more stages than layers, and numbers that are not positive.
     """
-    p, t = checks.positive("stages", stages), int(machine.rack_gpus)
+    p, t = np.atleast_1d(checks.positive("stages", stages)), int(machine.rack_gpus)
     c = context or float(model.sequence_length)
     for name, value in (("memory_Bps", memory_Bps), ("weight", weight), ("cache", cache), ("context", c)):
         checks.positive(name, value)
     if np.any(p > model.layers):
         raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
+    usable = float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
     held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
-    room = np.maximum(np.floor((t * _usable(machine) - held / p) / each), 0)
+    room = np.maximum(np.floor((t * usable - held / p) / each), 0)
     asked = room if batch is None else np.asarray(batch, float)
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, FORMS)
+    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
-    return Serving(
-        stages=p,
-        copy_gpus=p * t,
-        copies=np.floor(np.floor(machine.racks / machine.datacenters) / p) * machine.datacenters,
-        batch=b,
-        weight_bytes=held,
-        cache_bytes=each,
-        memory_s=(_met(model, b) * weight + b * each) / (t * memory_Bps),
-        compute_s=b * flops / rate,
-        collectives_s=2 * model.layers * sums,
-        sends_s=p * (send + sent / t / machine.nic_Bps),
-        prefill_s=c * (flops - scores / 2) / rate,
+    table = pd.DataFrame(
+        {
+            "stages": p,
+            "copy_gpus": p * t,
+            "copies": np.floor(np.floor(machine.racks / machine.datacenters) / p) * machine.datacenters,
+            "batch": b,
+            "weight_bytes": held,
+            "cache_bytes": each,
+            "memory_s": (_met(model, b) * weight + b * each) / (t * memory_Bps),
+            "compute_s": b * flops / rate,
+            "collectives_s": 2 * model.layers * sums,
+            "sends_s": p * (send + sent / t / machine.nic_Bps),
+            "prefill_s": c * (flops - scores / 2) / rate,
+        }
     )
+    table["sequences"] = table.copies * table.stages * table.batch
+    table["token_s"] = table[["memory_s", "compute_s"]].max(axis=1, skipna=False) + table.collectives_s + table.sends_s
+    return table.assign(tokens_per_s=table.sequences / table.token_s)
 
 
 def serving_table(
@@ -167,34 +143,17 @@ def serving_table(
     for (name, model), (weight, machine), context in product(models.items(), machines.items(), contexts):
         possible = np.array([p for p in stages if p <= model.layers])
         found = serve(model, machine, memory_Bps, possible, weight, context=context)
-        parts = np.stack([found.memory_s, found.compute_s, found.collectives_s + found.sends_s])
-        columns = {
-            "model": name,
-            "weight_bits": 8 * weight,
-            "context": context,
-            "stages": found.stages,
-            "copy_gpus": found.copy_gpus,
-            "copies": found.copies,
-            "batch": found.batch,
-            "sequences": found.sequences,
-            "token_s": found.token_s,
-            "user_tokens_per_s": 1 / found.token_s,
-            "tokens_per_s": found.tokens_per_s,
-            "prefill_s": found.prefill_s,
-            "bound": np.array(["memory", "compute", "network"])[np.argmax(np.nan_to_num(parts), axis=0)],
-            "cost_per_million_tokens_usd": usd_per_s / found.tokens_per_s * 1e6,
-        }
-        tables.append(pd.DataFrame(columns))
-    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)
+        waits = found[["memory_s", "compute_s"]].assign(network_s=found.collectives_s + found.sends_s)
+        found["bound"] = waits.set_axis(["memory", "compute", "network"], axis=1).fillna(0).idxmax(axis=1)
+        found["cost_per_million_tokens_usd"] = usd_per_s / found.tokens_per_s * 1e6
+        found["user_tokens_per_s"] = 1 / found.token_s
+        tables.append(found.assign(model=name, weight_bits=8 * weight, context=context))
+    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)[SERVING_COLUMNS]
 
 
 def memory_rate(gpu: str) -> float:
     """Bandwidth of a catalog GPU's memory as streams reach it [bytes/s]."""
     return catalog.item("gpus", gpu)["memory_bandwidth"] * catalog.item("efficiencies", gpu)["memory_fraction"]
-
-
-def _usable(machine: Site) -> float:
-    return float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
 
 
 def _met(model: Transformer, tokens: Any) -> Any:

@@ -65,7 +65,7 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
     where
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
-        Rows that take the place of others where an item has them: `variant_row`.
+        Its rows replace others where an item has them: `variant_row`.
     **changes
         Any field of `Site`, in place of the catalog's.
 
@@ -99,8 +99,6 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
 
 
 def variant_row(item: catalog.Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced memory size, where the item has it, else the plain
-    row's.
-    """
+    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
     named = f"{parameter}_{variant}"
     return item[named if named in item else parameter]

@@ -22,7 +22,7 @@ class Sizing:
     gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
     pue: power usage effectiveness, facility power over IT power.
 
-    Raises ValueError naming the argument that is out of range, and for a budget that buys no rack what one needs.
+    Raises ValueError naming the argument that is out of range; for a budget that buys no rack it says what one costs.
     """
 
     budget_usd: Any
@@ -126,7 +126,7 @@ def size(
     book
         Of the catalog's prices: shares of the budget for racks and network, power share of network and storage.
     variant
-        Rows that take the place of others where an item has them: `site.variant_row`.
+        Its rows replace others where an item has them: `site.variant_row`.
     rate_format
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     **changes

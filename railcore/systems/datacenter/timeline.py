@@ -17,16 +17,15 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import STEPS, Times
+from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site
 
-LANES = ("scale-up", "scale-out", "wide area")
+NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 LANE_OF_STEP = (0, 1, 2, 1, 0)
 ORDERS = ("first come", "reduce first", "finish first")
 SAME = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
-# Options of `timeline` by what they assume, and the rule of `exposed.RULES` that they approach with many chunks and no
-# delay.
+# Options of `timeline`, by what they assume, and the rule of overlap that they approach with many chunks and no delay.
 TIMELINE_ASSUMPTIONS: dict[str, tuple[dict, str]] = {
     "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
     "all there at the start; AllGathers under the next forward pass": ({"due": 3}, "gathers under forward"),
@@ -62,9 +61,9 @@ class Timeline:
         """Columns lane, event, chunk (-1 for a pass), start_s, end_s, in the order of time."""
         rows: list = [(lane, event, -1, start, end) for lane, event, start, end in self.passes]
         for chunk, step, start, end in self.steps:
-            rows.append((LANES[LANE_OF_STEP[step]], STEPS[step], chunk, start, end))
+            rows.append((NETWORK_LANES[LANE_OF_STEP[step]], EXCHANGE_STEPS[step], chunk, start, end))
             if step == 2 and self.delay_s:
-                rows.append((LANES[2], "propagation", chunk, end, end + self.delay_s))
+                rows.append((NETWORK_LANES[2], "propagation", chunk, end, end + self.delay_s))
         table = pd.DataFrame(rows, columns=["lane", "event", "chunk", "start_s", "end_s"])
         nine = partial(units.significant, digits=9)  # events at once stay in this order
         return table.sort_values(["start_s", "chunk"], key=lambda c: c.map(nine), kind="stable", ignore_index=True)
@@ -155,15 +154,14 @@ def busy_and_delay_s(times: Times, site: Site) -> tuple[tuple[float, ...], float
     return tuple(busy), max(0.0, float(times.steps_s[2]) - wide_s)
 
 
-def least_exchange_s(times: Times, site: Site) -> tuple[float, float]:
-    """Least time of the reductions and of the whole exchange [s], gradients all there, networks alone, any chunks.
+def least_exchange_s(times: Times, site: Site) -> float:
+    """Least time of the exchange [s] with any number of chunks, gradients all there and the networks alone.
 
-    max(x1, x2, w) + d, and the largest of that, x1 + x5 and x2 + x4; with reductions first many chunks come close
-    where one network has most of the work. One chunk takes the sum of all steps.
+    max(x1 + x5, x2 + x4, max(x1, x2, w) + d). With reductions first many chunks come close where one network has most
+    of the work; one chunk takes the sum of all steps.
     """
     (one, two, wide, four, five), delay = busy_and_delay_s(times, site)
-    reduced = max(one, two, wide) + delay
-    return reduced, max(reduced, one + five, two + four)
+    return max(one + five, two + four, max(one, two, wide) + delay)
 
 
 def titled_timelines(cases: Mapping[str, Case], **options) -> dict[str, Timeline]:
@@ -201,10 +199,11 @@ def exchange_end_by_chunks(cases: Mapping[str, Case], chunks: Sequence[int]) -> 
     rows = []
     for model, case in cases.items():
         times = case.times
-        starts, least = float(times.forward_s + times.tensor_s + times.pipeline_s), least_exchange_s(times, case.site)
+        starts = float(times.forward_s + times.tensor_s + times.pipeline_s)
+        least = least_exchange_s(times, case.site)
         for n in chunks:
             ends = {f"{order}_s": timeline(times, case.site, n, 0.0, 5, order).end_s - starts for order in ORDERS}
-            rows.append({"model": model, "chunks": n, **ends, "lower_bound_s": least[1]})
+            rows.append({"model": model, "chunks": n, **ends, "lower_bound_s": least})
     return pd.DataFrame(rows)
 
 
@@ -230,18 +229,17 @@ def _progress(passes: list) -> tuple[list[float], list[float]]:
     return computed, when
 
 
-def _stops(passes: list, shared: bool) -> dict[int, list[tuple[float, float]]]:
-    """Stretches in which a network belongs to the passes."""
-    lanes = {network: [(a, b) for lane, _, a, b in passes if lane == name] for network, name in enumerate(LANES)}
-    return lanes if shared else {network: [] for network in lanes}
+def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:
+    """Stretches in which each network belongs to the passes."""
+    return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in NETWORK_LANES]
 
 
-def _served(ready, work, delay_s: float, order: str, stops: Mapping[int, list]) -> list[tuple[int, int, float, float]]:
+def _served(ready, work, delay_s: float, order: str, stops: list) -> list[tuple[int, int, float, float]]:
     """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began."""
     coming = [(float(at), chunk, 0) for chunk, at in enumerate(ready)]
     heapq.heapify(coming)
-    waiting: list[list] = [[] for _ in LANES]
-    free, done = [0.0] * len(LANES), []
+    waiting: list[list] = [[] for _ in NETWORK_LANES]
+    free, done = [0.0] * len(NETWORK_LANES), []
     while coming:
         now = coming[0][0]
         soon = now * SAME
