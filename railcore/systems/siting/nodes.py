@@ -23,11 +23,10 @@ from scipy.spatial import cKDTree
 from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.emissions import average_intensity
 from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
 from railcore.systems.siting.grid import PowerGrid, inside
 from railcore.systems.siting.rules import RULES, available, eligible
-from railcore.systems.siting.supply import Supply, crossing_lines_w, supply
+from railcore.systems.siting.supply import Supply, average_intensity, crossing_lines_w, supply
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
