@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.ndimage import median_filter
 
 from railcore.facts import checks
 
@@ -71,6 +70,8 @@ def _bridged(values: np.ndarray) -> np.ndarray:
 
 def _median(values: np.ndarray, reach: int) -> np.ndarray:
     """Median over the `reach` values on either side and the value itself."""
+    from scipy.ndimage import median_filter
+
     return median_filter(np.ascontiguousarray(values), 2 * reach + 1, mode="mirror") if len(values) else values
 
 
