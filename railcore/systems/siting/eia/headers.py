@@ -1,4 +1,4 @@
-"""Names, units and codes of EIA's tables: columns found by name, in MW or refused, and codes that we know."""
+"""Columns and codes of EIA's tables: finds columns by name, checks their units, and gives the meaning of codes."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Plants of a user: EIA-860M workbooks, or a CSV of the same inventory, in the columns of `Grid.plants`."""
+"""Plants that a user brings, in the columns of `PowerGrid.plants`: EIA-860M workbooks, or a CSV of the inventory."""
 
 from pathlib import Path
 
@@ -49,14 +49,14 @@ OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> pd.DataFrame:
     """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
 
-    Columns as `Grid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
+    Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
     the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column).
     power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too. units,
     largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
-    A plant's code is no substation of the grid: which lines can replace a group's largest producer (N-1) goes by the
-    substations within the same radius, whichever of them the plants connect to.
-    storage: batteries, pumped storage and flywheels as fuel "other"; left out by default, because storage moves energy
-    to another hour and produces none, so that no datacenter runs on it through a year.
+    A plant's code is no substation of the grid. Which lines can replace a group's largest producer (N-1) is decided by
+    the substations within the same radius.
+    storage: True counts batteries, pumped storage and flywheels as fuel "other". They are left out by default: storage
+    produces no energy, so no datacenter runs on it through a year.
     attrs["warnings"]: what was left out and filled in, as sentences.
 
     Raises ValueError naming the file, the column, what was expected and the remedy.
