@@ -49,8 +49,9 @@ OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> pd.DataFrame:
     """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
 
-    Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
-    the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column).
+    Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect
+    that of the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such
+    column).
     power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too. units,
     largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
     A plant's code is no substation of the grid. Which lines can replace a group's largest producer (N-1) is decided by
