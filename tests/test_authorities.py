@@ -209,7 +209,7 @@ def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_real_hours_give_raw_and_clean_side_by_side():
     files = ("ba_demand_hourly_2022-10_2024-10.parquet", "ba_netgen_hourly_2019_2022.parquet")
-    rows = pd.concat([eia.hourly(FOLDER / name) for name in files]).query("hour_utc > '2022-09'")
+    rows = pd.concat([eia.parquet_series(FOLDER / name) for name in files]).query("hour_utc > '2022-09'")
     found = authorities.disposable_power(rows, "2022-10-08", "2024-10-08").set_index("authority")
     table = authorities.authority_table().set_index("authority")
     known = table.index[table["peak_demand_clean_w"].notna()]

@@ -147,7 +147,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no file"):
         eia.plants(tmp_path / "none.xlsx")
     (tmp_path / "empty.csv").write_text("")
-    for read in (eia.plants, eia.balance, eia.hourly):
+    for read in (eia.plants, eia.balance_series, eia.parquet_series):
         with pytest.raises(ValueError, match=r"empty\.csv"):
             read(tmp_path / "empty.csv")
 
@@ -226,7 +226,7 @@ def six_months(
 
 
 def test_a_balance_file_becomes_a_long_series_in_watts(tmp_path):
-    found = eia.balance(six_months(tmp_path))
+    found = eia.balance_series(six_months(tmp_path))
     assert len(found) == 60 and list(found["authority"].cat.categories) == ["NEVP", "SRP"]
     first = found[found["authority"] == "SRP"].iloc[0]
     assert first["hour_utc"] == pd.Timestamp("2023-01-01 06:00")
@@ -240,10 +240,10 @@ def test_a_balance_file_becomes_a_long_series_in_watts(tmp_path):
 def test_two_halves_join_and_the_sources_of_the_later_files_are_known(tmp_path):
     early = six_months(tmp_path, hours=4)
     late = six_months(tmp_path, hours=4, late=True, name="EIA930_BALANCE_2024_Jul_Dec.csv", start="2024-07-01 06:00")
-    found = eia.balance(early, late)
+    found = eia.balance_series(early, late)
     assert len(found) == 16 and (found["hydro_w"] == 11 * MW).all()
     blank = {f"Net Generation (MW) from {kind} Fuel Sources": "" for kind in ("Other", "Unknown")}
-    assert eia.balance(six_months(tmp_path, hours=4, **blank))["other_w"].isna().all()
+    assert eia.balance_series(six_months(tmp_path, hours=4, **blank))["other_w"].isna().all()
     assert found["solar_w"].notna().sum() == 8 and (found["storage_w"].dropna() == 11 * MW).all()
 
 
@@ -264,14 +264,14 @@ def test_two_halves_join_and_the_sources_of_the_later_files_are_known(tmp_path):
 )
 def test_a_balance_file_that_is_wrong_is_refused_by_name(tmp_path, more, message):
     with pytest.raises(ValueError, match=r"EIA930_BALANCE_2023_Jan_Jun\.csv.*" + message):
-        eia.balance(six_months(tmp_path, **more))
+        eia.balance_series(six_months(tmp_path, **more))
 
 
 def test_a_balance_file_without_rows_and_no_file_at_all_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no rows below the header"):
-        eia.balance(six_months(tmp_path, hours=0))
+        eia.balance_series(six_months(tmp_path, hours=0))
     with pytest.raises(ValueError, match="paths is empty"):
-        eia.balance()
+        eia.balance_series()
 
 
 def demand_file(tmp_path, **more):
@@ -292,13 +292,13 @@ def demand_file(tmp_path, **more):
 
 
 def test_parquet_gives_raw_and_clean_demand(tmp_path):
-    found = eia.hourly(demand_file(tmp_path))
+    found = eia.parquet_series(demand_file(tmp_path))
     np.testing.assert_array_equal(found["demand_w"] / MW, [5, 66, np.nan, 1, 2, np.nan])
     np.testing.assert_array_equal(found["demand_clean_w"] / MW, [5, 6, 7, np.nan, np.nan, np.nan])
     assert found["hour_utc"].iloc[0] == pd.Timestamp("2023-01-01")
     other = demand_file(tmp_path, demand_raw_only_mw=None, demand_raw_only_kw=1)
     with pytest.raises(ValueError, match=r"column 'demand_raw_only_kw' is in kw, expected mw"):
-        eia.hourly(other)
+        eia.parquet_series(other)
 
 
 def test_parquet_gives_net_generation_by_source(tmp_path):
@@ -307,12 +307,12 @@ def test_parquet_gives_net_generation_by_source(tmp_path):
     path = tmp_path / "generation.parquet"
     table = pd.DataFrame({"ba": "PJM", "utc": at, **columns, "net_gen_mw": [8, 16]})
     table.to_parquet(path)
-    found = eia.hourly(path)
+    found = eia.parquet_series(path)
     assert list(found["net_generation_w"] / MW) == [8, 16] and list(found["gas_w"] / MW) == [1, 2]
     assert found["hour_utc"].dt.tz is None
     table.drop(columns="coal").to_parquet(path)
     with pytest.raises(ValueError, match=r"generation\.parquet: no column 'coal'"):
-        eia.hourly(path)
+        eia.parquet_series(path)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_parquet_gives_net_generation_by_source(tmp_path):
 )
 def test_parquet_that_is_wrong_is_refused_by_name(tmp_path, more, message):
     with pytest.raises(ValueError, match=r"demand\.parquet.*" + message):
-        eia.hourly(demand_file(tmp_path, **more))
+        eia.parquet_series(demand_file(tmp_path, **more))
 
 
 def load(hours=24 * 60, seed=1):
@@ -375,7 +375,7 @@ def test_the_rule_is_local_and_deterministic_and_takes_series_in_rows():
 
 def test_what_is_expected_is_the_formula_computed_by_hand():
     x = load(hours=24 * 12)
-    e, limit = eia.expected(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
+    e, limit = eia.expected_hours(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
     t = 24 * 6 + 3
     level = [np.median(x[i - 5 : i + 6]) for i in range(5, len(x) - 5)]
     m = dict(zip(range(5, len(x) - 5), level, strict=True))
@@ -418,18 +418,18 @@ def test_a_spike_among_doubled_hours_is_found_in_either_row_and_in_any_order():
     one = series(load(hours=24 * 20))
     wrong = one.iloc[[100]].assign(demand_w=9e11)
     for rows in (pd.concat([one, wrong]), pd.concat([wrong, one]).sample(frac=1, random_state=0)):
-        found = eia.cleaned(rows)
+        found = eia.screened(rows)
         assert list(found.loc[found["demand_spike"], "demand_w"]) == [9e11]
         assert np.isnan(found.loc[found["demand_spike"], "demand_screened_w"]).all()
 
 
 def test_cleaned_keeps_the_rest_and_says_what_it_needs():
     frame = series(load()).assign(net_generation_w=series(load(seed=5))["demand_w"])
-    found = eia.cleaned(frame)
+    found = eia.screened(frame)
     pd.testing.assert_series_equal(found["demand_screened_w"], frame["demand_w"], check_names=False)
     assert {"net_generation_screened_w", "net_generation_spike"} <= set(found) and "demand_spike" not in frame
     with pytest.raises(ValueError, match="no column 'demand_w'"):
-        eia.cleaned(frame[["authority", "hour_utc"]])
+        eia.screened(frame[["authority", "hour_utc"]])
     with pytest.raises(ValueError, match="no column 'load'"):
         eia.quality(frame, "load")
     with pytest.raises(ValueError, match="no rows"):
@@ -438,9 +438,9 @@ def test_cleaned_keeps_the_rest_and_says_what_it_needs():
 
 def test_unknown_authorities_are_named_with_the_nearest():
     with pytest.raises(UnknownName, match="'BPTA' does not exist: the nearest are 'BPAT'"):
-        headers.known(["PJM", "", "BPTA"], "a file")
-    headers.known(pd.read_csv(grid_file("balancing_authorities.csv"))["ba"], "the table")
-    headers.known(pd.read_csv(grid_file("regions.csv"))["authority"], "the regions")
+        headers.check_authorities(["PJM", "", "BPTA"], "a file")
+    headers.check_authorities(pd.read_csv(grid_file("balancing_authorities.csv"))["ba"], "the table")
+    headers.check_authorities(pd.read_csv(grid_file("regions.csv"))["authority"], "the regions")
 
 
 def grid_file(name):
@@ -455,7 +455,7 @@ def test_every_region_of_the_embedded_grid_has_a_lead():
     assert list(regions.columns) == ["ipm_region", "authority", "note"]
     assert not regions["ipm_region"].duplicated().any()
     assert set(plants["ipm_region"]) == set(regions["ipm_region"])
-    about = headers.authorities()
+    about = headers.authority_codes()
     west = regions["authority"].map(lambda code: about[code]["interconnect"] == "Western")
     assert list(west) == list(regions["ipm_region"].str.startswith(("WEC_", "WECC_")))
 
@@ -465,12 +465,12 @@ def test_every_region_of_the_embedded_grid_has_a_lead():
 
 @pytest.fixture(scope="module")
 def demand():
-    return eia.hourly(FOLDER / "ba_demand_hourly_2022-10_2024-10.parquet")
+    return eia.parquet_series(FOLDER / "ba_demand_hourly_2022-10_2024-10.parquet")
 
 
 @pytest.fixture(scope="module")
 def screened(demand):
-    return eia.cleaned(demand)
+    return eia.screened(demand)
 
 
 WINDOW = ("2022-10-08", "2024-10-08")
@@ -525,7 +525,7 @@ def test_quality_of_the_real_demand(demand):
 
 @real
 def test_real_generation_is_the_sum_of_its_sources_at_the_hours_of_demand(demand):
-    found = eia.hourly(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
+    found = eia.parquet_series(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
     parts = [f"{fuel}_w" for fuel in headers.meanings("hourly column").values()]
     assert (found[parts].sum(axis=1) - found["net_generation_w"]).abs().max() <= 2 * MW
     assert found["authority"].nunique() == 9 and found["net_generation_w"].max() > 150 * GW

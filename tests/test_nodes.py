@@ -11,7 +11,7 @@ from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import nodes as module
 from railcore.systems.siting.geometry import unit_vectors, within_radius
-from railcore.systems.siting.grid import PowerGrid, grid
+from railcore.systems.siting.grid import PowerGrid, distances_from, grid
 from railcore.systems.siting.nodes import METHODS, accounting, nodes
 from railcore.systems.siting.rules import RULES, eligible, passes
 
@@ -283,12 +283,12 @@ def test_one_plant_is_one_node():
     for method in METHODS:
         found = nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
         assert len(found) == 1
-        assert found.distance_m(*power_grid.plants.loc[0, ["latitude", "longitude"]]) == pytest.approx(0, abs=0.1)
+        assert distances_from(found, *power_grid.plants.loc[0, ["latitude", "longitude"]]) == pytest.approx(0, abs=0.1)
 
 
 def test_distance_to_washington(embedded):
     found = nodes(embedded, 50 * KM)
-    near = found.distance_m(*WASHINGTON)
+    near = distances_from(found, *WASHINGTON)
     assert 0 < near.min() < 50 * KM
     assert near == pytest.approx(great_circle_distance(found.latitude, found.longitude, *WASHINGTON))
 
@@ -305,7 +305,7 @@ def test_errors_name_argument_value_and_remedy(embedded):
         nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
     found = nodes(small(1), 50 * KM)
     with pytest.raises(ValueError, match=r"longitude 2\.35 is outside the continental United States"):
-        found.distance_m(48.86, 2.35)
+        distances_from(found, 48.86, 2.35)
     for demand in (0, -1.0, np.nan):
         with pytest.raises(ValueError, match="demand_w is"):
             accounting([found], demand)

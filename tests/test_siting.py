@@ -17,7 +17,7 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import candidates, centres, every, most_disjoint
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii, within_radius
-from railcore.systems.siting.grid import PowerGrid, cities, grid, inside, nearest_city, outlines, state_of
+from railcore.systems.siting.grid import PowerGrid, check_in_country, cities, grid, nearest_city, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
 from railcore.systems.siting.sensitivity import best_by_rule, siting_sensitivity
 from railcore.systems.siting.supply import Supply, crossing_lines_w, largest_member, supply
@@ -207,11 +207,11 @@ def test_state_of_places_and_of_the_sea():
     }
     latitude, longitude = np.array(list(known.values())).T
     assert state_of(latitude, longitude).tolist() == list(known)
-    inside([47.5, 31.0], [-120.5, -99.0])
+    check_in_country([47.5, 31.0], [-120.5, -99.0])
     with pytest.raises(ValueError, match=r"centre at latitude 35.0, longitude -70.0 is outside"):
-        inside([47.5, 35.0], [-120.5, -70.0], "centre")
+        check_in_country([47.5, 35.0], [-120.5, -70.0], "centre")
     with pytest.raises(ValueError, match="west is negative"):
-        inside(38.9, 77.04)
+        check_in_country(38.9, 77.04)
 
 
 def test_states_of_most_plants_are_the_files_own():

@@ -18,7 +18,7 @@ from railcore.systems import datacenter as dc
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, every
 from railcore.systems.siting.find import OBJECTIVES, find, nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.grid import PowerGrid, grid
+from railcore.systems.siting.grid import PowerGrid, distances_from, grid
 from railcore.systems.siting.rules import RULES
 from railcore.systems.siting.split import site_options
 
@@ -276,4 +276,4 @@ def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
 
 def test_a_place_abroad_has_no_distance():
     with pytest.raises(ValueError, match=r"latitude 48\.86, longitude 2\.35 is outside the continental"):
-        NEAR.distance_m(48.86, 2.35)
+        distances_from(NEAR, 48.86, 2.35)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore.facts import catalog, checks, files, units
 from railcore.systems.siting.eia import headers
-from railcore.systems.siting.eia.screening import cleaned
+from railcore.systems.siting.eia.screening import screened
 
 MOST_PARTS = 12
 CLEANED = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
@@ -30,7 +30,7 @@ def authority_table() -> pd.DataFrame:
     Source: data/grid/balancing_authorities.csv and authorities.csv.
     """
     read = pd.read_csv(files.data("grid/balancing_authorities.csv"), keep_default_na=False, na_values=[""])
-    about = pd.DataFrame.from_dict(headers.authorities(), orient="index")
+    about = pd.DataFrame.from_dict(headers.authority_codes(), orient="index")
     peaks = {f"peak_demand_{kind}_w": read[f"max_demand_{kind}_mw"] * units.MW for kind in ("raw", "clean")}
     result = (
         read[["ba"]]
@@ -59,7 +59,7 @@ def authority_caps(codes: Iterable[str]) -> dict[str, float]:
     have no cap and are left out, and so is "". Raises UnknownName for an unknown code.
     """
     asked = sorted({str(code) for code in codes})
-    headers.known(asked, "codes")
+    headers.check_authorities(asked, "codes")
     bounds = authority_table().set_index("authority")["bound_w"].dropna()
     return {code: max(float(bounds[code]), 0.0) for code in asked if code in bounds}
 
@@ -74,19 +74,20 @@ def disposable_power(
     Parameters
     ----------
     series
-        As `eia.balance` or `eia.hourly` gives it; generation and demand may be on different rows (pandas.concat).
+        As `eia.balance_series` or `eia.parquet_series` gives it; generation and demand may be on different rows
+        (pandas.concat).
     start, end
         Dates such as "2022-10-08": hours between the two midnights (UTC), by default all.
     clean
-        "screened" removes spikes by `eia.cleaned`; "clean" and "adjusted" take the publisher's columns, and generation
+        "screened" removes spikes by `eia.screened`; "clean" and "adjusted" take the publisher's columns, and generation
         by our rule where the publisher cleans demand alone.
     rule
-        Parameters of `eia.expected`.
+        Parameters of `eia.expected_hours`.
 
     Returns
     -------
     Columns authority; for kind raw and clean generation_<kind>_w, generation_<kind>_at, demand_<kind>_w,
-    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `eia.cleaned`
+    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `eia.screened`
     removes. NaN where there are no values.
 
     Raises
@@ -95,7 +96,7 @@ def disposable_power(
     """
     checks.one_of("clean", clean, CLEANED)
     _has(series, "demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"]))
-    kept = _between(cleaned(series, **rule), start, end).astype({"authority": str})
+    kept = _between(screened(series, **rule), start, end).astype({"authority": str})
     kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
     published = f"net_generation_{clean}_w"
     of = {

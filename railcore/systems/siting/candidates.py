@@ -10,9 +10,8 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
-from railcore.systems.siting.grid import PowerGrid, inside, outlines, state_of
+from railcore.systems.siting.grid import PowerGrid, outlines, state_of
 from railcore.systems.siting.rules import available, passes
 from railcore.systems.siting.supply import Supply, crossing_lines_w, rules_count, supply
 
@@ -53,11 +52,6 @@ class Candidates:
     def interconnect(self) -> np.ndarray:
         """Interconnection that has most of each centre's counted power."""
         return self.most_of("interconnect")
-
-    def distance_m(self, latitude: float, longitude: float) -> np.ndarray:
-        """Great circle from each centre to a place [m]. Raises ValueError for a place outside the country."""
-        inside(latitude, longitude)
-        return great_circle_distance(self.latitude, self.longitude, latitude, longitude)
 
     def passing(self, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
         """True for the centres that feed the demand.

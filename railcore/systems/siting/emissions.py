@@ -14,16 +14,7 @@ from railcore.facts import units
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, electricity_prices
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
-from railcore.systems.siting.supply import idle_fuelled_w
-
-
-def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
-    """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
-
-    k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
-    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
-    """
-    return _weighted(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
+from railcore.systems.siting.supply import idle_fuelled_w, weighted_carbon
 
 
 def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
@@ -32,7 +23,7 @@ def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> 
     k = sum w e / sum w, with carbon intensity e and w of `supply.idle_fuelled_w`. All plants give the same share of
     what they have idle; the order in which a market calls them is left out.
     """
-    return _weighted(grid, plants, idle_fuelled_w(grid, oil))
+    return weighted_carbon(grid, plants, idle_fuelled_w(grid, oil))
 
 
 def carbon_and_cost(
@@ -75,9 +66,3 @@ def carbon_and_cost(
             }
         )
     return pd.DataFrame(rows)
-
-
-def _weighted(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
-    """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
-    total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
-    return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)

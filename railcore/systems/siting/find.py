@@ -65,8 +65,8 @@ def find(
     oil, step_deg, coal_basis
         As in `candidates.candidates`.
     terms
-        Of `split.split`: objective "shortest" or "spare", place_cap_w, authority_caps, least_share, within_m, and
-        least_separation_m, by default just over two radii, so that circles do not overlap.
+        Of `split.split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
+        not overlap.
 
     Returns
     -------

@@ -75,7 +75,21 @@ def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list
 
 
 def sums_within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float], weight: np.ndarray) -> list[np.ndarray]:
-    """For each radius the sum of the weights of the points b within it of each point a, arrays of shape (a,)."""
+    """Sum of the weights of the points within each radius.
+
+    Parameters
+    ----------
+    a, b
+        Centres, and the points around them, both as `unit_vectors`.
+    radii_m
+        Every radius [m].
+    weight
+        Of each point b.
+
+    Returns
+    -------
+    For each radius an array of shape (a,).
+    """
     row, column, length, chords = _pairs_within(a, b, radii_m)
     order = np.sort(chords)
     ring = np.zeros(len(length), np.int32)  # the smallest radius that holds the pair

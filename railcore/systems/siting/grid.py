@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
-from railcore.systems.siting.geometry import unit_vectors
+from railcore.network.wide_area import great_circle_distance
+from railcore.systems.siting.geometry import Located, unit_vectors
 
 EMBEDDED = "synthetic grid of about 2016 to 2020"
 PLACE = {"lat": "latitude", "lon": "longitude"}
@@ -209,7 +210,7 @@ def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     return state
 
 
-def inside(latitude: ArrayLike, longitude: ArrayLike, what: str = "place") -> None:
+def check_in_country(latitude: ArrayLike, longitude: ArrayLike, what: str = "place") -> None:
     """Raise ValueError for the first place that lies outside the country or, at a coast, in the sea."""
     state = state_of(latitude, longitude)
     if len(outside := np.flatnonzero(state == "")):
@@ -218,3 +219,9 @@ def inside(latitude: ArrayLike, longitude: ArrayLike, what: str = "place") -> No
             f"{what} at latitude {lat}, longitude {lon} is outside the continental United States: "
             "give degrees north and east (west is negative), such as 38.90, -77.04"
         )
+
+
+def distances_from(sites: Located, latitude: float, longitude: float) -> np.ndarray:
+    """Great circle from each site's centre to a place [m]. Raises ValueError for a place outside the country."""
+    check_in_country(latitude, longitude)
+    return great_circle_distance(sites.latitude, sites.longitude, latitude, longitude)

@@ -22,12 +22,10 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
-from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.emissions import average_intensity
 from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
-from railcore.systems.siting.grid import PowerGrid, inside
+from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.rules import RULES, available, eligible
-from railcore.systems.siting.supply import Supply, crossing_lines_w, supply
+from railcore.systems.siting.supply import Supply, average_intensity, crossing_lines_w, supply
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
@@ -59,11 +57,6 @@ class Nodes:
     def plants(self) -> csr_array:
         """Sparse (nodes, plants of the grid) with 1.0 for a member."""
         return _members(self.of_plant, len(self))
-
-    def distance_m(self, latitude: float, longitude: float) -> np.ndarray:
-        """Great circle from each centre to a place [m]. Raises ValueError for a place outside the country."""
-        inside(latitude, longitude)
-        return great_circle_distance(self.latitude, self.longitude, latitude, longitude)
 
     def most_of(self, column: str) -> np.ndarray:
         """Text of the plants' column ("state", "authority") that has most of each node's power, coal counted."""

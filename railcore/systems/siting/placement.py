@@ -1,48 +1,21 @@
 """Sitings: some places, by index, that feed a demand together, the share of each, and a table of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
 
 from railcore.facts import checks
+from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.geometry import Located
-from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of
-from railcore.systems.siting.supply import BASES, Supply
+from railcore.systems.siting.grid import nearest_city, state_of
+from railcore.systems.siting.nodes import Nodes
+from railcore.systems.siting.supply import BASES
 
+Places = Candidates | Nodes
 Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 RENEWABLE = ("geothermal", "hydro", "solar", "wind", "wind_offshore")
-
-
-class Places(Located, Protocol):
-    """Places with their plants, such as `Candidates` and `Nodes`."""
-
-    @property
-    def grid(self) -> PowerGrid:
-        """Whose plants they are."""
-        ...
-
-    @property
-    def radius_m(self) -> float:
-        """Of each [m]."""
-        ...
-
-    @property
-    def plants(self) -> csr_array:
-        """1 where a row of the grid's plants belongs to a place."""
-        ...
-
-    @property
-    def supply(self) -> Supply:
-        """Powers of the places."""
-        ...
-
-    def most_of(self, column: str) -> np.ndarray:
-        """Label of the plants' column that has most of each place's power."""
-        ...
 
 
 def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.ndarray:

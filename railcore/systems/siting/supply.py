@@ -131,3 +131,18 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
     touching = sum(np.bincount(end, weights=power, minlength=len(number)) for end in ends)
     one, other = (substations.tocsc()[:, end] for end in ends)
     return substations @ touching - 2 * (one.multiply(other) @ power)
+
+
+def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
+    """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
+
+    k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
+    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
+    """
+    return weighted_carbon(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
+
+
+def weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
+    """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
+    total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
+    return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)

@@ -1,27 +1,23 @@
-"""Plants of a user: EIA-860M workbooks, or a CSV of the same inventory, in the columns of `Grid.plants`."""
+"""Plants that a user brings, in the columns of `PowerGrid.plants`: EIA-860M workbooks, or a CSV of the inventory."""
 
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from railcore.facts import units
 from railcore.systems.siting.eia.headers import (
-    authorities,
-    columns,
-    filled,
-    known,
+    as_numbers,
+    as_watts,
+    check_authorities,
+    existing_file,
+    find_columns,
+    interconnects,
     meanings,
-    number,
-    path_of,
-    plain,
-    power,
-    unit,
+    plain_name,
+    split_unit,
+    with_rows,
 )
 from railcore.systems.siting.grid import NEEDED
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 GENERATORS = {
     "sub_id": ("Plant ID", "Plant Code"),
@@ -34,7 +30,7 @@ GENERATORS = {
     "longitude": ("Longitude",),
     "power_w": ("Net Summer Capacity (MW)", "Summer Capacity (MW)"),
 }
-NAMEPLATE = {"nameplate_w": ("Nameplate Capacity (MW)",)}
+NAMEPLATE = "Nameplate Capacity (MW)"
 SITES = {
     "sub_id": ("plant_code",),
     "name": ("name",),
@@ -50,22 +46,23 @@ STORAGE = "storage"
 OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 
 
-def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> "pd.DataFrame":
+def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> pd.DataFrame:
     """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
 
-    Columns as `Grid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect that of
-    the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such column).
+    Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect
+    that of the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such
+    column).
     power_w: net summer capacity, nameplate where that is blank, of units on standby and out of service too. units,
     largest_unit_w: by generator; the CSV has no generators, so a plant's fuel is one unit there.
-    A plant's code is no substation of the grid: which lines can replace a group's largest producer (N-1) goes by the
-    substations within the same radius, whichever of them the plants connect to.
-    storage: batteries, pumped storage and flywheels as fuel "other"; left out by default, because storage moves energy
-    to another hour and produces none, so that no datacenter runs on it through a year.
+    A plant's code is no substation of the grid. Which lines can replace a group's largest producer (N-1) is decided by
+    the substations within the same radius.
+    storage: True counts batteries, pumped storage and flywheels as fuel "other". They are left out by default: storage
+    produces no energy, so no datacenter runs on it through a year.
     attrs["warnings"]: what was left out and filled in, as sentences.
 
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
-    path = path_of(path)
+    path = existing_file(path)
     read = _workbook(path, sheet) if path.suffix.lower() == ".xlsx" else _table(path)
     notes = list(read.attrs["warnings"])
     inside = [name for name in meanings("state").values() if name]
@@ -86,7 +83,7 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     return result
 
 
-def _without(table: "pd.DataFrame", lost: "pd.Series", text: str, notes: list[str]) -> "pd.DataFrame":
+def _without(table: pd.DataFrame, lost: pd.Series, text: str, notes: list[str]) -> pd.DataFrame:
     """The other rows; what is left out is said in `notes`."""
     if lost.any():
         total = units.show(float(table.loc[lost, "power_w"].sum()), "W", 4)
@@ -94,7 +91,7 @@ def _without(table: "pd.DataFrame", lost: "pd.Series", text: str, notes: list[st
     return table[~lost]
 
 
-def _in_country(table: "pd.DataFrame", where: str) -> None:
+def _in_country(table: pd.DataFrame, where: str) -> None:
     good = table["latitude"].between(*LATITUDES) & table["longitude"].between(*LONGITUDES)
     if not good.all():
         row = table[~good].iloc[0]
@@ -104,51 +101,32 @@ def _in_country(table: "pd.DataFrame", where: str) -> None:
         )
 
 
-def _rows(path: Path, sheet: str) -> Iterator[tuple[Any, ...]]:
-    from openpyxl import load_workbook
-
+def _workbook(path: Path, sheet: str) -> pd.DataFrame:
+    """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
+        book = pd.ExcelFile(path, engine="openpyxl")
     except Exception as error:  # openpyxl lets zipfile's and its own errors through
         raise ValueError(f"{path.name}: cannot be read as a workbook ({error}): give EIA-860M's .xlsx") from None
-    try:
-        if sheet not in book.sheetnames:
-            raise ValueError(f"{path.name}: no sheet {sheet!r}; it has {', '.join(book.sheetnames)}: name one as sheet")
-        page = book[sheet]
-        page.reset_dimensions()
-        yield from page.iter_rows(values_only=True)
-    finally:
-        book.close()
-
-
-def _workbook(path: Path, sheet: str) -> "pd.DataFrame":
-    """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
-    import pandas as pd
-
-    rows = _rows(path, sheet)
-    needed = [{plain(spelling) for spelling in GENERATORS[key]} for key in ("sub_id", "energy")]
-    header = None
-    for row in islice(rows, TITLES):
-        names = {plain(cell) for cell in row}
-        if all(names & spellings for spellings in needed):
-            header = row
-            break
+    with book:
+        if sheet not in book.sheet_names:
+            there = ", ".join(map(str, book.sheet_names))
+            raise ValueError(f"{path.name}: no sheet {sheet!r}; it has {there}: name one as sheet")
+        cells = pd.read_excel(book, sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    needed = [{plain_name(spelling) for spelling in GENERATORS[key]} for key in ("sub_id", "energy")]
     where = f"{path.name}, sheet {sheet!r}"
-    if header is None:
-        raise ValueError(
-            f"{where}: none of its first {TITLES} rows has the columns 'Plant ID' and 'Energy Source Code': "
-            "give EIA-860M's inventory of generators"
-        )
-    body = [(*row, *[None] * (len(header) - len(row)))[: len(header)] for row in rows]
-    table = pd.DataFrame(body, columns=[f"{i} {cell}" for i, cell in enumerate(header)], dtype=object)
-    place = {cell: f"{i} {cell}" for i, cell in reversed(list(enumerate(header)))}
-    return _generators(table.rename(columns={own: name for name, own in place.items()}), list(header), where)
+    for number, row in cells.head(TITLES).iterrows():
+        if all(spellings & set(row.map(plain_name)) for spellings in needed):
+            table = cells.loc[number + 1 :].set_axis(pd.Index(row), axis=1)
+            return _generators(table.loc[:, table.columns.notna() & ~table.columns.duplicated()], where)
+    raise ValueError(
+        f"{where}: none of its first {TITLES} rows has the columns 'Plant ID' and 'Energy Source Code': "
+        "give EIA-860M's inventory of generators"
+    )
 
 
-def _generators(table: "pd.DataFrame", header: list[object], where: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    here = columns(header, GENERATORS, where)
+def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    header = list(table.columns)
+    here = find_columns(header, GENERATORS, where)
     code = pd.to_numeric(table[here["sub_id"]], errors="coerce")
     stray = code.isna() & table[here["energy"]].map(_text).ne("")
     if stray.any():
@@ -156,30 +134,29 @@ def _generators(table: "pd.DataFrame", header: list[object], where: str) -> "pd.
         raise ValueError(
             f"{where}: column {here['sub_id']!r} holds {given!r}, expected a plant's code: correct that row"
         )
-    table = filled(table[code.notna()], where)
-    power_w, notes = power(table, here["power_w"], where), []
-    if (blank := power_w.isna()).any() and any(plain(name) == plain(NAMEPLATE["nameplate_w"][0]) for name in header):
-        own = columns(header, NAMEPLATE, where)["nameplate_w"]
-        power_w = power_w.fillna(power(table, own, where))
-        notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate stands for it"]
+    table = with_rows(table[code.notna()], where)
+    power_w, notes = as_watts(table, here["power_w"], where), []
+    if (blank := power_w.isna()).any() and plain_name(NAMEPLATE) in map(plain_name, header):
+        own = find_columns(header, {"": (NAMEPLATE,)}, where)[""]
+        power_w = power_w.fillna(as_watts(table, own, where))
+        notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate is taken for it"]
     text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
-    known(text["authority"], f"{where}, column {here['authority']!r}")
+    check_authorities(text["authority"], f"{where}, column {here['authority']!r}")
     fuel = _meaning(text["energy"], "energy source", f"{where}, column {here['energy']!r}")
-    states = _meaning(text["state"], "state", f"{where}, column {here['state']!r}")
     result = pd.DataFrame(
         {
             "sub_id": code[code.notna()].astype(int),
             "name": text["name"],
-            "state": states,
+            "state": _meaning(text["state"], "state", f"{where}, column {here['state']!r}"),
             "authority": text["authority"],
-            "interconnect": text["authority"].map({ba: row["interconnect"] for ba, row in authorities().items()}),
-            "latitude": number(table, here["latitude"], where),
-            "longitude": number(table, here["longitude"], where),
+            "interconnect": text["authority"].map(interconnects()).fillna(""),
+            "latitude": as_numbers(table, here["latitude"], where),
+            "longitude": as_numbers(table, here["longitude"], where),
             "fuel": text["mover"].map(meanings("prime mover")).fillna(fuel),
             "count": 1,
             "power_w": power_w,
         }
-    ).fillna({"interconnect": ""})
+    )
     result.attrs["warnings"] = notes
     return result
 
@@ -188,38 +165,36 @@ def _text(cell: object) -> str:
     return "" if cell is None or cell != cell else str(cell).strip()
 
 
-def _meaning(codes: "pd.Series", kind: str, where: str) -> "pd.Series":
+def _meaning(codes: pd.Series, kind: str, where: str) -> pd.Series:
     if stray := sorted(set(codes) - set(meanings(kind))):
         raise ValueError(f"{where}: {kind} {stray[0]!r} is unknown: add it to data/grid/eia_codes.csv")
     return codes.map(meanings(kind))
 
 
-def _table(path: Path) -> "pd.DataFrame":
+def _table(path: Path) -> pd.DataFrame:
     """Plants of a CSV with a row for each plant and net summer MW in a column for each fuel."""
-    import pandas as pd
-
     try:
         table = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
     except (ValueError, OSError) as error:  # no columns, no text, no such compression
         raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give EIA-860M as .xlsx or CSV") from None
-    names, where = list(filled(table, path.name).columns), path.name
-    here = columns(names, SITES, where)
-    fuels = columns(names, {source: (f"{source}_mw",) for source in meanings("plant column")}, where)
-    if stray := [name for name in names if unit(name)[1] == "mw" and name not in {*fuels.values(), *SUMS}]:
+    names, where = list(with_rows(table, path.name).columns), path.name
+    here = find_columns(names, SITES, where)
+    fuels = find_columns(names, {source: (f"{source}_mw",) for source in meanings("plant column")}, where)
+    if stray := [name for name in names if split_unit(name)[1] == "mw" and name not in {*fuels.values(), *SUMS}]:
         raise ValueError(f"{where}: column {stray[0]!r} is of an unknown fuel: add it to data/grid/eia_codes.csv")
     code = table[here["authority"]].map(_text)
-    known(code, f"{where}, column {here['authority']!r}")
+    check_authorities(code, f"{where}, column {here['authority']!r}")
     nerc = table["nerc"].map(lambda name: OF_NERC.get(name, "Eastern")) if "nerc" in table else ""
     site = pd.DataFrame({key: table[own] for key, own in here.items()}).assign(
         state=table[here["state"]].replace(dict(meanings("state"))),
         authority=code,
-        interconnect=code.map({ba: row["interconnect"] for ba, row in authorities().items()}).fillna(nerc),
-        latitude=number(table, here["latitude"], where),
-        longitude=number(table, here["longitude"], where),
+        interconnect=code.map(interconnects()).fillna(nerc),
+        latitude=as_numbers(table, here["latitude"], where),
+        longitude=as_numbers(table, here["longitude"], where),
     )
     parts = []
     for source, own in fuels.items():
-        watts = power(table, own, where).fillna(0.0)
+        watts = as_watts(table, own, where).fillna(0.0)
         parts.append(site.assign(fuel=meanings("plant column")[source], count=1, power_w=watts))
     every = pd.concat([part[part["power_w"] != 0] for part in parts], ignore_index=True)
     every.attrs["warnings"] = []

@@ -2,13 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from railcore.systems.siting.eia.headers import columns, filled, known, meanings, path_of, plain, power, unit
+import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
+from railcore.systems.siting.eia.headers import (
+    as_watts,
+    check_authorities,
+    existing_file,
+    find_columns,
+    meanings,
+    plain_name,
+    split_unit,
+    with_rows,
+)
 
 NEEDED = {
     "authority": ("Balancing Authority",),
@@ -17,7 +24,7 @@ NEEDED = {
     "net_generation_w": ("Net Generation (MW)",),
 }
 TOTALS = {"demand": "demand", "net generation": "net_generation", "total interchange": "interchange"}
-WRITTEN = "%m/%d/%Y %I:%M:%S %p"  # how the six-month files write an hour
+STYLES = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M", "ISO8601")  # of an hour; the six-month files write the first
 DEMAND = {
     "authority": ("ba",),
     "hour_utc": ("utc_end",),
@@ -28,7 +35,7 @@ DEMAND = {
 GENERATION = {"authority": ("ba",), "hour_utc": ("utc",), "net_generation_w": ("net_gen_mw",)}
 
 
-def balance(*paths: str | Path) -> "pd.DataFrame":
+def balance_series(*paths: str | Path) -> pd.DataFrame:
     """Hours of EIA-930's six-month BALANCE files (CSV), one row as each file has it, none dropped.
 
     Columns: authority, hour_utc (end of the hour), demand_w, net_generation_w as reported; where the files have them
@@ -36,43 +43,39 @@ def balance(*paths: str | Path) -> "pd.DataFrame":
     (coal_w, ..., storage_w), sources of one fuel added.
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
-    import pandas as pd
-
     if not paths:
         raise ValueError("paths is empty: give one or more BALANCE files, such as EIA930_BALANCE_2023_Jan_Jun.csv")
-    tables = [_balance(path_of(path)) for path in paths]
+    tables = [_balance(existing_file(path)) for path in paths]
     codes = sorted({code for table in tables for code in table["authority"].cat.categories})
     of = pd.CategoricalDtype(codes)
     return pd.concat([table.astype({"authority": of}) for table in tables], ignore_index=True)
 
 
-def _balance(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
+def _balance(path: Path) -> pd.DataFrame:
     where = path.name
     try:
         names = list(pd.read_csv(path, nrows=0).columns)
-        here = columns(names, NEEDED, where)
+        here = find_columns(names, NEEDED, where)
         parts = _parts(names, where)
         chosen = [here["authority"], here["hour_utc"], *(name for own in parts.values() for name in own)]
         read = pd.read_csv(path, usecols=chosen, thousands=",", keep_default_na=False, na_values=[""], low_memory=False)
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{where}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
-    filled(read, where)
-    values = {name: power(read, own[0], where) for name, own in parts.items() if len(own) == 1}
+    with_rows(read, where)
+    values = {name: as_watts(read, own[0], where) for name, own in parts.items() if len(own) == 1}
     for name, own in parts.items():
         if len(own) > 1:
-            values[name] = pd.concat([power(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
+            values[name] = pd.concat([as_watts(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
     at = {"authority": read[here["authority"]], "hour_utc": read[here["hour_utc"]]}
     return _series(at, {name: values[name] for name in parts}, where, here)
 
 
 def _parts(names: list[str], where: str) -> dict[str, list[str]]:
     """Columns of the file that make up each of ours, in the file's order."""
-    sources = {plain(source): fuel for source, fuel in meanings("hourly source").items()}
+    sources = {plain_name(source): fuel for source, fuel in meanings("hourly source").items()}
     parts: dict[str, list[str]] = {}
     for name in names:
-        stem, of = unit(name)
+        stem, of = split_unit(name)
         match = re.fullmatch(r"(.*?)(?: \((imputed|adjusted)\))?", stem)
         base, ending = (match[1], match[2]) if match else (stem, None)
         source = base.removeprefix("net generation from ")
@@ -86,8 +89,8 @@ def _parts(names: list[str], where: str) -> dict[str, list[str]]:
     return parts
 
 
-def hourly(path: str | Path) -> "pd.DataFrame":
-    """Hours of a Parquet file, with columns as `balance` has them.
+def parquet_series(path: str | Path) -> pd.DataFrame:
+    """Hours of a Parquet file, with columns as `balance_series` has them.
 
     Of a demand file (ba, utc_end, demand_clean_mw, raw_minus_clean_mw, demand_raw_only_mw): demand_w as reported, the
     sum of clean and difference or, where that is blank, raw_only, and demand_clean_w as cleaned by its publisher. Of a
@@ -95,57 +98,47 @@ def hourly(path: str | Path) -> "pd.DataFrame":
     together by pandas.concat.
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
-    import pandas as pd
-
-    where = path_of(path).name
+    where = existing_file(path).name
     try:
         read = pd.read_parquet(path)
     except Exception as error:  # pyarrow's errors are its own
         raise ValueError(f"{where}: cannot be read as Parquet ({error}): give a file in that form") from None
-    filled(read, where)
+    with_rows(read, where)
     names = list(read.columns)
-    stems = {unit(name)[0] for name in names}
+    stems = {split_unit(name)[0] for name in names}
     if "net gen" in stems and "demand clean" not in stems:
-        here = columns(names, GENERATION, where)
-        own = {
-            f"{fuel}_w": columns(names, {"": (name,)}, where)[""] for name, fuel in meanings("hourly column").items()
-        }
-        values = {"net_generation_w": power(read, here["net_generation_w"], where)}
-        values |= {name: power(read, column, where) for name, column in own.items()}
+        here = find_columns(names, GENERATION, where)
+        spellings = {f"{fuel}_w": (name,) for name, fuel in meanings("hourly column").items()}
+        own = find_columns(names, spellings, where)
+        values = {"net_generation_w": as_watts(read, here["net_generation_w"], where)}
+        values |= {name: as_watts(read, column, where) for name, column in own.items()}
     else:
-        here = columns(names, DEMAND, where)
-        clean = power(read, here["clean"], where)
-        raw = clean + power(read, here["rest"], where)
-        values = {"demand_w": raw.fillna(power(read, here["raw_only"], where)), "demand_clean_w": clean}
+        here = find_columns(names, DEMAND, where)
+        clean = as_watts(read, here["clean"], where)
+        raw = clean + as_watts(read, here["rest"], where)
+        values = {"demand_w": raw.fillna(as_watts(read, here["raw_only"], where)), "demand_clean_w": clean}
     return _series({key: read[here[key]] for key in ("authority", "hour_utc")}, values, where, here)
 
 
-def _series(at: dict, values: dict, where: str, here: dict) -> "pd.DataFrame":
-    import pandas as pd
-
+def _series(at: dict, values: dict, where: str, here: dict) -> pd.DataFrame:
     code = at["authority"].astype("category")
     if code.isna().any():
         raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
     code = code.cat.rename_categories([str(name).strip() for name in code.cat.categories])
-    known(code.cat.categories, f"{where}, column {here['authority']!r}")
+    check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
     return pd.DataFrame({"authority": code, "hour_utc": _hours(at["hour_utc"], where, here["hour_utc"]), **values})
 
 
-def _hours(given: "pd.Series", where: str, column: object) -> "np.ndarray":
+def _hours(given: pd.Series, where: str, column: object) -> np.ndarray:
     """Hours in UTC without a zone; each different text is read once."""
-    import pandas as pd
-
     codes, texts = pd.factorize(given)
     if pd.api.types.is_datetime64_any_dtype(given):
-        hours = (
-            pd.DatetimeIndex(texts).tz_localize(None) if texts.tz is None else pd.DatetimeIndex(texts).tz_convert(None)
-        )
+        hours = pd.to_datetime(pd.DatetimeIndex(texts), utc=True).tz_localize(None)
     else:
-        hours = pd.to_datetime(pd.Index(texts).astype(str), format=WRITTEN, errors="coerce")
-        for style in ("%m/%d/%Y %H:%M", "ISO8601"):
-            hours = hours.where(
-                hours.notna(), pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")
-            )
+        hours = pd.DatetimeIndex([pd.NaT] * len(texts))
+        for style in STYLES:
+            read = pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")
+            hours = hours.where(hours.notna(), read)
     odd = hours.isna() | (hours != hours.floor("h"))
     if odd.any() or (codes < 0).any():
         first = repr(str(texts[odd][0])) if odd.any() else "a blank"

@@ -1,7 +1,7 @@
 """What a split must meet, checked, and how k places share a demand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,17 +15,26 @@ MOST_PLACES = 10  # an exact search takes too long for more
 
 @dataclass(frozen=True)
 class SplitTerms:
-    """What a split must meet; the fields are arguments of `split`."""
+    """What a split must meet.
+
+    demand_w: power of all places together [W]. k: their number. objective: "shortest", least longest distance, and of
+    these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
+    authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
+    part, that every place carries; 1 for even parts, as training in step over all places wants. least: least number of
+    places by group of the options. within_m: resolution at which dominated candidates are removed (`undominated`).
+
+    Raises ValueError naming the argument out of range.
+    """
 
     demand_w: float
     k: int
-    objective: str
-    least_separation_m: float
-    place_cap_w: float
-    authority_caps: Mapping[str, float]
-    least_share: float
-    least: Mapping[str, int]
-    within_m: float
+    objective: str = "shortest"
+    least_separation_m: float = 0.0
+    place_cap_w: float = np.inf
+    authority_caps: Mapping[str, float] = field(default_factory=dict)
+    least_share: float = 1.0
+    least: Mapping[str, int] = field(default_factory=dict)
+    within_m: float = 0.0
 
     def __post_init__(self) -> None:
         checks.whole("k", self.k, 1, MOST_PLACES)

@@ -14,7 +14,7 @@ the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s
 100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,40 +68,15 @@ class Split:
         )
 
 
-def split(
-    options: SiteOptions,
-    demand_w: float,
-    k: int,
-    objective: str = "shortest",
-    *,
-    least_separation_m: float = 0.0,
-    place_cap_w: float = np.inf,
-    authority_caps: Mapping[str, float] | None = None,
-    least_share: float = 1.0,
-    least: Mapping[str, int] | None = None,
-    within_m: float | None = None,
-) -> Split:
+def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
     Parameters
     ----------
     options
         Candidates to choose from.
-    demand_w, k
-        Power of all places together [W], and their number.
-    objective
-        "shortest": least longest distance, and of these most spare power; or "spare": most spare power.
-    least_separation_m
-        Least distance between two places [m].
-    place_cap_w, authority_caps
-        Most power of a place, and of the places of an authority, by its code [W].
-    least_share
-        Of an even part that every place carries; 1 for even parts, as training in step over all places wants.
-    least
-        Least number of places by group of the options.
-    within_m
-        Resolution at which dominated candidates are removed (`undominated`) [m]; by default the radius of the
-        candidates, and exact where they have none.
+    demand_w, k, objective, terms
+        As in `SplitTerms`; within_m is by default the radius of the candidates, and 0 (exact) where they have none.
 
     Returns
     -------
@@ -111,22 +86,20 @@ def split(
     ------
     ValueError naming the argument out of range, or saying how much the best k places have.
     """
-    if within_m is None:
-        within_m = options.radius_m if np.isfinite(options.radius_m) else 0.0
-    caps, groups = authority_caps or {}, least or {}
-    terms = SplitTerms(demand_w, k, objective, least_separation_m, place_cap_w, caps, least_share, groups, within_m)
-    terms.check(options)
-    usable = terms.usable_w(options)
-    kept, enough = left(options, terms)
-    chosen = best(replace(options[kept], power_w=usable[kept]), terms)
+    resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
+    asked = SplitTerms(demand_w, k, objective, **{"within_m": resolution} | terms)
+    asked.check(options)
+    usable = asked.usable_w(options)
+    kept, enough = left(options, asked)
+    chosen = best(replace(options[kept], power_w=usable[kept]), asked)
     if not chosen:
-        raise NoPlaces(_why(options, terms))
+        raise NoPlaces(_why(options, asked))
     places = kept[chosen]
     places = places[np.lexsort((places, -usable[places]))]
     return Split(
-        terms,
+        asked,
         places,
-        power_w=terms.dealt_w(options[places]),
+        power_w=asked.dealt_w(options[places]),
         usable_w=usable[places],
         longest_m=longest_m(options, places),
         spare_w=float(usable[places].sum() - demand_w),
