@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training.parallelism import DIMENSIONS, KINDS, Strategy, indivisible, megatron_run
+from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible, megatron_run
 from railcore.training.transformer import from_catalog
 
 GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "
@@ -42,7 +42,7 @@ def test_the_first_of_the_order_varies_fastest(strategy):
 
 @given(strategies())
 def test_every_rank_is_in_one_group_of_each_kind(strategy):
-    for kind in KINDS:
+    for kind in GROUP_KINDS:
         groups = strategy.groups(kind)
         assert np.array_equal(np.sort(groups.ravel()), np.arange(strategy.gpus)), kind
     for kind in DIMENSIONS:  # by the coordinates, without the grid
@@ -76,7 +76,7 @@ def test_ranks_of_megatron_by_hand():
 def test_places_of_groups_agree_with_a_count_by_hand(strategy, data):
     size = data.draw(st.integers(1, strategy.gpus))
     rails = data.draw(st.integers(1, size))
-    kind = data.draw(st.sampled_from(KINDS))
+    kind = data.draw(st.sampled_from(GROUP_KINDS))
     table = strategy.group_places(kind, size, rails)
     for row, group in zip(table.itertuples(), strategy.groups(kind).tolist(), strict=True):
         domains = [rank // size for rank in group]
@@ -235,7 +235,7 @@ def test_what_a_line_leaves_open_is_said():
         ("--tensor-model-parallel-size 2 --tensor-model-parallel-size 4", "twice"),
         ("--tensor-model-parallel-size $TP", "variable"),
         ("--micro-batch-size", "micro-batch-size"),
-        ("--recompute-granularity some", "selective, full"),
+        ("--recompute-granularity some", "recompute-granularity.*'some'.*selective.*full"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "drop"),
         ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp2"),
         ("--data-parallel-sharding-strategy optim", "megatron-fsdp"),

@@ -1,13 +1,16 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2025 import pipeline_figures
+from railcore.documents.railonly2025.pipeline_formulas import formula_checks, pipeline_claims
 from railcore.training.pipeline_schedule import (
-    KINDS,
+    SCHEDULE_KINDS,
     TRANSFERS,
     critical_sends,
-    formula_checks,
     peak_microbatches,
     pipeline_bubble_time,
     pipeline_time,
@@ -15,7 +18,7 @@ from railcore.training.pipeline_schedule import (
 )
 
 SECONDS = st.floats(0.1, 10)
-ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+ALL_KINDS = pytest.mark.parametrize("kind", SCHEDULE_KINDS)
 ALL_TRANSFERS = pytest.mark.parametrize("transfers", TRANSFERS)
 FEW = settings(max_examples=9)
 
@@ -259,6 +262,48 @@ def test_the_formulas_of_the_document_against_their_counts():
     assert len(checks) == 3 * 3 * 2 * 2 * 5 + 2
 
 
+def test_claims_on_the_formulas_are_their_largest_errors():
+    checks = formula_checks((2, 3, 16), (1, 4, 64), (1.0, 2.7), (2, 8))
+    values, reasons = pipeline_claims(checks)
+    assert {name.split(".")[-1] for name in values} == set(checks.formula)
+    for name, value in values.items():
+        assert value == checks.error[checks.formula == name.split(".")[-1]].max()
+    assert "4 m times as long in every case (here m = 1 to 64)" in reasons["railonly2025.fig6.pls_tp_time"]
+    assert "by 2 D_p in every case" in reasons["railonly2025.fig6.pls_pp_volume"]
+
+
+@pytest.mark.parametrize("sync_s", [1.0, 5.0])
+def test_synchronization_starts_with_the_last_backward_pass_and_shows_what_is_longer(sync_s):
+    table = schedule("1f1b", 4, 8, 1.0, 2.0)
+    events, path = pipeline_figures.with_synchronization(table, sync_s)
+    sync = events[events.event == "sync"].set_index("stage")
+    assert list(sync.index.sort_values()) == [0, 1, 2, 3]
+    assert (sync.end_s - sync.start_s).to_numpy() == pytest.approx([max(0.0, sync_s - 2.0)] * 4)
+    assert sync.start_s[0] == pytest.approx(table.total_s) and path.end_s.max() == pytest.approx(sync.end_s[0])
+    phases = pipeline_figures.path_phases(path)
+    assert list(phases) == ["bubble: fill", "last stage", "bubble: drain", "sync"][: 4 if sync_s > 2 else 3]
+    ends = list(phases.values())
+    assert ends[0][0] == 0 and all(a[1] == pytest.approx(b[0]) for a, b in itertools.pairwise(ends))
+
+
+def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
+    tables, events = pipeline_figures.schedule_tables(4, 8, 0.01, 0.02, 2)
+    assert [table.kind for table in tables.values()] == list(SCHEDULE_KINDS)
+    assert all(f"bubble {table.bubble_share:.1%}" in title for title, table in tables.items())
+    assert len(events) == sum(len(table.events) for table in tables.values())
+    costs = pipeline_figures.transfer_costs(4, 8, 0.01, 0.02, 1e-3, 2)
+    added = costs.set_index(["schedule", "transfers"])["transfers that lengthen it"]
+    for kind in ("gpipe", "1f1b"):
+        for transfers in TRANSFERS:
+            assert added[kind, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
+    assert added["1f1b", "the document's sum"] == 2 * (4 - 1 + 8)
+    curve = pipeline_figures.bubble_curves(8, [1, 4], [1, 2], 0.01, 0.02, {"free": 0.0, "slow": 1e-3})
+    for row in curve.itertuples():
+        send = {"free": 0.0, "slow": 1e-3}[row.transfers]
+        bubble = pipeline_bubble_time(8, row.microbatches, 0.01, 0.02, row.chunks, send)
+        assert row.bubble_share == pytest.approx(bubble / (bubble + row.microbatches * 0.03))
+
+
 def test_a_large_table_is_whole():
     table = schedule("1f1b", 64, 512, 1.0, 2.0, 0.1)
     assert len(table.events) == 2 * 64 * 512 + 2 * 63 * 512
@@ -270,7 +315,7 @@ def test_a_large_table_is_whole():
         (("zb", 4, 8, 1, 2), "kind is 'zb': give one of gpipe, 1f1b, interleaved"),
         (("1f1b", 0, 8, 1, 2), "stages is 0"),
         (("1f1b", 4, 2.5, 1, 2), r"microbatches is 2\.5"),
-        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give positive seconds"),
+        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give a positive number of seconds"),
         (("1f1b", 4, 8, 1, [2, 2]), r"backward_s has shape \(2,\): .* each of the 4 stages"),
         (("1f1b", 4, 8, 1, 2, -1), "send_s is -1"),
         (("1f1b", 4, 8, 1, 2, 0, 2), "chunks is 2 with kind '1f1b'"),

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents.railonly2023.two_stage_traffic import two_stage_cases, two_stage_matrix
+from railcore.documents.railonly2025 import dense_traffic
 from railcore.training import collectives, traffic
 from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.parallelism import Strategy
@@ -313,3 +314,26 @@ def test_cases_of_the_catalog_are_compared_one_below_the_other():
     for name, one in found.items():
         assert whole.loc[name, "silent_pairs"] == pytest.approx(1 - np.count_nonzero(one.dense()) / (2048 * 2047))
         assert whole.loc[name, "bytes"] == pytest.approx(sum(part.sent.sum() for part in one.matrices.values()))
+
+
+def test_readings_of_the_largest_entry_are_halves_and_doubles_of_each_other():
+    strategy, wire = Strategy(tensor=4, data=4, pipeline=2, sequence_parallel=True), Wire(embeddings=False)
+    found = dense_traffic.entry_readings(SMALL, strategy, 16, wire, 4, ["sequence", "data"])
+    one, both, again = (found.loc[f"ring, {case}"] for case in ("one pass", "both passes", "inputs gathered again"))
+    assert both.domain_pair_bytes == 2 * one.domain_pair_bytes
+    assert again.domain_pair_bytes == pytest.approx(2.5 * one.domain_pair_bytes)
+    ways = found.loc["bidirectional ring, both passes"]
+    assert ways.domain_pair_bytes == pytest.approx(both.domain_pair_bytes / 2)
+    assert ways.data_pair_bytes == pytest.approx(both.data_pair_bytes / 2)
+    assert (found.filter(like="with the ends", axis=0).nic_bytes >= one.nic_bytes).all()
+    counted = dense_traffic.counted_transfers(SMALL, strategy, 16, wire, ["forward"])
+    whole = traffic.from_transfers(strategy, counted)
+    assert len(set(dense_traffic.stage_entries(whole, strategy, 1)["source"])) == 16
+    assert set(dense_traffic.stage_entries(whole, strategy, 2)["source"]) == set(range(32))
+
+
+def test_all_gathers_are_counted_as_printed_but_for_the_network_of_all_rails():
+    table = dense_traffic.counted_all_gathers([(2, 2), (4, 3), (5, 7)])
+    assert table["one_rail"].to_numpy() == pytest.approx(table["D(y-1)/x"])
+    assert table["network"].to_numpy() == pytest.approx(table["x"] * table["one_rail"])
+    assert table["domain"].to_numpy() == pytest.approx(table["D(x-1)"]) and not table["across_rails"].any()

@@ -1,11 +1,14 @@
 """Reading a Megatron-LM launch line: its parallel sizes, batch and model. Argument names are Megatron-LM's."""
 
+import argparse
 import difflib
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from railcore.facts.checks import whole
 from railcore.training.transformer import Transformer
 
 _NUMBERS = (
@@ -78,64 +81,63 @@ def launch(args: str | Sequence[str], gpus: int | None = None, vocabulary: int |
     return Launch(strategy, model, given.get("global-batch-size", 0), world or each, tuple(warnings))
 
 
+class _Once(argparse.Action):
+    """Stores a value; a second, different one is refused."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, self.dest, values)
+        if before != values:
+            raise argparse.ArgumentError(self, f"is given twice, as {before} and {values}: keep one")
+        setattr(namespace, self.dest, values)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"is {text!r}: give a positive whole number (a variable's value, not its name)"
+        )
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Megatron-LM's arguments that matter here; those that a line does not have are not in the result."""
+    options: dict[str, Any] = {"add_help": False, "allow_abbrev": False, "exit_on_error": False}
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, **options)
+    for name in _NUMBERS:
+        parser.add_argument(f"--{name}", dest=name, type=_whole, action=_Once)
+    for name, words in _WORDS.items():
+        parser.add_argument(f"--{name}", dest=name, choices=words, action=_Once)
+    for name in _SWITCHES:
+        parser.add_argument(f"--{name}", dest=name, action="store_true")
+    return parser
+
+
 def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Known arguments by name, and a text for each one that is not used."""
     words = shlex.split(args.replace("\\\n", " "), comments=True) if isinstance(args, str) else list(map(str, args))
-    given: dict[str, Any] = {}
-    unused: list[str] = []
-    i = 0
-    while i < len(words):
-        word, i = words[i], i + 1
-        if not word.startswith("--"):
-            continue
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("_", "-")
-        values = [value] if equals else []
-        while name not in _SWITCHES and not equals and i < len(words) and not words[i].startswith("--"):
-            values, i = [*values, words[i]], i + 1
-            if name in _NUMBERS or name in _WORDS:
-                break
-        if name not in _NUMBERS and name not in _SWITCHES and name not in _WORDS:
-            unused.append(_unused(name))
-            continue
-        read = _value(name, values)
-        if given.setdefault(name, read) != read:
-            raise ValueError(f"--{name} is given twice, as {given[name]} and {read}: keep one")
-    return given, unused
+    dashed = [re.sub("^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in words]
+    try:
+        known, unknown = _parser().parse_known_args(dashed)
+    except argparse.ArgumentError as error:
+        raise ValueError(f"{error.argument_name} {error.message}") from None
+    return vars(known), [_unused(word[2:].partition("=")[0]) for word in unknown if word.startswith("--")]
 
 
 def _unused(name: str) -> str:
     """What is said of an argument that is not read. Raises ValueError where it looks like one that is, misspelt."""
     known = [*_NUMBERS, *_SWITCHES, *_WORDS]
-    near = difflib.get_close_matches(name, known, 1, 0.85) or [k for k in known if name == _initials(k)]
+    initials = [size for size in known if "parallel-size" in size and name == f"{size[0]}p"]  # tp, pp, cp, ep
+    near = difflib.get_close_matches(name, known, 1, 0.85) or initials
     if near:
         raise ValueError(f"--{name} is unknown: Megatron-LM has --{near[0]}")
     matters = any(part in name for part in _MATTERS)
     return f"--{name} is not used" + (", and may change the model or its time" if matters else "")
 
 
-def _initials(name: str) -> str:
-    """Short form of a size, such as tp of tensor-model-parallel-size."""
-    return f"{name[0]}p" if "parallel-size" in name else ""
-
-
-def _value(name: str, values: list[str]) -> Any:
-    if name in _SWITCHES:
-        return True
-    text = values[0] if values else ""
-    if name in _WORDS:
-        if text not in _WORDS[name]:
-            raise ValueError(f"--{name} is {text!r}: give one of {', '.join(_WORDS[name])}")
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"--{name} is {text!r}: give a positive whole number (a variable's value, not its name)")
-    return int(text)
-
-
 def _world(given: dict[str, Any], gpus: int | None) -> int:
     """GPUs by every way the line says it, which must agree; 0 where it does not."""
-    if gpus is not None and gpus < 1:
-        raise ValueError(f"gpus is {gpus}: give a positive whole number, or none where the line says it")
+    if gpus is not None:
+        whole("gpus", gpus)
     ways = {"gpus": gpus or 0, "--world-size": given.get("world-size", 0)}
     if "nproc-per-node" in given:
         ways["--nnodes x --nproc-per-node"] = given.get("nnodes", 1) * given["nproc-per-node"]

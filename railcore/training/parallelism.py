@@ -6,22 +6,20 @@ Expert parallel ranks are no dimension of their own: the c d ranks that hold the
 "replica") are cut into runs of e, each of which holds every expert once. So e must divide c d.
 """
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.facts.checks import one_of, whole
 from railcore.training import megatron
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
-KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
+GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 VOCABULARY_MULTIPLE = 128
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 
@@ -77,16 +75,9 @@ class Strategy:
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            try:
-                value = operator.index(getattr(self, name))
-            except TypeError:
-                value = 0
-            if value < 1:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give a positive whole number")
-            object.__setattr__(self, name, value)
-        for name, known in (("recompute", RECOMPUTE), ("sharding", SHARDING)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give one of {', '.join(known)}")
+            object.__setattr__(self, name, int(whole(name, getattr(self, name))))
+        one_of("recompute", self.recompute, RECOMPUTE)
+        one_of("sharding", self.sharding, SHARDING)
         object.__setattr__(self, "sequence_parallel", bool(self.sequence_parallel))
         object.__setattr__(self, "order", tuple(self.order))
         if sorted(self.order) != sorted(DIMENSIONS):
@@ -107,11 +98,7 @@ class Strategy:
     def from_megatron_args(
         cls, args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
     ) -> "Strategy":
-        """The strategy of a Megatron-LM launch line; `megatron_run` gives its model and batch too.
-
-        args: the line, or its words; gpus: N where the line has neither --world-size nor torchrun's sizes.
-        `warnings` lists the arguments that are not used. Raises ValueError for what contradicts or does not divide.
-        """
+        """The strategy of a Megatron-LM launch line; see `megatron_run`, which gives its model and batch too."""
         return megatron_run(args, gpus, vocabulary).strategy
 
     @property
@@ -201,9 +188,7 @@ class Strategy:
 
         rank: of any shape, each array of the answer has it. Raises ValueError for a rank that does not exist.
         """
-        ranks = np.asarray(rank)
-        if ranks.dtype.kind not in "iu" or np.any((ranks < 0) | (ranks >= self.gpus)):
-            raise ValueError(f"rank is {rank!r}: give whole numbers from 0 to {self.gpus - 1}")
+        ranks = whole("rank", rank, 0, self.gpus - 1)
         found = dict(zip(reversed(self.order), np.unravel_index(ranks, self._shape()), strict=True))
         replica, size = np.zeros_like(ranks), 1
         for name in self._dimensions("replica"):
@@ -213,18 +198,29 @@ class Strategy:
     def rank_of(
         self, tensor: ArrayLike = 0, context: ArrayLike = 0, data: ArrayLike = 0, pipeline: ArrayLike = 0
     ) -> NDArray[np.int64]:
-        """Ranks at coordinates, broadcast against each other. Raises ValueError for one that does not exist."""
+        """Ranks at coordinates.
+
+        Parameters
+        ----------
+        tensor, context, data, pipeline
+            Places from 0, broadcast against each other.
+
+        Returns
+        -------
+        Ranks, of the arguments' shape.
+
+        Raises
+        ------
+        ValueError
+            For a place that does not exist.
+        """
         given = {"tensor": tensor, "context": context, "data": data, "pipeline": pipeline}
-        for name, value in given.items():
-            if np.any((np.asarray(value) < 0) | (np.asarray(value) >= getattr(self, name))):
-                raise ValueError(f"{name} is {value!r}: give whole numbers from 0 to {getattr(self, name) - 1}")
-        places = np.broadcast_arrays(*(np.asarray(given[name]) for name in reversed(self.order)))
-        return np.asarray(np.ravel_multi_index(tuple(places), self._shape()))
+        places = [whole(name, given[name], 0, getattr(self, name) - 1) for name in reversed(self.order)]
+        return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), self._shape()))
 
     def _dimensions(self, kind: str) -> list[str]:
         """Dimensions that a kind of group spans, the fastest first."""
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}: give one of {', '.join(KINDS)}")
+        one_of("kind", kind, GROUP_KINDS)
         return [kind] if kind in DIMENSIONS else [name for name in self.order if name in ("context", "data")]
 
     def groups(self, kind: str) -> NDArray[np.int64]:
@@ -245,8 +241,8 @@ class Strategy:
         runs = runs if kind == "expert" else runs.swapaxes(1, 2)
         return runs.reshape(-1, runs.shape[2])
 
-    def group_places(self, kind: str, hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
-        """Where each group of a kind lies; ranks fill HB domains (scale-up or NVLink domains) in their order.
+    def group_places(self, kind: str, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
+        """Where each group of a kind lies. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 
         GPU j of a domain is on rail j mod rails. Columns group, members, domains (that it touches), largest_share (its
         members in one domain at most), rail (of all members, -1 where they are on several), neighbours_on_rail (all
@@ -254,9 +250,8 @@ class Strategy:
         hb_domain_size [GPUs]; rails: by default one for each GPU of a domain.
         Raises ValueError for an HB domain larger than the cluster, or more rails than its GPUs.
         """
-        import pandas as pd
-
-        rails = self._checked_rails(hb_domain_size, rails)
+        whole("hb_domain_size", hb_domain_size, most=self.gpus)
+        rails = int(whole("rails", rails or hb_domain_size, most=hb_domain_size))
         ranks = self.groups(kind)
         domain, rail = ranks // hb_domain_size, ranks % hb_domain_size % rails
         ordered = np.sort(domain, axis=1)
@@ -275,7 +270,7 @@ class Strategy:
         }
         return pd.DataFrame(columns)
 
-    def placement(self, hb_domain_size: int, rails: int = 0) -> "pd.DataFrame":
+    def placement(self, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
         """Which groups stay within an HB domain and which leave it, and on which rail; a row for each kind.
 
         Columns kind, groups, members, within (groups that stay in one domain), leaving, largest_share (members of a
@@ -283,30 +278,28 @@ class Strategy:
         (leaving groups whose ring needs no other rail), rails (that leaving groups of one rail use).
         Arguments and errors are those of `group_places`.
         """
-        import pandas as pd
-
         rows = []
-        for kind in KINDS:
-            found = self.group_places(kind, hb_domain_size, rails)
-            leaving = found[found["domains"] > 1]
-            on_one = leaving["rail"] >= 0
-            row = {"kind": kind, "groups": len(found), "members": int(found["members"].iloc[0])}
-            row |= {"within": len(found) - len(leaving), "leaving": len(leaving)}
-            row |= {"largest_share": int(found["largest_share"].max()), "on_one_rail": int(on_one.sum())}
-            row["neighbours_on_rail"] = int(leaving["neighbours_on_rail"].sum())
-            rows.append(row | {"rails": leaving.loc[on_one, "rail"].nunique()})
+        for kind in GROUP_KINDS:
+            places = self.group_places(kind, hb_domain_size, rails)
+            leaving = places[places["domains"] > 1]
+            on_one = leaving[leaving["rail"] >= 0]
+            row = {
+                "kind": kind,
+                "groups": len(places),
+                "members": int(places["members"].iloc[0]),
+                "within": len(places) - len(leaving),
+                "leaving": len(leaving),
+                "largest_share": int(places["largest_share"].max()),
+                "on_one_rail": len(on_one),
+                "neighbours_on_rail": int(leaving["neighbours_on_rail"].sum()),
+                "rails": on_one["rail"].nunique(),
+            }
+            rows.append(row)
         return pd.DataFrame(rows)
-
-    def _checked_rails(self, hb_domain_size: int, rails: int) -> int:
-        if not 1 <= hb_domain_size <= self.gpus:
-            raise ValueError(f"hb_domain_size is {hb_domain_size}: give 1 to the cluster's {self.gpus} GPUs")
-        if not 0 <= rails <= hb_domain_size:
-            raise ValueError(f"rails is {rails}: give 1 to hb_domain_size {hb_domain_size}, or 0 for that many")
-        return rails or hb_domain_size
 
 
 @dataclass(frozen=True)
-class Run:
+class MegatronRun:
     """What a launch line starts. model: None where the line does not describe one; global_batch [sequences]."""
 
     strategy: Strategy
@@ -315,7 +308,7 @@ class Run:
     warnings: tuple[str, ...]
 
 
-def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> Run:
+def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> MegatronRun:
     """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
 
     args: the line (torchrun's words included) or its words; gpus: N where the line does not say it; vocabulary: V
@@ -329,4 +322,4 @@ def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary:
     batch = line.global_batch or strategy.data * strategy.micro_batch
     strategy.microbatches(batch)
     odd = strategy.check(line.model, batch, line.gpus) if line.model else ()
-    return Run(strategy, line.model, batch, line.warnings + odd)
+    return MegatronRun(strategy, line.model, batch, line.warnings + odd)

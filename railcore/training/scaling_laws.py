@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import wrightomega
 
 from railcore.facts import catalog
+from railcore.facts.checks import one_of, positive, share
 from railcore.facts.units import day, significant
 
 LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
@@ -48,14 +50,13 @@ class ScalingLaw:
     loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
-        _positive(parameters_scale=self.parameters_scale, compute_scale=self.compute_scale)
-        if not 0 < self.exponent < 1:
-            raise ValueError(f"exponent is {self.exponent!r}: give a number between 0 and 1")
+        positive("parameters_scale", self.parameters_scale)
+        positive("compute_scale", self.compute_scale, "FLOP")
+        share("exponent", self.exponent, above_0=True, below_1=True)
 
     def parameters(self, compute: ArrayLike) -> np.ndarray:
         """Loss-optimal parameters of a compute budget [FLOP]: N = N_0 (C / C_0)^a."""
-        _positive(compute=compute)
-        return self.parameters_scale * (np.asarray(compute, float) / self.compute_scale) ** self.exponent
+        return self.parameters_scale * (positive("compute", compute, "FLOP") / self.compute_scale) ** self.exponent
 
     def tokens(self, compute: ArrayLike) -> np.ndarray:
         """Loss-optimal tokens of a compute budget [FLOP]: D = C / (6 N)."""
@@ -63,15 +64,14 @@ class ScalingLaw:
 
     def compute(self, parameters: ArrayLike) -> np.ndarray:
         """Compute for which a size is optimal [FLOP]: C = C_0 (N / N_0)^(1/a)."""
-        _positive(parameters=parameters)
-        return self.compute_scale * (np.asarray(parameters, float) / self.parameters_scale) ** (1 / self.exponent)
+        ratio = positive("parameters", parameters) / self.parameters_scale
+        return self.compute_scale * ratio ** (1 / self.exponent)
 
     def loss(self, parameters: ArrayLike, tokens: ArrayLike) -> np.ndarray:
         """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
         if self.loss_of is None:
             raise ValueError(f"law {self.name!r} gives no loss: take Kaplan, Hoffmann 3 or Besiroglu")
-        _positive(parameters=parameters, tokens=tokens)
-        return self.loss_of(parameters, tokens)
+        return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
 
     def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
         """Time in which a machine makes a size optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
@@ -79,11 +79,10 @@ class ScalingLaw:
 
     def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
         """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
-        _positive(time=time)
-        return self.parameters(np.asarray(time, float) * _rate(flops, utilization))
+        return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
     def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
-        """A text on what of the optimum of `compute` [FLOP] lies outside the experiments, none where nothing does."""
+        """A text where the optimum of `compute` [FLOP] lies outside the experiments; none where it lies inside."""
         found = {
             "FLOP": (compute, self.compute_range),
             "parameters": (self.parameters(compute), self.parameters_range),
@@ -93,7 +92,7 @@ class ScalingLaw:
 
 
 class Shape(NamedTuple):
-    """Layers and hidden size, and what of the rule is extrapolated."""
+    """Layers and hidden size, and a warning where the rule is extrapolated."""
 
     layers: np.ndarray
     hidden: np.ndarray
@@ -105,28 +104,72 @@ def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
     a = sum (u - mean u)(v - mean v) / sum (u - mean u)^2, log k = mean v - a mean u.
     """
-    _positive(x=x, y=y)
-    u, v = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
+    u, v = np.log(positive("x", x)), np.log(positive("y", y))
     off = u - u.mean()
     exponent = (off * (v - v.mean())).sum() / (off * off).sum()
     return float(np.exp(v.mean() - exponent * u.mean())), float(exponent)
 
 
 def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float, B: float, alpha: float, beta: float):
-    """L = E + A / N^alpha + B / D^beta [nats per token]. Source: Hoffmann et al. 2022, Eq. (2)."""
+    """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
+
+    Parameters
+    ----------
+    parameters, tokens
+        N and D.
+    E, A, B, alpha, beta
+        Coefficients of the fit.
+
+    Returns
+    -------
+    L [nats per token].
+
+    References
+    ----------
+    Hoffmann et al. 2022, Eq. (2).
+    """
     return E + A / np.asarray(parameters, float) ** alpha + B / np.asarray(tokens, float) ** beta
 
 
 def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[float, float]:
-    """G and a of N = G (C / 6)^a, the minimum of `parametric_loss` under 6 N D = C.
+    """The size of least `parametric_loss` under 6 N D = C: N = G (C / 6)^a.
 
-    a = beta / (alpha + beta), G = (alpha A / (beta B))^(1 / (alpha + beta)). Source: Hoffmann et al. 2022, Eq. (4).
+    a = beta / (alpha + beta), G = (alpha A / (beta B))^(1 / (alpha + beta)).
+
+    Parameters
+    ----------
+    A, B, alpha, beta
+        Coefficients of `parametric_loss`.
+
+    Returns
+    -------
+    G and a.
+
+    References
+    ----------
+    Hoffmann et al. 2022, Eq. (4).
     """
     return (alpha * A / (beta * B)) ** (1 / (alpha + beta)), beta / (alpha + beta)
 
 
 def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float, alpha_N: float, alpha_D: float):
-    """L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D [nats per token]. Source: Kaplan et al. 2020, Eq. (1.5)."""
+    """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
+
+    Parameters
+    ----------
+    parameters, tokens
+        N and D.
+    N_c, D_c, alpha_N, alpha_D
+        Coefficients of the fit.
+
+    Returns
+    -------
+    L [nats per token].
+
+    References
+    ----------
+    Kaplan et al. 2020, Eq. (1.5).
+    """
     n, d = np.asarray(parameters, float), np.asarray(tokens, float)
     return ((N_c / n) ** (alpha_N / alpha_D) + D_c / d) ** alpha_D
 
@@ -139,10 +182,8 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
     `parametric_optimum`. Raises ValueError for another name or reading.
     """
-    if name not in LAWS:
-        raise ValueError(f"name is {name!r}: give one of {'; '.join(LAWS)}")
-    if reading not in ("table", "printed"):
-        raise ValueError(f"reading is {reading!r}: give 'table' or 'printed'")
+    one_of("name", name, LAWS)
+    one_of("reading", reading, ("table", "printed"))
     item = catalog.item("scaling_laws", name)
     loss = None
     if "E" in item:
@@ -165,17 +206,27 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
 
 def published_table(approach: int) -> pd.DataFrame:
     """Table 3 or A3 of Hoffmann et al. 2022 for approach 1, 2 or 3: parameters, compute_flop, tokens."""
-    if approach not in (1, 2, 3):
-        raise ValueError(f"approach is {approach!r}: give 1, 2 or 3")
+    one_of("approach", approach, (1, 2, 3))
     rows = [catalog.item("scaling_tables", name) for name in catalog.names("scaling_tables")]
     found = [(row["parameters"], row[f"compute_{approach}"], row[f"tokens_{approach}"]) for row in rows]
     return pd.DataFrame(found, columns=["parameters", "compute_flop", "tokens"])
 
 
 def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilization: float = 1.0) -> pd.DataFrame:
-    """Loss-optimal model of each law after each training time [days] on a machine of flops [FLOP/s].
+    """Loss-optimal model of each law after each training time on a machine.
 
-    Rows law, training_days, compute_flop, parameters, tokens, loss (NaN where the law has none), times_trained
+    Parameters
+    ----------
+    names
+        Of LAWS.
+    days
+        Training times [days].
+    flops, utilization
+        Rate of the machine [FLOP/s], and the share of it that is used.
+
+    Returns
+    -------
+    Columns law, training_days, compute_flop, parameters, tokens, loss (NaN where the law has none), times_trained
     (parameters over the largest model of the law's experiments), warning.
     """
     tables = []
@@ -191,7 +242,19 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
 
 
 def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0) -> pd.DataFrame:
-    """Training time for which each size is optimal by each law: the rows of `optimal_models` at those times."""
+    """Training time for which each size is optimal by each law.
+
+    Parameters
+    ----------
+    names, flops, utilization
+        As in `optimal_models`.
+    sizes
+        Parameters of the models.
+
+    Returns
+    -------
+    The rows of `optimal_models` at those times.
+    """
     days = {name: [float(law(name).training_time(size, flops, utilization)) / day for size in sizes] for name in names}
     tables = [optimal_models([name], np.array(days[name]), flops, utilization) for name in names]
     return pd.concat(tables, ignore_index=True)
@@ -200,18 +263,13 @@ def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utiliz
 def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | None = None) -> Shape:
     """Layers L and hidden size d, both real, of N = 12 L d^2 parameters under log d = a + b L.
 
-    With u = 2 b L the two are u exp(u) = b N / (6 exp(2 a)), solved by Newton's method on u + log u.
+    With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
     a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
     item = catalog.item("scaling_laws", DEPTH_RULE)
     a, b = item["a"] if a is None else a, item["b"] if b is None else b
-    _positive(parameters=parameters, b=b)
-    n = np.asarray(parameters, float)
-    y = np.log(b * n / 6) - 2 * a
-    u = np.logaddexp(0, y)
-    for _ in range(4):
-        u = u * (1 + y - np.log(u)) / (1 + u)
-    layers = u / (2 * b)
+    n = positive("parameters", parameters)
+    layers = wrightomega(np.log(positive("b", b) * n / 6) - 2 * a) / (2 * b)
     found = (("parameters", n), ("layers", layers))
     warnings = _extrapolated(DEPTH_RULE, {kind: (value, _span(item, kind)) for kind, value in found})
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
@@ -220,8 +278,7 @@ def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | No
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
     item = catalog.item("scaling_laws", DEPTH_RULE)
-    _positive(layers=layers)
-    depth = np.asarray(layers, float)
+    depth = positive("layers", layers)
     return 12 * depth * np.exp(2 * (item["a"] + item["b"] * depth))
 
 
@@ -231,10 +288,9 @@ def whole_shape(parameters: ArrayLike, multiple: int = 256, layers: ArrayLike | 
     layers: by default the rule's, to the nearest; the width is sqrt(N / (12 L)) down to a multiple, one at least.
     """
     rule = depth_and_width(parameters)
-    whole = np.maximum(np.rint(rule.layers if layers is None else np.asarray(layers, float)), 1)
-    _positive(multiple=multiple, layers=whole)
-    width = np.sqrt(np.asarray(parameters, float) / (12 * whole))
-    return Shape(whole, np.maximum(width // multiple, 1) * multiple, rule.warnings)
+    whole = np.maximum(np.rint(rule.layers if layers is None else positive("layers", layers)), 1)
+    width = np.sqrt(np.asarray(parameters, float) / (12 * whole)) // positive("multiple", multiple)
+    return Shape(whole, np.maximum(width, 1) * multiple, rule.warnings)
 
 
 def shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
@@ -272,13 +328,4 @@ def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, f
 
 
 def _rate(flops: ArrayLike, utilization: ArrayLike) -> np.ndarray:
-    _positive(flops=flops, utilization=utilization)
-    if np.any(np.asarray(utilization) > 1):
-        raise ValueError(f"utilization is {utilization!r}: give a share above 0 and at most 1")
-    return np.asarray(flops, float) * np.asarray(utilization, float)
-
-
-def _positive(**values: ArrayLike) -> None:
-    for name, value in values.items():
-        if not np.all((np.asarray(value) > 0) & np.isfinite(value)):
-            raise ValueError(f"{name} is {value!r}: give positive numbers")
+    return positive("flops", flops, "FLOP/s") * share("utilization", utilization, above_0=True)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.checks import one_of, whole
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
@@ -53,19 +54,16 @@ class Transformer:
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
-            if not (isinstance(value := getattr(self, name), int | np.integer) and value >= 1):
-                raise ValueError(f"{name} is {value!r}: give a positive whole number")
+            whole(name, getattr(self, name))
         for name in ("head_dim", "positions", "experts"):
-            if not (isinstance(value := getattr(self, name), int | np.integer) and value >= 0):
-                raise ValueError(f"{name} is {value!r}: give a whole number from 0")
+            whole(name, getattr(self, name), least=0)
         if not self.head_dim:
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
             object.__setattr__(self, "head_dim", self.hidden // self.heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
-        if self.ffn_matrices not in (2, 3):
-            raise ValueError(f"ffn_matrices is {self.ffn_matrices!r}: give 2, or 3 for a gated layer")
+        one_of("ffn_matrices", self.ffn_matrices, (2, 3))
         if self.experts and self.top_k > self.experts:
             raise ValueError(f"top_k is {self.top_k}: give at most experts {self.experts}")
         if self.experts and (self.expert_layer_interval < 1 or self.layers % self.expert_layer_interval):
@@ -155,11 +153,9 @@ class Transformer:
         Source: Narayanan et al. 2021, Eq. (3): 96 b s L h^2 (1 + s / 6h + V / 16 L h) for full recompute.
         """
         forward = self.forward_flops(batch, causal)
-        whole = sum(forward.values())
-        again = {"none": 0.0, "selective": forward["scores"], "full": whole - forward["logits"]}
-        if recompute not in again:
-            raise ValueError(f"recompute is {recompute!r}: give one of {', '.join(RECOMPUTE)}")
-        return np.asarray(3 * whole + again[recompute])
+        once = sum(forward.values())
+        again = {"none": 0.0, "selective": forward["scores"], "full": once - forward["logits"]}
+        return np.asarray(3 * once + again[one_of("recompute", recompute, RECOMPUTE)])
 
     def layer_activation_bytes(
         self,
@@ -174,13 +170,32 @@ class Transformer:
         """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
 
         With u = s b h / c, and r = 1 / t where sequence_parallel else 1:
-        inputs 8 u r (of the norms, the attention and the feed-forward), dropout 2 u r (masks), attention
-        2 (2 a + 2 k) d s b / (c t) (at least one head of keys and values a rank), feed-forward 2 m s b f / (c t),
-        scores 5 a s^2 b / (c t) (2 without dropout) unless selective or fused. A parallel block's inputs are 4 u r.
-        Full recompute keeps the layer's input alone, 2 u r. A mixture layer's feed-forward counts top_k imbalance
-        times, and what was sent to it, 2 u top_k imbalance r; all layers are averaged.
-        micro_batch, tensor, context, sequence_parallel, recompute (index in RECOMPUTE): of one shape.
-        Source: Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
+
+        - inputs 8 u r, of the norms, the attention and the feed-forward; 4 u r in a parallel block;
+        - dropout 2 u r, its masks;
+        - attention 2 (2 a + 2 k) d s b / (c t), at least one head of keys and values a rank;
+        - scores 5 a s^2 b / (c t), 2 in place of 5 without dropout, unless selective or fused;
+        - feed-forward 2 m s b f / (c t), in a mixture layer top_k imbalance times;
+        - dispatched 2 u top_k imbalance r, what was sent to the experts.
+
+        All layers are averaged. Full recompute keeps the layer's input alone, 2 u r.
+
+        Parameters
+        ----------
+        micro_batch, tensor, context
+            b [sequences], t and c [ranks].
+        sequence_parallel, recompute
+            Whether activations are split over the tensor ranks, and an index in RECOMPUTE; with the above of one shape.
+        fused_attention, dropout
+            Whether scores are never stored, and whether there is dropout.
+
+        Returns
+        -------
+        Bytes by kind, arrays of the arguments' shape.
+
+        References
+        ----------
+        Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
         """
         b, t, c = (np.asarray(value, float) for value in (micro_batch, tensor, context))
         level = np.asarray(recompute)
@@ -278,10 +293,22 @@ def batch_sequences(name: str) -> int:
 
 
 def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: ArrayLike, peak: ArrayLike) -> np.ndarray:
-    """Share of the GPUs' peak rate that the model's own FLOPs use: F / (T N R), recompute not counted.
+    """Share of the GPUs' peak rate that the model's own FLOPs use, recompute not counted: F / (T N R).
 
-    F `training_flops` without recompute, T iteration time [s], N GPUs, R peak rate of a GPU [FLOP/s].
-    Source: Chowdhery et al. 2022, arXiv:2204.02311, Appendix B.
+    Parameters
+    ----------
+    model_flops
+        `Transformer.training_flops` without recompute, F [FLOP].
+    time_s, gpus, peak
+        Iteration time T [s], GPUs N, and peak rate of a GPU R [FLOP/s].
+
+    Returns
+    -------
+    A share, of the arguments' shape.
+
+    References
+    ----------
+    Chowdhery et al. 2022, arXiv:2204.02311, Appendix B.
     """
     seconds = np.asarray(time_s, float) * np.asarray(gpus, float)
     return np.asarray(model_flops, float) / (seconds * np.asarray(peak, float))

@@ -1,9 +1,15 @@
-"""Traffic of railonly2023's plan: model parallel in groups inside an HB domain, data parallel in two stages."""
+"""Traffic of railonly2023's plan: model parallel in groups inside an HB domain, data parallel in two stages.
 
-from collections.abc import Iterable
+And what Fig. 3 and Fig. 4 claim of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
-from railcore.facts import catalog
+import pandas as pd
+
+from railcore.facts import catalog, claims, units
 from railcore.facts.checks import one_of
 from railcore.training.iteration import two_stage
 from railcore.training.iteration.two_stage import TwoStage
@@ -84,3 +90,65 @@ def two_stage_matrix(
     return from_transfers(
         strategy, [row for row in rows if row.ranks > 1], {"tensor": algorithm, "data": data}, hb_domain_size
     )
+
+
+def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, pd.DataFrame]:
+    """Entries between the first GPUs, by the panel's title: a letter for each size and model."""
+    cases = zip("abcdef", product(sizes, nets), strict=False)
+    return {f"({letter}) {name}, first {size:,} GPUs": nets[name].entries(0, size) for letter, (size, name) in cases}
+
+
+def two_stage_traffic_claims(
+    cases: Mapping[str, tuple[TwoStage, float]],
+    nets: Mapping[str, Traffic],
+    summaries: pd.DataFrame,
+    hb_domain_size: int,
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Values of the claims on Fig. 3 and 4, and reasons, for `claims.record`; Fig. 4 draws the first two cases.
+
+    Parameters
+    ----------
+    cases, nets
+        Models with their batches [tokens], and their traffic, by name.
+    summaries
+        Of `traffic.traffic_summaries`.
+    hb_domain_size
+        GPUs of an HB domain.
+
+    Returns
+    -------
+    Two mappings from claim ids.
+    """
+    by_kind = summaries.set_index(["kind", "case"])
+    whole, heavy = by_kind.loc["all"], by_kind.loc["tensor"] + by_kind.loc["data within"]
+    names = list(cases)[:2]
+    net, drawn = nets[names[0]], whole.loc[names]
+    groups = [block.group_size(net.gpus, tokens, hb_domain_size) for block, tokens in cases.values()]
+    inside, across = "railonly2023.fig4.hb_pair_traffic", "railonly2023.fig4.cross_hb_pair_traffic"
+    values = {
+        "railonly2023.fig3.gpus": net.gpus,
+        "railonly2023.fig3.no_traffic_pairs": whole["silent_pairs"].min(),
+        "railonly2023.fig3.mp_dp2_pairs": heavy["share_of_pairs"].max(),
+        "railonly2023.fig3.mp_dp2_volume": heavy["share_of_bytes"].min(),
+        "railonly2023.fig3.dp_stage_ratio": (
+            by_kind.loc["data within", "bytes"] / by_kind.loc["data between", "bytes"]
+        ).min(),
+        "railonly2023.fig3.overlapping_pairs": max(each.shared_pairs for each in nets.values()),
+        "railonly2023.fig3.mp_group": max(map(float, groups)),
+        inside: drawn["domain_pair_bytes"].max(),
+        across: drawn["network_pair_bytes"].max(),
+        "railonly2023.fig4.four_domain_gpus": net.entries(0, 4 * hb_domain_size)["source"].nunique(),
+        "railonly2023.fig4.cross_rail_traffic": whole["cross_rail_bytes"].max(),
+    }
+    layers = cases[names[0]][0].layers
+    blocks = {claim_id: layers * claims.paper_value(claim_id) / values[claim_id] for claim_id in (inside, across)}
+    one_block = {claim_id: units.show(values[claim_id] / layers, "B", 3) for claim_id in (inside, across)}
+    largest = [f"{size:.3g} GB" for size in units.convert(drawn["domain_pair_bytes"], "GB")]
+    reasons = {
+        inside: f"GPT-3's {largest[0]} and OPT3's {largest[1]} are an iteration of {layers:g} blocks; "
+        f"{blocks[inside]:.3g} blocks would give the printed value, and one block gives {one_block[inside]}",
+        across: f"2 l S_T / N for every pair of a rail and both models; {blocks[across]:.3g} of {layers:g} blocks "
+        f"would give the printed value, and one block gives {one_block[across]}: this and the entry inside a domain "
+        f"are off by nearly the same factor, {layers / blocks[across]:.3g} and {layers / blocks[inside]:.3g}",
+    }
+    return values, reasons

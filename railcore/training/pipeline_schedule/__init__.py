@@ -24,22 +24,20 @@ section 2.2 (1f1b, interleaved).
 """
 
 from railcore.training.pipeline_schedule.closed_forms import (
-    KINDS,
+    SCHEDULE_KINDS,
     TRANSFERS,
     critical_sends,
     peak_microbatches,
     pipeline_bubble_time,
     pipeline_time,
 )
-from railcore.training.pipeline_schedule.formulas import formula_checks
 from railcore.training.pipeline_schedule.timetable import Timetable, schedule
 
 __all__ = [
-    "KINDS",
+    "SCHEDULE_KINDS",
     "TRANSFERS",
     "Timetable",
     "critical_sends",
-    "formula_checks",
     "peak_microbatches",
     "pipeline_bubble_time",
     "pipeline_time",

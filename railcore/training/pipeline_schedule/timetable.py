@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.network.topology.clos import Ints
-from railcore.training.pipeline_schedule.closed_forms import Floats, checked, compute_time, send_time, warm_up
+from railcore.facts.checks import Floats, Ints, at_least, positive
+from railcore.training.pipeline_schedule.closed_forms import checked_sizes, warm_up
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-EVENTS = ("compute", "send", "receive")
+_EVENTS = ("compute", "send", "receive")
 _COMPUTE, _SEND, _RECEIVE = range(3)
 
 
@@ -23,6 +20,7 @@ class Timetable:
 
     order [stage, step]: what a stage computes, as position x microbatches + micro-batch.
     start_s, end_s [position, micro-batch]: of each compute [s]; depart_s: when its output starts its way [s].
+    fed_s, free_s: when its input and when its stage lets it start, the later of which is start_s [s].
     """
 
     kind: str
@@ -35,6 +33,8 @@ class Timetable:
     start_s: Floats
     end_s: Floats
     depart_s: Floats
+    fed_s: Floats
+    free_s: Floats
 
     @property
     def total_s(self) -> float:
@@ -67,10 +67,10 @@ class Timetable:
         return matrix
 
     @cached_property
-    def events(self) -> "pd.DataFrame":
-        """All events by start: event (of EVENTS), direction, stage, chunk, microbatch, start_s, end_s.
+    def events(self) -> pd.DataFrame:
+        """All events by start: event (compute, send, receive), direction, stage, chunk, microbatch, start_s, end_s.
 
-        A send stands at its sender. Receives are listed where they keep the receiver from computing.
+        A send is listed at its sender. A receive is listed where the receiver cannot compute meanwhile.
         """
         nodes = np.arange(self.end_s.size)
         sends = nodes[_positions(self.stages, self.chunks)[2][nodes // self.microbatches]]
@@ -79,62 +79,56 @@ class Timetable:
         table = self._rows(kinds, np.concatenate([nodes, sends, receives]))
         return table.iloc[np.lexsort((table["stage"], table["start_s"]))].reset_index(drop=True)
 
-    def critical_path(self) -> "pd.DataFrame":
+    def critical_path(self) -> pd.DataFrame:
         """Events that make the iteration as long as it is, each starting when the one before ends.
 
         Columns of `events`, and part: fill, before the last stage first computes; drain, after it has last computed;
         last stage, between. Where a start has two causes, the path takes the one in the later stage.
         """
-        before = np.full(self.end_s.size, -1)
+        stage, _, sent = _positions(self.stages, self.chunks)
+        before, m = np.full(self.end_s.size, -1), self.microbatches
         before[self.order[:, 1:]] = self.order[:, :-1]
         node, path = int(np.argmax(self.end_s)), []
         while node >= 0:
             path.append((_COMPUTE, node))
-            causes, node = self._cause(node, before)
-            path += causes
+            q, prior, near = node // m, int(before[node]), self.start_s.flat[node] - 1e-9 * self.total_s
+            received, sending = bool(q and sent[q - 1]), bool(prior >= 0 and sent[prior // m])
+            by_input, by_stage = q > 0 and self.fed_s.flat[node] >= near, self.free_s.flat[node] >= near
+            if by_stage and not (by_input and stage[q - 1] >= stage[q]):
+                path += self._held(node, prior, received, sending)
+                node = prior
+            else:
+                path += [(_SEND, source) for source in self._sends(node - m, before) if received]
+                node = path[-1][1] if received else node - m
         rows, last = self._rows(*np.array(path[::-1]).T), _positions(self.stages, self.chunks)[0] == self.stages - 1
         middle = (rows["start_s"] + rows["end_s"]) / 2
         parts = middle <= self.start_s[last].min(), middle >= self.end_s[last].max()
         return rows.assign(part=np.select(parts, ("fill", "drain"), "last stage"))
 
-    def _cause(self, node: int, before: Ints) -> tuple[list[tuple[int, int]], int]:
-        """Transfers that end when compute `node` starts, the last first, and the compute before them (-1: none)."""
-        stage, _, sent = _positions(self.stages, self.chunks)
-        start, end, depart = self.start_s.flat, self.end_s.flat, self.depart_s.flat
-        q, near = node // self.microbatches, 1e-9 * self.total_s
-        prior, source = int(before[node]), node - self.microbatches
-        received, sending = bool(q and sent[q - 1]), bool(prior >= 0 and sent[prior // self.microbatches])
-        held = self._held(received, sending)
-        by_input = q > 0 and abs(depart[source] + self.send_s * received - start[node]) <= near
-        by_stage = prior >= 0 and abs(end[prior] + self.send_s * len(held) - start[node]) <= near
-        if by_stage and not (by_input and stage[q - 1] >= stage[q]):
-            return [(event, node if event == _RECEIVE else prior) for event in held], prior
-        if not by_input:
-            return [], -1
-        path = [(_SEND, source)] if received else []
-        while depart[source] > end[source] + near:  # the message had to wait for the one before
-            source = int(before[source])
-            while not sent[source // self.microbatches]:
-                source = int(before[source])
-            path.append((_SEND, source))
-        return path, source
-
-    def _held(self, received: bool, sending: bool) -> list[int]:
-        """Transfers that hold a stage between two computes, the last first."""
+    def _held(self, node: int, prior: int, received: bool, sending: bool) -> list[tuple[int, int]]:
+        """Transfers that hold a stage between the computes `prior` and `node`, the last first."""
         if self.transfers == "overlapped":
             return []
-        receive = received and not (sending and self.transfers == "duplex")
-        return [_RECEIVE] * receive + [_SEND] * sending
+        receives = received and not (sending and self.transfers == "duplex")
+        return [(_RECEIVE, node)] * receives + [(_SEND, prior)] * sending
 
-    def _rows(self, kinds: Ints, nodes: Ints) -> "pd.DataFrame":
-        import pandas as pd
+    def _sends(self, node: int, before: Ints) -> list[int]:
+        """The compute whose output is sent, and those whose messages it waits for, the last first."""
+        sent, found = _positions(self.stages, self.chunks)[2], [node]
+        while self.depart_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
+            node = int(before[node])
+            while not sent[node // self.microbatches]:
+                node = int(before[node])
+            found.append(node)
+        return found
 
+    def _rows(self, kinds: Ints, nodes: Ints) -> pd.DataFrame:
         stage, chunk, _ = _positions(self.stages, self.chunks)
         position, microbatch = np.divmod(nodes, self.microbatches)
         begun = np.choose(kinds, (self.start_s.flat[nodes], self.depart_s.flat[nodes], self.start_s.flat[nodes]))
         begun = begun - self.send_s * (kinds == _RECEIVE)
         columns = {
-            "event": pd.Categorical.from_codes(kinds, EVENTS),
+            "event": pd.Categorical.from_codes(kinds, _EVENTS),
             "direction": pd.Categorical.from_codes(position * 2 // len(stage), ("forward", "backward")),
             "stage": stage[position],
             "chunk": chunk[position],
@@ -157,46 +151,65 @@ def schedule(
 ) -> Timetable:
     """The timetable of one iteration: each compute as early as its input and its stage allow.
 
-    kind: of KINDS; stages p, microbatches m, chunks v (1 but for interleaved, then 2 or more and m a multiple of p).
-    forward_s, backward_s [s]: of a micro-batch in a whole stage, one number or one for each stage.
-    send_s [s]: of one transfer; transfers: of TRANSFERS, what it does to the stages.
-    Raises ValueError naming the argument that is out of range.
+    Parameters
+    ----------
+    kind
+        One of SCHEDULE_KINDS.
+    stages, microbatches, chunks
+        p, m and v; v is 1 but for interleaved, then 2 or more and m a multiple of p.
+    forward_s, backward_s
+        Passes of a micro-batch in a whole stage [s], one number or one for each stage.
+    send_s
+        One transfer between stages [s].
+    transfers
+        One of TRANSFERS: what a transfer does to the stages.
+
+    Returns
+    -------
+    When every stage computes, sends and receives.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument that is out of range.
     """
-    p, m, v = (int(n) for n in checked(kind, stages, microbatches, chunks, transfers))
+    p, m, v = (int(n) for n in checked_sizes(kind, stages, microbatches, chunks, transfers))
     if (kind == "interleaved") != (v > 1):
         raise ValueError(f"chunks is {chunks!r} with kind {kind!r}: give 2 or more with 'interleaved', else 1")
-    stage, _, sent = _positions(p, v)
     passes = np.array([_per_stage("forward_s", forward_s, p), _per_stage("backward_s", backward_s, p)]) / v
+    stage, _, sent = _positions(p, v)
     duration = passes[np.repeat((0, 1), p * v), stage]
-    order = _order(kind, p, m, v)
-    c = float(send_time(send_s))
-    return Timetable(kind, p, m, v, c, transfers, order, *_times(order, duration, sent, m, c, transfers))
+    order, c = _order(kind, p, m, v), float(at_least("send_s", send_s))
+    return Timetable(kind, p, m, v, c, transfers, order, *_run(order, duration, sent, m, c, transfers))
 
 
-def _times(order: Ints, duration: Floats, sent: NDArray[np.bool_], m: int, c: float, transfers: str) -> Floats:
-    """Start, end and departure [3, position, micro-batch]; all stages that have their next input step at once."""
+def _run(
+    order: Ints, duration: Floats, sent: NDArray[np.bool_], m: int, c: float, transfers: str
+) -> NDArray[np.float64]:
+    """start_s, end_s, depart_s, fed_s, free_s; all stages that have their next input step at once."""
     stages, size = len(order), duration.size * m
     order = np.append(order, np.full((stages, 1), size + m), axis=1)  # after its last step a stage waits for ever
-    times, ready = np.empty((3, size)), np.full(size + m + 1, np.inf)
+    times, ready = np.empty((5, size)), np.full(size + m + 1, np.inf)
     ready[:m] = 0
     waits = transfers != "overlapped"
     lag, hold = c * sent * (not waits), c * sent * waits
     receive = np.append(0.0, hold[:-1])
     every, step = np.arange(stages), np.zeros(stages, dtype=int)
-    done, free, wire = np.zeros((3, stages))
+    done, idle, wire = np.zeros((3, stages))  # computed, also sent, also nothing on the wire
     while (going := np.flatnonzero(ready[order[every, step]] < np.inf)).size:
         node = order[going, step[going]]
         q = node // m
-        begin = np.maximum(ready[node], (free if transfers == "blocking" else done)[going])
-        start = np.maximum(begin + receive[q], free[going])
+        fed = ready[node] + receive[q]
+        free = np.maximum((idle if transfers == "blocking" else done)[going] + receive[q], idle[going])
+        start = np.maximum(fed, free)
         end = start + duration[q]
         depart = np.where(sent[q], np.maximum(end, wire[going]), end)
-        times[:, node] = start, end, depart
+        times[:, node] = start, end, depart, fed, free
         ready[node + m] = depart + lag[q]
-        done[going], free[going] = end, end + hold[q]
+        done[going], idle[going] = end, end + hold[q]
         wire[going] = np.where(sent[q], depart + c, wire[going])
         step[going] += 1
-    return times.reshape(3, duration.size, m)
+    return times.reshape(5, duration.size, m)
 
 
 def _positions(stages: int, chunks: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
@@ -222,7 +235,7 @@ def _order(kind: str, p: int, m: int, v: int) -> Ints:
 
 
 def _per_stage(name: str, value: ArrayLike, stages: int) -> Floats:
-    times = compute_time(name, value)
+    times = positive(name, value, "seconds")
     if times.shape not in ((), (stages,)):
         raise ValueError(f"{name} has shape {times.shape}: give one time, or one for each of the {stages} stages")
     return np.broadcast_to(times, stages)

@@ -218,7 +218,7 @@ def _replicas(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Ite
 def _synchronised(
     strategy: Strategy, wire: Wire, each: float, layers: float, m: int, stages: str, group: str, ranks: int
 ) -> Iterator[Transfer]:
-    """How `layers` layers of `each` parameters on a rank are kept equal over a group."""
+    """Gradients summed and weights shared over a group: `layers` layers of `each` parameters on a rank."""
     weights, gradients = each * wire.weight_bytes, each * wire.gradient_bytes
     by_layer, once = ("layer", group, stages, layers * m), ("model", group, stages, 1)
     if strategy.sharding == "none":

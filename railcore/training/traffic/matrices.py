@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from railcore.facts.checks import Floats, one_of
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic.communication import WIRE, Transfer, Wire, transfers
-from railcore.training.traffic.sparse import Matrix, Ranks, Traffic, side_by_side
+from railcore.training.traffic.sparse import Matrix, Ranks, Traffic, merged_rows
 from railcore.training.transformer import Transformer
 
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "hierarchical_direct")
@@ -94,7 +94,7 @@ def from_transfers(
         for suffix, ranks, pattern, factor in _stages(_groups(strategy, group), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: Matrix(*side_by_side(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: Matrix(*merged_rows(every, found)) for kind, found in parts.items()})
 
 
 def _way(row: Transfer, algorithm: str) -> str:
@@ -161,7 +161,7 @@ def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> tuple[Ranks, Fl
         targets[:] = every[:, None]
     for some in np.array_split(groups, max(targets.size >> 20, 1)):  # no second array as large as the first
         targets[some] = np.take(some, members, axis=1)
-    if len(share) == 1:  # one row of bytes stands for a GPU's whole row, without a copy
+    if len(share) == 1:  # all targets of a GPU get the same bytes: no copy
         size = np.broadcast_to(amount[:, None] * share[:, :1], targets.shape)
     else:
         size = np.zeros(targets.shape)

@@ -43,7 +43,7 @@ class Matrix:
         return np.asarray(np.bincount(self.targets.ravel(), self.bytes.ravel(), len(self.targets)), float)
 
 
-def side_by_side(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
+def merged_rows(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
     """Rows of several matrices as one: targets and bytes side by side, the bytes of a repeated target added up.
 
     rank: of the rows. parts: of these rows, each (targets, bytes).
@@ -74,7 +74,7 @@ def _repeated(rank: Ranks, targets: Sequence[Ranks]) -> NDArray[np.bool_]:
 class Traffic:
     """What N GPUs send each other in one iteration: a sparse matrix for each kind of traffic.
 
-    Raises ValueError where there is none.
+    Raises ValueError without any.
     """
 
     matrices: dict[str, Matrix]
@@ -137,7 +137,7 @@ class Traffic:
             each = {kind: _figures(rank, *rows, hb_domain_size, rails) for kind, rows in parts.items()}
             together = _together(list(each.values()))
             if _repeated(rank, [targets for targets, _ in parts.values()]).any():
-                together = _figures(rank, *side_by_side(rank, list(parts.values())), hb_domain_size, rails)
+                together = _figures(rank, *merged_rows(rank, list(parts.values())), hb_domain_size, rails)
             for kind, figures in (each | {"all": together}).items():
                 found[kind].append(figures)
         table = pd.DataFrame([{"kind": kind, **_over_blocks(figures)} for kind, figures in found.items()])
