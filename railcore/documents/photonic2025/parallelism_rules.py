@@ -52,7 +52,7 @@ def rules_of_thumb(
                 if best is None:
                     continue
                 tried = [_fastest(model, machine, n, batch, **_only(ways, n)) for ways in practices if n > 1]
-                obeying = min((row for row in tried if row is not None), key=lambda row: row["total_s"], default=None)
+                obeying = min(filter(None, tried), key=lambda row: row["total_s"], default=None)
                 ours = (strategy_label(obeying), obeying["total_s"]) if obeying else ("none fits", np.inf)
                 case = (rule["id"], name, n, rule["practices"], strategy_label(best), best["total_s"])
                 rows.append(case + ours)
