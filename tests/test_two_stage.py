@@ -170,11 +170,12 @@ def test_readings():
     assert other["PaLM-540B"].collective_rounds.tolist() == [12, 8] and other["GPT-3"].collective_rounds == 8
     fits = two_stage_readings.models_by_reading(tried, 5e10)
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": [1e6, 4e6]}
-    found = two_stage_readings.quoted_values(fits, 16384, 32768, 32768, 256, tokens, 780e9)
+    case = two_stage_readings.FigureCase(fits, 32768, 16384, 256, tokens, 780e9, 64)
+    found = case.quoted(fits, 16384, 32768)
     for row in (0, 17, len(tried) - 1):
         picked = tried.iloc[row]
         one = two_stage_readings.models_by_reading(tried.iloc[[row]], 5e10)
-        alone = two_stage_readings.quoted_values(one, 16384, 32768, 32768, 256, tokens, 780e9)
+        alone = case.quoted(one, 16384, 32768)
         assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
         gpt = one["GPT-3"]
         assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
@@ -321,7 +322,7 @@ def test_refused_counts_and_names():
 def test_claims_of_the_equations_and_figures():
     models = {name: replace(MODEL, layers=n) for name, n in (("GPT-3", 96), ("OPT3-175B", 95), ("PaLM-540B", 94))}
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": np.array([1e6, 4e6])}
-    case = two_stage_claims.FigureCase(models, 32768, 16384, [16384, 32768], 256, tokens, 780e9, 64)
+    case = two_stage_readings.FigureCase(models, 32768, 16384, 256, tokens, 780e9, 64)
     quoted = case.quoted(models, 16384, 32768).iloc[0]
     first = {name: np.ravel(batch)[0] for name, batch in tokens.items()}
     fig5 = two_stage_count.times_on_networks(models, 32768, 256, first, [(64, 8)])
@@ -346,7 +347,7 @@ def test_claims_of_the_equations_and_figures():
 
 def test_claims_of_the_introduction_and_the_equations():
     models = {"PaLM-540B": replace(MODEL, gpu_flops=1e15)}
-    case = two_stage_claims.FigureCase(models, 32768, 16384, [16384], 256, {}, 780e9, 64)
+    case = two_stage_readings.FigureCase(models, 32768, 16384, 256, {}, 780e9, 64)
     values, reasons, taken = two_stage_claims.introduction_claims(case, 100.0, 365 * 86400.0)
     days = catalog.item("models", "PaLM-540B")["training_flops"] / (1e15 * 256 * 86400)
     assert values["railonly2023.intro.palm_days_one_gh200"] == pytest.approx(days)
