@@ -42,6 +42,43 @@ def test_broken_rows_are_those_that_differ():
     assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
 
 
+def test_claims_on_what_ways_split_name_the_broken_rows():
+    values, reasons, taken = parallelism_rules.split_claims(
+        parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 8)
+    )
+    assert values == {"photonic2025.table2.communication": 2 / 7, "photonic2025.table2.reduction": 1 / 7}
+    assert reasons["photonic2025.table2.communication"].startswith("broken by FSDP: forward:all_gather")
+    assert "; CP: " in reasons["photonic2025.table2.communication"] and " per layer" in next(iter(reasons.values()))
+    assert "FSDP, which splits weights gradients optimizer" in reasons["photonic2025.table2.reduction"] and not taken
+
+
+def test_claims_on_rules_take_the_worst_case_and_explain_those_that_fail():
+    rows = [("small", "a", 4, 0.2), ("small", "b", 8, 0.01), ("to_512", "a", 64, 0.02), ("to_512", "c", 8, 0.01)]
+    rules = pd.DataFrame(rows, columns=["id", "model", "gpus", "excess"])
+    rules = rules.assign(best_strategy="t2", best_s=10.0, obeying_strategy="t4", obeying_s=12.0)
+    values, reasons, taken = parallelism_rules.rule_claims(rules)
+    assert values == {"photonic2025.table1.small": 0.2, "photonic2025.table1.to_512": 0.02}
+    assert reasons == {
+        "photonic2025.table1.small": "a on 4 GPUs: t2 takes 10 s, t4, the best that obeys, 12 s",
+    }
+    text = "worst of 3 models on 3 clusters that are ours, not the document's"
+    assert taken == dict.fromkeys(values, text)
+
+
+def test_a_rule_that_nothing_obeys_costs_infinitely_much():
+    model, two, one = transformer.from_catalog("Megatron 22B"), [2, 4, 8, 16], [1]
+    ways = [(two, two, one), (two, one, two), (one, one, two)]  # tensor, pipeline and data of the rule's practices
+    limits = [dict(zip(("tensor", "pipeline", "data"), way, strict=True)) for way in ways]
+    obeying = min(search(model, H100, 16, 64, **limit).least_memory_bytes for limit in limits)
+    anything = search(model, H100, 16, 64).least_memory_bytes
+    assert anything < obeying
+    table = parallelism_rules.rules_of_thumb({"22B": model}, replace(H100, memory_bytes=anything), [16], 64)
+    assert table["id"].tolist() == ["to_512"] and np.isfinite(table["best_s"]).all()
+    assert table["obeying_strategy"].tolist() == ["none fits"] and np.isinf(table["excess"]).all()
+    none = parallelism_rules.rules_of_thumb({"22B": model}, replace(H100, memory_bytes=anything / 2), [16], 64)
+    assert none.empty and "excess" in none
+
+
 def test_rules_of_thumb_never_beat_the_best():
     models = {"Llama-3 8B": LLAMA, "Megatron 22B": transformer.from_catalog("Megatron 22B")}
     table = parallelism_rules.rules_of_thumb(models, H100, [1, 8, 32], 64)
@@ -118,6 +155,8 @@ def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
         "railonly2025.fig8.gpt1t_plateau": 64,
     }
     assert taken["railonly2025.fig8.gpt1t_k256_slowdown"] == "16 GPUs, the cluster is not printed; 2.00% at 8 GPUs"
+    paper = claims.paper_value("railonly2025.fig8.gpt1t_k256_slowdown")
+    assert f"with {paper:.2%}" in reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
     assert taken["railonly2025.fig8.gpt1t_plateau"] == "16 GPUs, the cluster is not printed; 256 at 8 GPUs"
     assert "sustained 0.25 of its best rate" in reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
     assert "sustained 0.9 of its best rate" in reasons["railonly2025.fig8.gpt146b_k256_slowdown"]
@@ -159,3 +198,24 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
         large = hb_domain_sweep.best_times(models, machine_then, [32], [8], **sizes)
         assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
     assert table["Llama-3 8B"].is_monotonic_increasing
+
+
+def test_readings_of_fig8_order_as_their_networks_do():
+    """Two phases in sequence are no faster than rings, and hiding nothing is no faster than hiding the gradients."""
+    models, gh200 = {"Llama-3 8B": LLAMA}, machine.from_catalog("GH200")
+    found = hb_domain_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
+    assert list(found["reading"]) == list(hb_domain_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
+    ends = found.set_index("reading")
+    assert (ends["Llama-3 8B min"] <= ends["Llama-3 8B max"]).all()
+    largest = ends["Llama-3 8B max"]
+    described = largest["as the document describes it"]
+    assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
+    box, options = hb_domain_claims.fig8_options(gh200)
+    assert box.phases and not gh200.phases and options["interleave"] == 1 and "phases" not in options
+
+
+def test_the_claim_on_dense_models_is_the_largest_slowdown():
+    dense = pd.DataFrame({"model": ["a", "a", "b", "b"], "slowdown": [0.0, 0.02, 0.0, 0.01]})
+    values, reasons, taken = hb_domain_claims.dense_slowdown_claim(dense, 64, 3)
+    assert values == {"railonly2025.text.dense_slowdown": 0.02} and not taken
+    assert "over 2 strategies, the 3 best ways to split 64 GPUs for each of a, b" in next(iter(reasons.values()))

@@ -106,6 +106,7 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
     loads = routed_flows.wired_loads(graph, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
     assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_Bps / slowest)
+    pd.testing.assert_frame_equal(routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9)), loads)
 
 
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
@@ -387,6 +388,17 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
     cut, every = (found.loc[name] for name in ("what cuts GPUs off", "every part"))
     np.testing.assert_allclose(cut["rail-only"], cut["rail-optimized"], rtol=1e-3)
     assert (every["rail-only"] < every["rail-optimized"]).all() and (cut < every).all().all()
+
+
+def test_hosts_are_the_platforms_own_or_those_whose_failures_were_counted():
+    assert "host_gpus" not in catalog.item("platforms", "DGX H100")
+    assert [goodput.host_gpus(name) for name in ("DGX H100", "GB200 NVL72")] == [8, 4]
+    small, large = (goodput.job_interruptions(64, 8, 64, name, ["value"]) for name in ("DGX H100", "DGX H200"))
+    pd.testing.assert_frame_equal(small, large)
+    rate = catalog.item("failure_rates", "host")["failure_rate"] * 365.25 * 86400
+    nvl, other = (goodput.job_interruptions(n, 72, 64, "GB200 NVL72", ["value"]) for n in (144, 148))
+    more = other["events_per_year"].iloc[0] - nvl["events_per_year"].iloc[0]
+    assert more > rate  # a host of 4 GPUs more, and its parts
 
 
 def test_one_domain_is_stopped_by_no_rails():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import units
 from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
-from railcore.training.search import divisors, enumeration, search
+from railcore.training.search import divisors, enumeration, search, strategy_label
 from railcore.training.search.enumeration import strategy_blocks
 from railcore.training.search.result import EDGES, pareto_front
 from railcore.training.transformer import Transformer
@@ -333,3 +333,12 @@ def test_a_pareto_front_is_what_its_definition_says(pairs):
 def test_limits_take_names_too():
     names, places = (search(DENSE, A100, 16, 8, **limits) for limits in ({"recompute": ["full"]}, {"recompute": 2}))
     assert names.best.equals(places.best) and names.counts == places.counts
+
+
+def test_a_breakdown_names_the_best_and_leaves_out_what_none_has():
+    found = search(DENSE, A100, 16, 16, top=3)
+    table = found.breakdown()
+    assert list(table.columns[:3]) == ["strategy", "total_s", "memory_bytes"] and len(table) == 3
+    parts = table.iloc[:, 3:]
+    assert np.allclose(parts.sum(axis=1), table["total_s"]) and (parts.max() > 0).all() and "expert_s" not in parts
+    assert table["strategy"].tolist() == [strategy_label(row) for row in found.best.to_dict("records")]

@@ -52,20 +52,12 @@ def rules_of_thumb(
                 if best is None:
                     continue
                 tried = [_fastest(model, machine, n, batch, **_only(ways, n)) for ways in practices if n > 1]
-                obeying = min((row for row in tried if row is not None), key=lambda row: row["total_s"], default=None)
-                rows.append(
-                    {
-                        "id": rule["id"],
-                        "model": name,
-                        "gpus": n,
-                        "practices": rule["practices"],
-                        "best_strategy": strategy_label(best),
-                        "best_s": best["total_s"],
-                        "obeying_strategy": "none fits" if obeying is None else strategy_label(obeying),
-                        "obeying_s": np.inf if obeying is None else obeying["total_s"],
-                    }
-                )
-    table = pd.DataFrame(rows)
+                obeying = min(filter(None, tried), key=lambda row: row["total_s"], default=None)
+                ours = (strategy_label(obeying), obeying["total_s"]) if obeying else ("none fits", np.inf)
+                case = (rule["id"], name, n, rule["practices"], strategy_label(best), best["total_s"])
+                rows.append(case + ours)
+    columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s".split()
+    table = pd.DataFrame(rows, columns=columns)
     return table.assign(excess=table["obeying_s"] / table["best_s"] - 1)
 
 

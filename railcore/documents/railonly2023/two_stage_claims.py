@@ -1,42 +1,17 @@
 """Values, reasons and readings of railonly2023's claims on its two-stage model: equations, figures, introduction."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from railcore.documents.railonly2023.two_stage_readings import quoted_values
+from railcore.documents.railonly2023.two_stage_readings import FigureCase
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, units
 from railcore.network.topology.clos import rail_parts
-from railcore.training.iteration.two_stage import TwoStage, collective_rounds
+from railcore.training.iteration.two_stage import collective_rounds
 
 DAYS = "intro.palm_days_one_gh200"
-
-
-@dataclass(frozen=True)
-class FigureCase:
-    """What the document's figures show, as the notebook's parameters have it.
-
-    models: GPT-3, OPT3-175B and PaLM-540B in this order, with GPU and links. gpus: of Fig. 5 and 8; quoted_gpus: of
-    Fig. 7's percentages; clusters: all of Fig. 7. hb_domain_size: of Fig. 5 and 8. batch_tokens: of each model, for
-    PaLM all of Fig. 8. training_tokens: of PaLM. radix: ports of a switch of the full networks.
-    """
-
-    models: Mapping[str, TwoStage]
-    gpus: int
-    quoted_gpus: int
-    clusters: Sequence[int]
-    hb_domain_size: int
-    batch_tokens: Mapping[str, Sequence[float]]
-    training_tokens: float
-    radix: int
-
-    def quoted(self, models: Mapping[str, TwoStage], fig7_gpus, fig5_gpus) -> pd.DataFrame:
-        """`quoted_values` of models in this case, a row for each cluster of Fig. 7 and of Fig. 5."""
-        rest = (self.gpus, self.hb_domain_size, self.batch_tokens, self.training_tokens)
-        return quoted_values(models, fig7_gpus, fig5_gpus, *rest)
 
 
 def equation_claims(errors: Mapping[str, float], rules: pd.DataFrame, gpt_layers: int, palm_layers: int) -> Entries:

@@ -73,8 +73,7 @@ def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLik
         n_m = np.exp(log_n_m) * (1 + 1e-30j)
         return np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) * 1e30
 
-    sizes = np.broadcast_arrays(np.asarray(gpus, float), hb_domain_size, np.asarray(batch_tokens, float))
-    given = tuple(array.astype(float) for array in sizes)
+    given = tuple(np.asarray(size, float) for size in (gpus, hb_domain_size, batch_tokens))
     return np.exp(find_root(slope, (np.log(1e-6), np.log(1e12)), args=given).x)
 
 

@@ -1,6 +1,7 @@
 """What railonly2023 leaves open of its two-stage model, and the numbers that it quotes, for every reading at once."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -69,44 +70,42 @@ def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoS
     return {name: two_stage.from_catalog(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in MODELS}
 
 
-def quoted_values(
-    models: Mapping[str, TwoStage],
-    fig7_gpus: ArrayLike,
-    fig5_gpus: ArrayLike,
-    gpus: float,
-    hb_domain_size: float,
-    batch_tokens: Mapping[str, ArrayLike],
-    training_tokens: float,
-) -> pd.DataFrame:
-    """What the document quotes of its Fig. 5, 7 and 8 and of training time, by claim.
+@dataclass(frozen=True)
+class FigureCase:
+    """What the document's figures show, as the notebook's parameters have it.
 
-    Parameters
-    ----------
-    models
-        GPT-3, OPT3-175B and PaLM-540B, in this order.
-    fig7_gpus, fig5_gpus
-        Cluster of each reading.
-    gpus, hb_domain_size
-        Cluster of Fig. 8; HB domain of Fig. 5 and 8.
-    batch_tokens
-        Of each model; for PaLM all of Fig. 8, of which Fig. 5 has the first.
-    training_tokens
-        Of PaLM, for the days that one HB domain takes at perfect utilization.
-
-    Returns
-    -------
-    A column for each claim, a row for each reading.
+    models: GPT-3, OPT3-175B and PaLM-540B in this order, with GPU and links. gpus: of Fig. 5 and 8; quoted_gpus: of
+    Fig. 7's percentages. hb_domain_size: of Fig. 5 and 8. batch_tokens: of each model, for PaLM
+    all of Fig. 8. training_tokens: of PaLM. radix: ports of a switch of the full networks.
     """
-    found = {}
-    for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
-        saved = models[name].reduction(fig7_gpus, k, 2 * k, batch_tokens[name])
-        found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
-    first = {name: np.ravel(tokens)[0] for name, tokens in batch_tokens.items()}
-    speedups = np.stack([1 / each.relative(fig5_gpus, hb_domain_size, first[name]) for name, each in models.items()])
-    found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
-    palm = list(models)[-1]
-    for sequences, tokens in zip((512, 2048), np.ravel(batch_tokens[palm])[[0, -1]], strict=True):
-        found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(gpus, hb_domain_size, tokens)
-    flops = models[palm].token_flops * training_tokens
-    found["intro.palm_days_one_gh200"] = flops / (hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
-    return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
+
+    models: Mapping[str, TwoStage]
+    gpus: int
+    quoted_gpus: int
+    hb_domain_size: int
+    batch_tokens: Mapping[str, Sequence[float]]
+    training_tokens: float
+    radix: int
+
+    def quoted(self, models: Mapping[str, TwoStage], fig7_gpus: ArrayLike, fig5_gpus: ArrayLike) -> pd.DataFrame:
+        """What the document quotes of its Fig. 5, 7 and 8 and of training time: a column for each claim.
+
+        models: as in this case, under every reading; fig7_gpus, fig5_gpus: clusters of each reading. A row for each.
+        """
+        found = {}
+        for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
+            saved = models[name].reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
+            found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
+        first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
+        speedups = np.stack(
+            [1 / each.relative(fig5_gpus, self.hb_domain_size, first[name]) for name, each in models.items()]
+        )
+        found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
+        palm = list(models)[-1]
+        for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
+            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(self.gpus, self.hb_domain_size, tokens)
+        flops = models[palm].token_flops * self.training_tokens
+        found["intro.palm_days_one_gh200"] = flops / (
+            self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day
+        )
+        return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))

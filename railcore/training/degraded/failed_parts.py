@@ -1,7 +1,7 @@
 """What one failed part of each kind leaves of a job's speed, a row for each way in which the job can go on."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,6 @@ def failed_part_slowdowns(
     railonly2025, Fault Tolerance Properties.
     """
     check_fabric_size(fabric, strategy)
-    start = {"data": strategy.data, "global_batch": global_batch}
 
     def outcome(row: Row) -> dict[str, Any]:
         time, limit = math.inf, "no replica left"
@@ -68,12 +67,9 @@ def failed_part_slowdowns(
         return {"stopped": stopped, "iteration_s": time, "work": row["global_batch"], "limit": limit}
 
     flows = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
-    rows = [
-        found | way | outcome(way)
-        for found, lost, ways in _cases(fabric, flows, start)
-        for way in [*ways, *(ways[0] | other for other in _without(strategy, global_batch, lost))]
-    ]
-    return _table(fabric, rows, ["data", "global_batch"], ["limit"])
+    start = {"data": strategy.data, "global_batch": global_batch}
+    cases = _cases(fabric, flows, start, lambda lost: _without(strategy, global_batch, lost))
+    return _table(fabric, [row | outcome(row) for row in cases], ["data", "global_batch"], ["limit"])
 
 
 def two_stage_failed_part_slowdowns(fabric: RailFabric, model: TwoStage, batch_tokens: float) -> pd.DataFrame:
@@ -96,12 +92,11 @@ def two_stage_failed_part_slowdowns(fabric: RailFabric, model: TwoStage, batch_t
             time = float(replace(model, **rates).iteration(row["gpus"], k, batch_tokens, group).iteration_s)
         return {"stopped": n - row["gpus"], "iteration_s": time, "work": batch_tokens}
 
-    rows = []
-    for found, lost, ways in _cases(fabric, [domain_ring(n, k)] if n > k else [], {"gpus": n}):
-        left = n - k * np.unique(np.asarray(lost, int) // k).size
-        out = [ways[0] | {"job": "HB domain left out, whole batch", "gpus": left}] if lost else []
-        rows += [found | way | outcome(way) for way in [*ways, *out]]
-    return _table(fabric, rows, ["gpus"], [])
+    def without(lost: list[int]) -> list[dict[str, Any]]:
+        return [{"job": "HB domain left out, whole batch", "gpus": n - k * np.unique(np.array(lost) // k).size}]
+
+    cases = _cases(fabric, [domain_ring(n, k)] if n > k else [], {"gpus": n}, without)
+    return _table(fabric, [row | outcome(row) for row in cases], ["gpus"], [])
 
 
 def _table(fabric: RailFabric, rows: list[dict[str, Any]], scale: list[str], limit: list[str]) -> pd.DataFrame:
@@ -114,26 +109,28 @@ def _table(fabric: RailFabric, rows: list[dict[str, Any]], scale: list[str], lim
 
 
 def _cases(
-    fabric: RailFabric, flows: Sequence[pd.DataFrame], start: Row
-) -> Iterator[tuple[dict[str, Any], list[int], list[dict[str, Any]]]]:
-    """Each fault as (`faults.effect`, ranks lost to the job, ways to go on with all GPUs), first the whole fabric."""
-    graph, share = fabric.graph(), nic_bandwidth_share(fabric, flows)
-    usual = {"hb_share": 1.0, **start}
-    yield {"fault": "none", "gpus_failed": 0, "nics_cut": 0}, [], [usual | {"job": "whole", "nic_share": share}]
+    fabric: RailFabric,
+    flows: Sequence[pd.DataFrame],
+    start: Row,
+    without: Callable[[list[int]], list[dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    """A row for the whole fabric, then for each fault and way to go on; `without` gives those without lost ranks."""
+    graph, kept = fabric.graph(), ("fault", "gpus_failed", "nics_cut")
+    usual = {"nic_share": nic_bandwidth_share(fabric, flows), "hb_share": 1.0, **start}
+    yield dict(zip(kept, ("none", 0, 0), strict=True)) | usual | {"job": "whole"}
     for found in faults.effects(fabric).to_dict("records"):
-        fault, lost = found["fault"], _lost_ranks(fabric, graph, found["fault"])
-        if lost:
-            ways = [{"job": "spare GPUs take over", "nic_share": share}]
+        fault = found["fault"]
+        if lost := _lost_ranks(fabric, graph, fault):
+            ways = [{"job": "spare GPUs take over"}, *without(lost)]
         elif fault == "HB switch":
-            ways = [{"job": "HB domain on its other switches", "nic_share": share, "hb_share": found["hb_bandwidth"]}]
+            ways = [{"job": "HB domain on its other switches", "hb_share": found["hb_bandwidth"]}]
         elif not found["nics_cut"]:
             ways = [{"job": "rerouted over the other links", "nic_share": nic_bandwidth_share(fabric, flows, fault)}]
         else:
-            ways = [{"job": "moved to all other rails", "nic_share": nic_bandwidth_share(fabric, flows, fault)}]
-            one = nic_bandwidth_share(fabric, flows, fault, one_neighbour=True)
+            every, one = (nic_bandwidth_share(fabric, flows, fault, alone) for alone in (False, True))
+            ways = [{"job": "moved to all other rails", "nic_share": every}]
             ways += [{"job": "moved to one other rail", "nic_share": one}]
-        kept = {name: found[name] for name in ("fault", "gpus_failed", "nics_cut")}
-        yield kept, lost, [usual | way for way in ways]
+        yield from ({name: found[name] for name in kept} | usual | way for way in ways)
 
 
 def _padded(strategy: Strategy, global_batch: int, data: int) -> dict[str, Any]:
@@ -157,9 +154,7 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
 
 
 def _without(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
-    """Ways to go on without some ranks; none where no rank is lost."""
-    if not lost:
-        return []
+    """Ways to go on without some ranks."""
     each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
     data = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
     less = global_batch // strategy.data * data

@@ -130,17 +130,16 @@ def search(
     for columns in blocks:
         start = 0
         for result in estimates(model, machine, columns, runtime, offload):
-            memory, rows = result.memory_bytes, slice(start, start := start + result.total_s.size)
+            memory, size = result.memory_bytes, result.total_s.size
+            rows = {name: column[start : start + size] for name, column in columns.items()}
+            start += size
             counts += np.bincount(result.reason, minlength=len(REASONS))
             least = min(least, memory.min())
             good = np.flatnonzero(result.reason == 0)
-            if not good.size:
-                continue
-            time = result.total_s[good] / columns["global_batch"][rows][good]
+            time = result.total_s[good] / rows["global_batch"][good]
             histogram += np.histogram(time, EDGES)[0]
-            place = start - result.total_s.size + good
-            best.merge(columns, place, time, memory[good])
-            front.merge(columns, place, time, memory[good])
+            best.merge(rows, good, time, memory[good])
+            front.merge(rows, good, time, memory[good])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
     tables = best.table(), front.table()
     return SearchResult(
