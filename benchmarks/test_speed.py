@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.east_west import REGIONS
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.scale_out import network_parts
@@ -102,7 +103,7 @@ def exposed_of_a_million():
     rng = np.random.default_rng(0)
     n, model = 10**6, from_catalog("flops2024 dense")
     speeds = {name: 10 ** rng.uniform(9, 12, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
-    site = datacenter.site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
+    site = specification.document_site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
     layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)
     return model, datacenter.precision("flops2024"), layers, hidden, site
 
@@ -136,7 +137,7 @@ def test_rails_and_planes_of_a_million_networks(benchmark):
 
 def siting_options(radius_m=100e3):
     """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
-    demand = float(np.min(datacenter.size(document="flops2024").total_w))
+    demand = float(np.min(specification.document_size(document="flops2024").total_w))
     return split.site_options(candidates.candidates(grid.grid(), radius_m), "idle fuelled"), demand
 
 

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import east_west, printed_authorities, siting_claims
+from railcore.documents.flops2024 import east_west, printed_authorities, siting_claims, specification
 from railcore.documents.flops2024.east_west import PAIR, sitings_with_pair
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems import datacenter as dc
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, every
 from railcore.systems.siting.find import OBJECTIVES, find, nearest_to_anchors, sitings_by_objective
@@ -185,7 +184,7 @@ def test_caps_of_the_authorities_go_in_as_they_come():
 # Values of the claims
 
 
-LOW, HIGH = (float(power) for power in dc.size(document="flops2024").total_w[[0, -1]])
+LOW, HIGH = (float(power) for power in specification.document_size(document="flops2024").total_w[[0, -1]])
 RULE = "idle fuelled"
 
 

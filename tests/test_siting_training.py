@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from railcore.documents.flops2024 import curves, east_west
+from railcore.documents.flops2024 import east_west, specification
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
+from railcore.systems.datacenter import sweeps
 from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
 from railcore.systems.siting import direct_current, geometry, placement, traits
 from railcore.systems.siting.candidates import Candidates
@@ -22,9 +23,10 @@ from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import from_catalog
 
-DOCUMENT = {"document": "flops2024", "rate": "fp4_sparse_rate", "bytes_of": "flops2024", "options": {"recomputed": 3.0}}
+DOCUMENT = {"bytes_of": "flops2024", "options": {"recomputed": 3.0}}
+MACHINE = specification.document_site(23333, rate="fp4_sparse_rate")
 NAMES = ("flops2024 dense", "flops2024 MoE")
-CASES = training_cases(NAMES, 23333, **DOCUMENT)
+CASES = training_cases(NAMES, MACHINE, **DOCUMENT)
 DENSE, MIXTURE = (CASES[name] for name in NAMES)
 WASHINGTON, CELILO, PHOENIX, AUSTIN = (38.9072, -77.0369), (45.5938, -121.1125), (33.4, -112.0), (30.27, -97.74)
 
@@ -108,7 +110,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
     table = multisite_times(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
     for name in NAMES:
         layer = dc.layer(from_catalog(name), dc.precision("flops2024"))
-        machine = dc.site(23333, document="flops2024", rate="fp4_sparse_rate")
+        machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
         assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
         t = dc.times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
         assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
@@ -119,7 +121,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
     ours = multisite_times(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
-    known = curves.over_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
+    known = sweeps.share_by_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
     for mine, theirs in {
         "exposed_share": "exposed_share",
         "tokens": "tokens",
@@ -208,10 +210,10 @@ def test_more_micro_batches_hide_the_exchange_in_more_work():
 
 def test_models_of_ones_own_and_unknown_ones():
     own = replace(from_catalog("GPT-3"), name="ours")
-    table = multisite_times(training_cases([own, "GPT-3"], 2000), 2, 5 * ms)
+    table = multisite_times(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
-        training_cases(["GPT-33"], 2000)
+        training_cases(["GPT-33"], MACHINE)
     with pytest.raises(ValueError, match="wan_Bps"):
         multisite_times(CASES, 2, 5 * ms, 0.0)
     with pytest.raises(ValueError, match="one_way_delay_s"):

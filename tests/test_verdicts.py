@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import curves, exposed_claims, quantities, sizing_claims
+from railcore.documents.flops2024 import exposed_claims, exposed_points, quantities, sizing_claims, specification
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
 from railcore.facts import claims, files, units
@@ -28,12 +28,12 @@ from railcore.workbench.driver import parameters
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, COASTS = dc.size(document="flops2024"), wide_area.route("flops2024 east", "flops2024 west")
-POINTS, KEPT = curves.printed_points(), dc.precision("flops2024")
+SIZED, COASTS = specification.document_size(document="flops2024"), wide_area.route("flops2024 east", "flops2024 west")
+POINTS, KEPT = exposed_points.printed_points(), dc.precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]
-RULE = [{"rule": rule} for rule in dc.RULES]
+RULE = [{"rule": rule} for rule in dc.OVERLAP_RULES]
 FORMATS = {"weights": (0, 0.5, 1), "gradients": (0.5, 1), "optimizer": (2 * 0.5, 2 * 1)}
 BYTES = [dict(zip(FORMATS, each, strict=True)) for each in product(*FORMATS.values())]
 
@@ -55,7 +55,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
 
     The degree is the text's own; so that other bytes do not move it, a GPU has as much memory as it takes.
     """
-    site = dc.site(racks, document="flops2024", rate=rate)
+    site = specification.document_site(racks, document="flops2024", rate=rate)
     degree = claims.paper_value("flops2024.layout.tensor_parallel")
     models = {key: replace(transformer.from_catalog(name), sequence_length=tokens) for key, name in MODELS.items()}
     cases, found = {}, {}
@@ -64,10 +64,10 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
-        found[key] = quantities.of_model(model, one, cases[key].layout, site.memory_bytes)
+        found[key] = quantities.model_quantities(model, one, cases[key].layout, site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return sizing_claims.by_id(sections) | exposed_claims.values(cases, POINTS, 1.0, COASTS, 0.1)
+    return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
 
 
 def decided(alternatives):
@@ -219,13 +219,15 @@ def named(found, words):
 
 def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     cases = {
-        key: Case(transformer.from_catalog(name), KEPT, dc.site(int(SIZED.racks), document="flops2024"))
+        key: Case(
+            transformer.from_catalog(name), KEPT, specification.document_site(int(SIZED.racks), document="flops2024")
+        )
         for key, name in MODELS.items()
     }
-    fast = dc.site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
+    fast = specification.document_site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
     cases = {key: case.changed(site={"gpu_rate": fast}, options={"recomputed": 3.0}) for key, case in cases.items()}
-    ours = exposed_claims.values(cases, POINTS, 1.0, COASTS, 0.1)
-    found = exposed_claims.readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
+    ours = exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
+    found = exposed_claims.exposed_readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
     assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
     assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
     assert "32,768: 8.00273 GB" in found["flops2024.dense.tp_bytes"]
@@ -240,12 +242,12 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
 def test_readings_of_size_and_layout():
     models = {name: transformer.from_catalog(name) for name in MODELS.values()}
     layers = {name: dc.layer(model, KEPT) for name, model in models.items()}
-    where = dc.site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
+    where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    ours = sizing_claims.laid_out(models, layers, where) | sizing_claims.by_id(
-        {"infra": quantities.of_machine(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
+    ours = sizing_claims.layout_values(models, layers, where) | quantities.values_by_id(
+        {"infra": quantities.machine_quantities(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
     )
-    found = sizing_claims.readings(ours, models, layers, where, SIZED, shapes)
+    found = sizing_claims.sizing_readings(ours, models, layers, where, SIZED, shapes)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
     assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
     assert found[memory].endswith("(state alone: 181.517 GB)") and "flops2024.layout.device_memory" not in found
@@ -255,7 +257,7 @@ def test_readings_of_size_and_layout():
     power = {"flops2024.infra.total_power_low"}
     assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
     assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
-    texts = sizing_claims.reasons(
+    texts = sizing_claims.sizing_reasons(
         SIZED, "Hoffmann 2", models[MODELS["dense"]], layers[MODELS["dense"]], where.memory_bytes, shapes, 256
     )
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))

@@ -20,7 +20,7 @@ from railcore.systems.datacenter.exposed import WIDE_AREA, Times
 from railcore.systems.datacenter.layer import Layer, precision
 from railcore.systems.datacenter.layout import Layout
 from railcore.systems.datacenter.scenario import Case, least_wan_Bps
-from railcore.systems.datacenter.site import Site, site
+from railcore.systems.datacenter.site import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
 from railcore.training.collectives import algorithms
@@ -29,23 +29,18 @@ from railcore.training.transformer import Transformer, from_catalog
 
 def training_cases(
     models: Iterable[str | Transformer],
-    racks: int,
-    document: str = "",
-    rate: str = "bf16_dense_rate",
+    machine: Site,
     bytes_of: str = "bf16",
     options: Mapping[str, Any] | None = None,
-    **machine: Any,
 ) -> dict[str, Case]:
-    """Models on the same racks, by name.
+    """Models on the same machine, by name.
 
     Parameters
     ----------
     models
         Of the catalog, or your own.
-    racks
-        Of all datacenters.
-    document, rate, machine
-        As in `datacenter.site`, such as wan_Bps.
+    machine
+        All racks of all datacenters, of `datacenter.site`.
     bytes_of
         One of the catalog's precisions.
     options
@@ -57,11 +52,10 @@ def training_cases(
 
     Raises
     ------
-    UnknownName for a model, rate or precision that the catalog lacks.
+    UnknownName for a model or precision that the catalog lacks.
     """
-    box, bytes_ = site(racks, document=document, rate=rate, **machine), precision(bytes_of)
     every = [model if isinstance(model, Transformer) else from_catalog(model) for model in models]
-    return {model.name: Case(model, bytes_, box, dict(options or {})) for model in every}
+    return {model.name: Case(model, precision(bytes_of), machine, dict(options or {})) for model in every}
 
 
 def multisite_times(

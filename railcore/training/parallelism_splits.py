@@ -105,7 +105,7 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
         **{f"{name}_bytes": float(size) for name, size in states.items()},
         "experts_bytes": float(WEIGHT_BYTES * model.rank_parameters(t, p, strategy.expert)[1]),
         "activations_bytes": float(model.layers * kept),
-        "products_s": float(model.layers * (rates.linear + rates.attention).item()),
-        "elementwise_s": float(model.layers * moves.elementwise.item()),
+        "products_s": float(model.layers * (rates.seconds["linear"] + rates.seconds["attention"]).item()),
+        "elementwise_s": float(model.layers * moves.seconds["elementwise"].item()),
         "experts_run": model.experts / strategy.expert,
     }

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from railcore.documents.flops2024 import specification
 from railcore.facts import catalog
 from railcore.network.scale_out.locality import job_racks
 from railcore.systems import datacenter as dc
+from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import transformer
 
 
@@ -38,7 +40,7 @@ class RackJob:
 
 def rack_job(
     gpus: int,
-    bought: dc.Sizing,
+    bought: Sizing,
     datacenters: int,
     platform: str,
     document: str,
@@ -74,7 +76,9 @@ def rack_job(
     try:
         machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
         racks = int(str(machine["racks"]))
-        site = dc.site(racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters)
+        site = specification.document_site(
+            racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters
+        )
         layer = dc.layer(transformer.from_catalog(model), dc.precision(bytes_of))
         laid = dc.layout(layer, site)
     except ValueError as error:

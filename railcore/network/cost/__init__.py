@@ -1,6 +1,5 @@
 """Parts times prices and powers: purchase, power, energy over years, and what redundancy adds."""
 
-# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.cost.ownership import energy, ownership, ownership_saving, ownership_sensitivity, total_cost
 from railcore.network.cost.prices import (
     PriceBook,

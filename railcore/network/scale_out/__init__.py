@@ -1,6 +1,5 @@
 """Scale-out networks of many GPUs: rails and planes, locality of traffic, reach of cables, what faults leave."""
 
-# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.scale_out.comparison import (
     choices,
     comparison,

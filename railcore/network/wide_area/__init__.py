@@ -1,6 +1,5 @@
 """The wide area between datacenters: delay, one TCP flow under loss, bit errors, tails, admission and priority."""
 
-# ruff: noqa: F401 (names for users of the folder)
 from railcore.network.wide_area.admission import allocation
 from railcore.network.wide_area.bit_errors import ReedSolomon, bit_error_rate, code, packet_loss
 from railcore.network.wide_area.priority import priority_waits, shared_wait

@@ -1,6 +1,5 @@
 """Collectives: steps, bytes and time of each algorithm, and each again as a schedule that runs and is counted."""
 
-# ruff: noqa: F401 (the folder's public names)
 from railcore.training.collectives.algorithms import (
     OPERATIONS,
     algorithm_bandwidth,

@@ -21,8 +21,6 @@ from railcore.training.parallelism import Strategy
 from railcore.training.search import search, strategy_label
 from railcore.training.transformer import Transformer
 
-HOST_GPUS = 8  # until `systems/datacenter` takes `goodput.host_gpus`
-
 
 def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
     """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there."""
