@@ -77,7 +77,21 @@ def stamp_path(name: str) -> Path:
 
 
 def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
-    """Stamp a notebook: what it used, as it was when the run began, and the hash of everything that it published."""
+    """Stamp a notebook.
+
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and its sources.
+    report
+        What its kernel reported (modules, data), and `before`, the hashes of all files when the run began.
+    published
+        Hash of everything that it published, by path.
+
+    Returns
+    -------
+    Nothing: the stamp is written.
+    """
     stamp = {
         "used": used_hash(name, notebook, report["modules"], report["data"], report["before"]),
         "modules": report["modules"],
