@@ -208,8 +208,12 @@ def sensitivity(data: pd.DataFrame, values: str = "places", title: str = "") -> 
     regions = list(data["region"].unique())
     across, high = 4 if len(regions) > 6 else 3, 0.2 * len(rows)
     down = -(-len(regions) // across)
-    size = (11, 0.75 + 0.25 * bool(title) + down * (high + 0.5))
-    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, sharey=True)
+    size = (11, 0.35 + 0.25 * bool(title) + down * (high + 0.5))
+    margins = {"left": 1.95 / 11, "right": 0.99, "bottom": 0.5 / size[1], "wspace": 0.05, "hspace": 0.5 / high}
+    margins["top"] = 1 - (0.25 + 0.25 * bool(title)) / size[1]  # a layout engine would take longer
+    figure, axes = plt.subplots(
+        down, across, figsize=size, squeeze=False, sharey=True, gridspec_kw=margins, layout="none"
+    )
     for ax, region in zip(axes.flat, regions, strict=False):
         part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
         cells = part.reindex([(*row, radius) for row in rows for radius in radii])
@@ -224,8 +228,9 @@ def sensitivity(data: pd.DataFrame, values: str = "places", title: str = "") -> 
     for ax in axes.flat[len(regions) :]:
         ax.remove()
     words = "radius [km]; darker: more; –: none" + "; +: a lower bound" * ("exact" in data)
-    figure.supxlabel(words + "; places share no plant" * (values == "places"), fontsize=9)
-    figure.suptitle(title, fontsize=11)
+    words += "; places share no plant" * (values == "places")
+    figure.text(0.5, 0.05 / size[1], words, ha="center", va="bottom", fontsize=9)
+    figure.suptitle(title, fontsize=11, y=1 - 0.05 / size[1])
     return figure
 
 
