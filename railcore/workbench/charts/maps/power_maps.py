@@ -154,9 +154,7 @@ def close_up(
     return figure
 
 
-def places_by_k(
-    places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, title: str = "", note: str = ""
-) -> Figure:
+def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
     Parameters
@@ -167,8 +165,8 @@ def places_by_k(
         Columns k and those of `basemap.links`.
     outlines
         Rings of (longitude, latitude) by state.
-    title, note
-        Above and below the maps.
+    note
+        Written below.
 
     Returns
     -------
@@ -176,7 +174,7 @@ def places_by_k(
     """
     counts = sorted(places["k"].unique())
     rows = -(-len(counts) // 3)
-    figure = plt.figure(figsize=(11, 0.2 + 0.25 * bool(title) + 2.65 * rows), layout="none")
+    figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
         ax = ground(panel(figure, (left, bottom, 3.55, 2.3)), outlines, bar_m=0 if i else 500e3, rasterized=True)
@@ -187,7 +185,7 @@ def places_by_k(
         links(ax, between.iloc[:-1], taken, bold=False)
         links(ax, between.iloc[-1:], taken)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
-    _words(figure, title, "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
+    _words(figure, "", "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
     return figure
 
 
