@@ -200,8 +200,8 @@ def volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size:
 def sensitivity(data: pd.DataFrame, title: str = "") -> Figure:
     """A table of counts for each region: rows rule and oil, columns radius, darker for more.
 
-    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m, places
-    and, where some counts are lower bounds, exact: these get a plus sign.
+    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m,
+    places, and exact where some counts are lower bounds: these get a plus sign.
     """
     radii, rules = sorted(data["radius_m"].unique()), data["rule"].unique()
     rows = [(rule, oil) for rule in rules for oil in (True, False) if (data["oil"] == oil).any()]
