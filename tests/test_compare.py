@@ -2,12 +2,21 @@ import base64
 import io
 import json
 
+import matplotlib as mpl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from railcore.workbench.driver.compare import difference, same_value
+
+
+@pytest.fixture(autouse=True)
+def matplotlib_defaults():
+    """Whatever house style another test has set in this process."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        yield
 
 
 def same(name, ours, theirs):

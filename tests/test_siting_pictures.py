@@ -188,16 +188,12 @@ def test_areas_of_marks_are_in_proportion_to_power():
     assert symbols.area(2e9) == pytest.approx(2 * symbols.area(1e9)) and symbols.area(1e6) > 0
 
 
-def test_a_cell_has_the_smallest_radius_and_every_centre_one_cell():
-    table = pd.DataFrame(
-        {
-            "latitude": [40, 40, 40.25, 40.06],
-            "longitude": [-90, -90, -90, -90.1],
-            "radius_m": [100e3, 50e3, 100e3, 25e3],
-        }
-    )
-    corners, least = power_maps._cells(table, 0.25)
-    assert corners.shape == (2, 4, 2) and sorted(least) == [25e3, 100e3]
+def test_every_centre_has_one_cell_of_the_lattice():
+    table = pd.DataFrame({"latitude": [40, 40, 40.25, 40.06], "longitude": [-90, -90, -90, -90.1]})
+    corners = power_maps._cells(table, 0.25)
+    assert corners.shape == (2, 4, 2)
+    first = np.stack(basemap.albers([39.875, 39.875, 40.125, 40.125], [-90.125, -89.875, -89.875, -90.125]), axis=-1)
+    assert np.allclose(corners[0], first)
 
 
 def test_among_many_links_the_longest_is_named():

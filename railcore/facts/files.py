@@ -17,7 +17,7 @@ _notebook: str | None = None
 
 
 def data(relative: str) -> Path:
-    """Path of a file under data/, noted as read by this process so that the driver can tell what a run used.
+    """Path of a file under data/. The process remembers it, so that the driver knows what a run used.
 
     Raises ValueError when there is no such file.
     """
@@ -44,7 +44,7 @@ def parameterized() -> bool:
 
 
 def check_owner(notebook: str, what: str) -> None:
-    """Refuse a result that belongs to another notebook; notebooks are told apart by their two digits.
+    """Refuse a result that belongs to another notebook. The two digits tell notebooks apart.
 
     The running notebook is the variable RAILCORE_NOTEBOOK where the driver set it, else the one that the first
     result of this process belongs to. Raises ValueError naming `what`.
@@ -66,7 +66,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
-    """Write several files whole and remove those with None for content, in their order, all or none as far as can be.
+    """Write several files whole, and remove those with None for content: all or none, as far as possible.
 
     Every new file is written beside its target before the first is renamed, so that a full disk or a folder that
     cannot be written to fails while all are as they were.

@@ -21,6 +21,8 @@ from railcore.workbench.plotting import (
 LOW, HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 ROUTINGS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 HATCHES = {"in turn": "", "pipelined": "////"}
+MOST_INPUTS = 10  # of a tornado
+MOST_SHARE = 1.5  # of a capacity, on the axis
 REPORTED, CLEANED, PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
 
 
@@ -55,12 +57,12 @@ def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **s
     ax.annotate(text, (x, y), (shift, 0), textcoords="offset points", va="center", ha=side, **style)
 
 
-def tornadoes(data: pd.DataFrame, most: int = 10) -> Figure:
-    """A tornado for each model, the `most` important inputs; columns model and those of `tornado`, swing."""
+def tornadoes(data: pd.DataFrame) -> Figure:
+    """A tornado for each model, its most important inputs; columns model and those of `tornado`, swing."""
     models = list(data["model"].unique())
     figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
     for ax, model in zip(axes.flat, models, strict=True):
-        part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(most, "swing")
+        part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(MOST_INPUTS, "swing")
         for end in ("low", "high"):  # an end that changes nothing goes into the name
             still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
             part.loc[still, "input"] += " (" + part.loc[still, end] + ": no change)"
@@ -135,19 +137,19 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     return figure
 
 
-def authorities(data: pd.DataFrame, most: float = 1.5, title: str = "") -> Figure:
+def authorities(data: pd.DataFrame) -> Figure:
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
     Columns authority, capacity_w, peak_demand_raw_w, peak_demand_clean_w, printed_w (NaN for none): the
     document's disposable power, largest generation less largest demand, so that with the cleaned demand it implies a
-    generation. Those without capacity are left out. Bars beyond `most` end there with their value, as spikes do.
+    generation. Those without capacity are left out. Bars beyond MOST_SHARE end there with their value, as spikes do.
     """
     data = data[data["capacity_w"] > 0]
     capacity, at = data["capacity_w"], np.arange(len(data))
     figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
     raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
-    ax.barh(at - 0.2, raw.clip(upper=most), 0.34, color=REPORTED, label="largest demand as reported")
-    ax.barh(at + 0.2, clean.clip(upper=most), 0.34, color=CLEANED, label="the same, cleaned of reporting errors")
+    ax.barh(at - 0.2, raw.clip(upper=MOST_SHARE), 0.34, color=REPORTED, label="largest demand as reported")
+    ax.barh(at + 0.2, clean.clip(upper=MOST_SHARE), 0.34, color=CLEANED, label="the same, cleaned of reporting errors")
     hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": PRINTED, "hatch": "////", "linewidth": 0.8}
     ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
     implied = clean + printed.fillna(0)
@@ -156,13 +158,13 @@ def authorities(data: pd.DataFrame, most: float = 1.5, title: str = "") -> Figur
         for value, y, note in ((highest, i - 0.2, ""), (total, i + 0.2, more)):
             if np.isfinite(value):
                 box: dict = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
-                words = f"{'▶ ' * (value > most)}{units.show(value * own, 'W', 3)}{note}"
-                _beside(ax, min(value, most), y, words, fontsize=8, bbox=box)
+                words = f"{'▶ ' * (value > MOST_SHARE)}{units.show(value * own, 'W', 3)}{note}"
+                _beside(ax, min(value, MOST_SHARE), y, words, fontsize=8, bbox=box)
     ax.axvline(1, color="black", linewidth=1, linestyle="--", label="net summer capacity")
     ax.set_yticks(at, data["authority"] + capacity.map(lambda power: f", {units.show(power, 'W', 3)}"))
     words = "share of net summer capacity; numbers: capacity, demand and the generation implied"
-    ax.set(xlabel=words, xlim=(0, most * 1.1), ylim=(len(data) - 0.5, -0.5), title=title)
-    ax.set_xticks(np.arange(0, most + 0.01, 0.25))
+    ax.set(xlabel=words, xlim=(0, 1.1 * MOST_SHARE), ylim=(len(data) - 0.5, -0.5))
+    ax.set_xticks(np.arange(0, MOST_SHARE + 0.01, 0.25))
     percent_axis(ax.xaxis)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)

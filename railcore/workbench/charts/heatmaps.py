@@ -197,23 +197,27 @@ def volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size:
     return figure
 
 
-def sensitivity(data: pd.DataFrame, values: str = "places", title: str = "") -> Figure:
+def sensitivity(data: pd.DataFrame, title: str = "") -> Figure:
     """A table of counts for each region: rows rule and oil, columns radius, darker for more.
 
-    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m and
-    `values`; exact, where there is one: a count that is a lower bound gets a plus sign.
+    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m,
+    places, and exact where some counts are lower bounds: these get a plus sign.
     """
     radii, rules = sorted(data["radius_m"].unique()), data["rule"].unique()
     rows = [(rule, oil) for rule in rules for oil in (True, False) if (data["oil"] == oil).any()]
     regions = list(data["region"].unique())
     across, high = 4 if len(regions) > 6 else 3, 0.2 * len(rows)
     down = -(-len(regions) // across)
-    size = (11, 0.75 + 0.25 * bool(title) + down * (high + 0.5))
-    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, sharey=True)
+    size = (11, 0.35 + 0.25 * bool(title) + down * (high + 0.5))
+    margins = {"left": 1.95 / 11, "right": 0.99, "bottom": 0.5 / size[1], "wspace": 0.05, "hspace": 0.5 / high}
+    margins["top"] = 1 - (0.25 + 0.25 * bool(title)) / size[1]  # a layout engine would take longer
+    figure, axes = plt.subplots(
+        down, across, figsize=size, squeeze=False, sharey=True, gridspec_kw=margins, layout="none"
+    )
     for ax, region in zip(axes.flat, regions, strict=False):
         part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
         cells = part.reindex([(*row, radius) for row in rows for radius in radii])
-        _counts(ax, cells, values, (len(rows), len(radii)), float(data[values].max()))
+        _counts(ax, cells, (len(rows), len(radii)), float(data["places"].max()))
         ax.set_title(region, fontsize=9.5, pad=3)
         ax.set_xticks(np.arange(len(radii)) + 0.5, [number(radius / units.km) for radius in radii], fontsize=8)
         names = [rule if oil else f"{rule}, no oil" for rule, oil in rows]
@@ -223,15 +227,16 @@ def sensitivity(data: pd.DataFrame, values: str = "places", title: str = "") -> 
         ax.grid(False)
     for ax in axes.flat[len(regions) :]:
         ax.remove()
-    words = "radius [km]; darker: more; –: none" + "; +: a lower bound" * ("exact" in data)
-    figure.supxlabel(words + "; places share no plant" * (values == "places"), fontsize=9)
-    figure.suptitle(title, fontsize=11)
+    bound = "; +: a lower bound" * ("exact" in data)
+    words = f"radius [km]; darker: more; –: none{bound}; places share no plant"
+    figure.text(0.5, 0.05 / size[1], words, ha="center", va="bottom", fontsize=9)
+    figure.suptitle(title, fontsize=11, y=1 - 0.05 / size[1])
     return figure
 
 
-def _counts(ax: Axes, cells: pd.DataFrame, values: str, shape: tuple[int, int], most: float) -> None:
+def _counts(ax: Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) -> None:
     """Cells coloured by the logarithm of one and the count, with the counts."""
-    counts = cells[values].to_numpy(float)
+    counts = cells["places"].to_numpy(float)
     exact = cells["exact"].fillna(True).to_numpy(bool) if "exact" in cells else np.ones(len(counts), bool)
     shade = np.log1p(counts) / np.log1p(max(most, 1.0))
     style: dict = {"cmap": "Blues", "vmin": -0.15, "vmax": 1.1, "edgecolor": "white", "linewidth": 1}

@@ -74,7 +74,7 @@ def best_by_domain(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
     return figure
 
 
-def batches(data: pd.DataFrame, domain: str = "HB domain of {} GPUs") -> Figure:
+def batches(data: pd.DataFrame) -> Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
     Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
@@ -84,7 +84,7 @@ def batches(data: pd.DataFrame, domain: str = "HB domain of {} GPUs") -> Figure:
     sizes = list(data["hb_domain_size"].unique())
     ideal = data[data["hb_domain_size"] == sizes[0]]
     for ax, column in zip(axes, ("iteration_s", "relative"), strict=True):
-        lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, domain)
+        lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domain of {} GPUs")
         ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
         if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
             ax.margins(x=0.09)

@@ -25,6 +25,7 @@ from railcore.workbench.plotting import (
     ratio_axis,
 )
 
+TARGET = 0.9  # goodput to reach
 DASHES = ("-", "--", "-.", ":")
 TIMES = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
@@ -270,12 +271,12 @@ def serving(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def recoveries(curves: pd.DataFrame, ways: pd.DataFrame, target: float = 0.9) -> Figure:
+def recoveries(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
     """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
 
     curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
     ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
-    target: a goodput to reach, a dotted level in both.
+    A dotted level in both is TARGET.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5))
     colours: dict = dict(zip(curves["case"].unique(), COLOURS, strict=False))
@@ -291,13 +292,13 @@ def recoveries(curves: pd.DataFrame, ways: pd.DataFrame, target: float = 0.9) ->
     right.set_yticks(range(len(table)), table.index)
     right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
     entitle(right, "(b) by way of recovery; t: GPUs of a tensor group")
-    goal = left.axhline(target, color="black", linestyle=":", linewidth=0.9)
-    right.axvline(target, color="black", linestyle=":", linewidth=0.9)
+    goal = left.axhline(TARGET, color="black", linestyle=":", linewidth=0.9)
+    right.axvline(TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
     handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
     handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
-    handles |= {f"goodput of {percent(target)}, a target": goal, "(b) at middle failure rates and times": middle}
+    handles |= {f"goodput of {percent(TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
     return figure

@@ -1,4 +1,4 @@
-"""What stands where in a drawing: GPUs by HB domain (scale-up or NVLink domain), switches by tier above them.
+"""Places in a drawing of a fabric: GPUs by HB domain (scale-up or NVLink domain), switches by tier above them.
 
 Read from a graph are: of nodes kind (gpu, hb, switch, ocs), tier, domain, rank, rail, plane and chassis; of edges kind
 (hb, host, trunk), tier and links. x is in GPU widths, y in rows.

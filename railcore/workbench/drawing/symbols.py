@@ -6,8 +6,10 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
@@ -26,6 +28,7 @@ RAILS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000
 TOP, MIDDLE, FAINT, PLAIN, FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
 ROUTES = ("#F0E442", "#B9E0F5", "#F5C9DF")
 LINES = ("-", "--", ":", "-.")
+WHITE = "#FFFFFF"
 BOLD = 2.6  # points
 
 
@@ -39,12 +42,24 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """Texts of a row and their size, whether every node has one, width and height of a node's box [points]."""
+
+    texts: list[str]
+    font: float
+    all_fit: bool
+    wide: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Scale:
-    """Points to a GPU width and to a row, the colour of every node and half the height of its box [rows]."""
+    """Points to a GPU width and to a row; of every node its colour, its row's labels, half its box's height [rows]."""
 
     x: float
     y: float
     colours: dict[str, str]
+    labels: dict[str, Labels]
     half: dict[str, float]
 
     def width(self, links: int) -> float:
@@ -163,8 +178,9 @@ def _frame(scene: layers.Scene, ax: Axes) -> Scale:
     for middle, name in scene.planes.items():
         ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
     y = 0.8 * page.height / dots / rows / (scene.top - bottom)
-    half = {node: 0.4 * _labels(row, x)[-1] / y for row in scene.rows for node in row.nodes}  # a little inside
-    return Scale(x, y, _colours(scene.graph), half)
+    labels = {node: found for row in scene.rows for found in [_labels(row, x)] for node in row.nodes}
+    half = {node: 0.4 * found.high / y for node, found in labels.items()}  # a little inside
+    return Scale(x, y, _colours(scene.graph), labels, half)
 
 
 def _box(ax: Axes, scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
@@ -241,45 +257,47 @@ def _routes(scene: layers.Scene, ax: Axes, scale: Scale, routes: Mapping[str, Se
     return handles
 
 
-def _labels(row: layers.Row, x: float) -> tuple:
-    """Labels, outline and width of each text, font size, whether all fit, width and height of a box [points]."""
+def _labels(row: layers.Row, x: float) -> Labels:
+    """How a row is labelled; x: points to a GPU width."""
     padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
-    labels, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
-    texts = {label: outline(label, font) for label in labels}
-    wide = max(width for _, width in texts.values()) + (padding - 0.1) * font
-    wide, high = (wide, 1.5 * font) if all_fit else (min(0.85 * x * row.slot, 9.0),) * 2
-    return labels, texts, font, all_fit, wide, high
+    texts, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
+    if not all_fit:
+        side = min(0.85 * x * row.slot, 9.0)
+        return Labels(texts, font, False, side, side)
+    wide = max(outline(text, font)[1] for text in texts) + (padding - 0.1) * font
+    return Labels(texts, font, True, wide, 1.5 * font)
 
 
 def _row(scene: layers.Scene, ax: Axes, scale: Scale, row: layers.Row, dead: frozenset) -> None:
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
-    labels, texts, font, all_fit, wide, high = _labels(row, scale.x)
-    places, gone = [scene.at[node] for node in row.nodes], [node in dead for node in row.nodes]
-    colours = [FAINT if node in dead else scale.colours[node] for node in row.nodes]
-    faces = ["#FFFFFF" if node in dead or row.kind in ("ocs", "hb") else scale.colours[node] for node in row.nodes]
-    inks = [
-        FAINT if off else "#FFFFFF" if all_fit and _dark(face) else "#000000"
-        for off, face in zip(gone, faces, strict=True)
-    ]
-    style: dict[str, Any] = {"linewidths": 2.0 if row.kind == "ocs" else 0.7, "zorder": 5}
-    style |= {"edgecolors": colours if row.kind in ("gpu", "ocs") else [FAINT if off else TOP for off in gone]}
-    stamp(
-        ax,
-        [_symbol(row.kind, wide, high)],
-        places,
-        facecolors=faces,
-        linestyles=["--" if off else "-" for off in gone],
-        **style,
-    )
-    if all_fit or row.kind != "gpu":
-        shift = 0.0 if all_fit else high / 2 + 0.7 * font
-        alike = [[i for i, other in enumerate(labels) if other == label] for label in texts if label]
+    labels, places = scale.labels[row.nodes[0]], [scene.at[node] for node in row.nodes]
+    paints = [_paint(row.kind, scale.colours[node], node in dead, labels.all_fit) for node in row.nodes]
+    edges, faces, inks, dashes = (list(each) for each in zip(*paints, strict=True))
+    style: dict[str, Any] = {"facecolors": faces, "edgecolors": edges, "linestyles": dashes, "zorder": 5}
+    symbol = _symbol(row.kind, labels.wide, labels.high)
+    stamp(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)
+    if labels.all_fit or row.kind != "gpu":
+        shift = 0.0 if labels.all_fit else labels.high / 2 + 0.7 * labels.font
+        alike: dict[str, list[int]] = {}
+        for i, text in enumerate(labels.texts):
+            alike.setdefault(text, []).append(i)
+        alike.pop("", None)
+        recur = 2 * len(alike) <= len(labels.texts)
         # Labels that recur, as GPUs' numbers do, are an artist each: an SVG then stores their outline once.
-        for mine in alike if 2 * len(alike) <= len(labels) else [[i for i, label in enumerate(labels) if label]]:
-            outlines = [texts[labels[i]][0] for i in mine]
+        for mine in alike.values() if recur else [sorted(chain(*alike.values()))]:
+            outlines = [outline(labels.texts[i], labels.font)[0] for i in (mine[:1] if recur else mine)]
             ours: dict[str, Any] = {"facecolors": [inks[i] for i in mine], "linewidths": 0, "zorder": 6}
-            stamp(ax, outlines[:1] if mine in alike else outlines, [places[i] for i in mine], shift, **ours)
-    _crosses(ax, [place for place, off in zip(places, gone, strict=True) if off])
+            stamp(ax, outlines, [places[i] for i in mine], shift, **ours)
+    _crosses(ax, [place for place, node in zip(places, row.nodes, strict=True) if node in dead])
+
+
+def _paint(kind: str, colour: str, dead: bool, labelled: bool) -> tuple[str, str, str, str]:
+    """Colours of a node's edge, face and label, and the style of its edge."""
+    if dead:
+        return FAINT, WHITE, FAINT, "--"
+    face = WHITE if kind in ("ocs", "hb") else colour
+    dark = to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55
+    return colour if kind in ("gpu", "ocs") else TOP, face, WHITE if labelled and dark else "#000000", "-"
 
 
 def _symbol(kind: str, wide: float, high: float) -> Path:
@@ -288,11 +306,6 @@ def _symbol(kind: str, wide: float, high: float) -> Path:
         return Path.unit_circle().transformed(Affine2D().scale(0.55 * wide, 0.6 * high))
     corner = 0.0 if kind == "gpu" else 0.15 * high
     return BoxStyle.Round(pad=0, rounding_size=corner)(-wide / 2, -high / 2, wide, high, 1.0)
-
-
-def _dark(colour: str) -> bool:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
 
 
 def _legend(scene: layers.Scene, scale: Scale, changes: Changes) -> list:

@@ -1,4 +1,4 @@
-"""How far two versions of a published file may differ and still say the same: by the last bits of another machine.
+"""Whether two versions of a published file say the same: they may differ by the last bits of another machine.
 
 Numbers of a table to 1e-8; a PNG by matplotlib's `compare_images`; an SVG apart from its ids, with coordinates to 1e-3;
 a notebook by these rules for the pictures in it; everything else exactly.
@@ -37,7 +37,7 @@ def same_value(ours: str, theirs: str) -> bool:
 
 
 def difference(name: str, ours: bytes, theirs: bytes) -> str:
-    """Where two versions of a file differ by more than its kind allows, "" where they do not; name: for its kind."""
+    """Where two versions of a file differ by more than its kind allows, "" if nowhere; name: tells the kind."""
     if ours == theirs:
         return ""
     rule = {".csv": _table, ".png": _picture, ".svg": _drawing, ".ipynb": _notebook}.get(PurePath(name).suffix)

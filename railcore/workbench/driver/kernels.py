@@ -95,7 +95,7 @@ def _alive(process: int) -> bool:
 
 
 def kill_all() -> None:
-    """End every kernel at once and remove their sockets; safe to call twice and from a signal handler."""
+    """End every kernel at once and remove the sockets. May be called twice, and from a signal handler."""
     for manager in list(_live):
         _kill(manager)
     if _sockets.name:
@@ -111,7 +111,7 @@ def _kill(manager) -> None:
 
 
 def _manager(name: str, extra: Mapping[str, str]):
-    """A manager whose kernel is this interpreter's, over sockets of its own, in the notebooks' folder."""
+    """Manager of a kernel of this interpreter, with sockets of its own, in the notebooks' folder."""
     from jupyter_client.manager import AsyncKernelManager
 
     environment = kernel_environment() | dict(extra)

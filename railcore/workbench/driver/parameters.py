@@ -1,4 +1,4 @@
-"""Parameters cells: what a notebook lets its reader change, and whether a given value may stand in its place."""
+"""Parameters cells: what a reader may change in a notebook, and whether a given value fits."""
 
 import ast
 from collections.abc import Mapping

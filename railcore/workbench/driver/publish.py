@@ -37,7 +37,7 @@ Contents = dict[Path, bytes | None]  # what files are to hold; None: the file go
 
 
 def _read(table: Path) -> list[dict[str, str]] | None:
-    """Whole rows of a shared table; None where the table is missing or spoilt."""
+    """Rows of a shared table; None where the table is missing or damaged."""
     try:
         rows = csv.DictReader(io.StringIO(table.read_text(encoding="utf-8-sig"), newline=""))
         if not set(COLUMNS[table]) <= set(rows.fieldnames or ()):
@@ -48,7 +48,7 @@ def _read(table: Path) -> list[dict[str, str]] | None:
 
 
 def published_rows() -> list[dict[str, str]]:
-    """Rows of figures/reproduction.csv that a notebook has computed, without those that somebody has spoilt."""
+    """Rows of figures/reproduction.csv that a notebook has computed, without damaged ones."""
     return [row for row in _read(LEDGER) or [] if row["verdict"] != "missing" and _sound(row)]
 
 
@@ -96,12 +96,12 @@ def _folders() -> set[str]:
 
 
 def _inside(path: str, folders: set[str]) -> bool:
-    """True for <folder>/<file> of figures/: whatever else a manifest lists is neither read nor removed."""
+    """True for <folder>/<file> of figures/. Other entries of a manifest are neither read nor removed."""
     return PUBLISHED.fullmatch(path) is not None and path.partition("/")[0] in folders
 
 
 def faults() -> list[str]:
-    """What somebody has spoilt in the shared tables and in README, a sentence each."""
+    """Damage to the shared tables and to README, a sentence each."""
     folders = _folders()
     spoilt = [table.name for table in COLUMNS if _read(table) is None] if folders else []
     listed = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED]
@@ -188,7 +188,7 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
 
 
 def _new_items(made: Mapping[str, Path]) -> Contents:
-    """Files of every item of which one is not stored or differs: a digit may change a table, and hardly its picture."""
+    """All files of every item that has a new or changed file: one digit changes a table, but hardly its picture."""
     items: dict[str, list[str]] = {}
     for path in made:
         items.setdefault(path.rpartition(".")[0], []).append(path)

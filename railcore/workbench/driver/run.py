@@ -1,4 +1,4 @@
-"""The main job: what has changed, run side by side, with a line of progress each and a summary."""
+"""The main job: run the notebooks that changed, side by side, with a line of progress each and a summary."""
 
 import fcntl
 import json
@@ -31,7 +31,7 @@ def load(name: str) -> dict:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, as from git") from None
-    if wrong := _unlike_a_notebook(notebook):
+    if wrong := _malformed(notebook):
         raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
@@ -42,8 +42,8 @@ def load(name: str) -> dict:
     return notebook
 
 
-def _unlike_a_notebook(found) -> str:
-    """What of the things that the driver reads a notebook of format 4 lacks, "" for nothing."""
+def _malformed(found) -> str:
+    """Why the driver cannot read a file as a notebook of format 4, "" if it can."""
     if not isinstance(found, dict) or found.get("nbformat") != 4:
         return "it is no object whose 'nbformat' is 4"
     if not isinstance(found.get("cells"), list) or not isinstance(found.get("metadata"), dict):
@@ -108,7 +108,7 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
 
 
 def _stop(number: int, _frame) -> None:
-    """End at once, or when the notebook that is being published is whole; the workers wait on kernels: not for them."""
+    """End at once, or as soon as the notebook that is being published is whole. Do not wait for the kernels."""
     global _pending
     if _publishing:
         _pending = number
@@ -160,7 +160,7 @@ def _run(wanted: list[str], values: dict) -> int:
 
 
 def _tidy() -> None:
-    """Remove what a killed driver left half written and what belongs to notebooks that are gone."""
+    """Remove half-written files of a killed driver, and files of notebooks that no longer exist."""
     folders = (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps")
     for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
         if leftover.is_file():

@@ -1,4 +1,4 @@
-"""What is up to date: hashes of what a notebook's last run used and of what it published, kept in build/stamps."""
+"""Which notebooks are up to date: hashes of what their last runs used and published, kept in build/stamps."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ def sha256(path: Path) -> str:
 
 
 def sources(notebook: Mapping) -> list:
-    """What of a notebook is its source: cells without outputs and counts."""
+    """A notebook's sources: its cells without outputs and counts."""
     return [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
 
 
@@ -32,7 +32,7 @@ def module_path(name: str) -> str:
 
 
 def snapshot() -> dict[str, str]:
-    """Hash of every file that a run may use, by path: what it ran with, whatever is edited meanwhile."""
+    """Hash of every file that a run may use, by path, as it is when the run begins."""
     folders = ((files.ROOT / "railcore", "*.py"), (files.DATA, "*"))
     paths = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
     return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
@@ -77,7 +77,21 @@ def stamp_path(name: str) -> Path:
 
 
 def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
-    """Stamp a notebook: what it used, as it was when the run began, and the hash of everything that it published."""
+    """Stamp a notebook.
+
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and its sources.
+    report
+        What its kernel reported (modules, data), and `before`, the hashes of all files when the run began.
+    published
+        Hash of everything that it published, by path.
+
+    Returns
+    -------
+    Nothing: the stamp is written.
+    """
     stamp = {
         "used": used_hash(name, notebook, report["modules"], report["data"], report["before"]),
         "modules": report["modules"],

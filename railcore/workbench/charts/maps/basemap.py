@@ -1,4 +1,4 @@
-"""What maps of the continental United States stand on: projection, states, scale bar, circles, links, labels."""
+"""Base of maps of the continental United States: projection, states, scale bar, circles, links, labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol

@@ -4,10 +4,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path
+from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
 
 from railcore.facts import units
@@ -128,9 +128,10 @@ def close_up(
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
         ax = ground(panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, bar_m=0, over=True)
-        corners, _ = _cells(passing, step_deg, origin)
+        corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
-        _tiles(ax, corners, facecolor=FOUND, edgecolor="white", linewidth=0.4)
+        tiles = PolyCollection(list(corners), facecolor=FOUND, edgecolor="white", linewidth=0.4, zorder=1)
+        ax.add_collection(tiles, autolim=False)
         draw_lines(ax, grid, origin, 1.5)
         draw_plants(ax, grid.plants, origin, CLOSE)
         rings(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
@@ -153,9 +154,7 @@ def close_up(
     return figure
 
 
-def places_by_k(
-    places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, title: str = "", note: str = ""
-) -> Figure:
+def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
     Parameters
@@ -166,8 +165,8 @@ def places_by_k(
         Columns k and those of `basemap.links`.
     outlines
         Rings of (longitude, latitude) by state.
-    title, note
-        Above and below the maps.
+    note
+        Written below.
 
     Returns
     -------
@@ -175,7 +174,7 @@ def places_by_k(
     """
     counts = sorted(places["k"].unique())
     rows = -(-len(counts) // 3)
-    figure = plt.figure(figsize=(11, 0.2 + 0.25 * bool(title) + 2.65 * rows), layout="none")
+    figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
         ax = ground(panel(figure, (left, bottom, 3.55, 2.3)), outlines, bar_m=0 if i else 500e3, rasterized=True)
@@ -186,27 +185,16 @@ def places_by_k(
         links(ax, between.iloc[:-1], taken, bold=False)
         links(ax, between.iloc[-1:], taken)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
-    _words(figure, title, "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
+    _words(figure, "", "; ".join(["dashed: the longest link, its length and one-way delay", *filter(None, [note])]))
     return figure
 
 
-def _cells(data: pd.DataFrame, step_deg: float, origin: tuple[float, float] = ORIGIN) -> tuple[np.ndarray, np.ndarray]:
-    """Corners (n, 4, 2) of the cells of a lattice that hold a centre, and the smallest radius_m of each."""
-    row, column = (np.rint(data[name].to_numpy() / step_deg).astype(int) for name in ("latitude", "longitude"))
-    order = np.argsort(data["radius_m"].to_numpy(), kind="stable")
-    _, first = np.unique((row * 100_000 + column)[order], return_index=True)
-    kept = order[first]
-    lat = (row[kept, None] + np.array([-0.5, -0.5, 0.5, 0.5])) * step_deg
-    lon = (column[kept, None] + np.array([-0.5, 0.5, 0.5, -0.5])) * step_deg
-    return np.stack(albers(lat, lon, origin), axis=-1), data["radius_m"].to_numpy()[kept]
-
-
-def _tiles(ax: Axes, corners: np.ndarray, **style) -> None:
-    """Quadrilaterals (n, 4, 2) as one path."""
-    if len(corners):
-        around = np.concatenate([corners, corners[:, :1]], axis=1).reshape(-1, 2)
-        codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], len(corners))
-        ax.add_artist(PathPatch(Path(around, codes), **{"zorder": 1, **style}))
+def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] = ORIGIN) -> np.ndarray:
+    """Corners (n, 4, 2) of the cells of a lattice that hold a centre."""
+    cells = (centres[["latitude", "longitude"]] / step_deg).round().drop_duplicates().to_numpy()
+    latitude = (cells[:, :1] + [-0.5, -0.5, 0.5, 0.5]) * step_deg
+    longitude = (cells[:, 1:] + [-0.5, 0.5, 0.5, -0.5]) * step_deg
+    return np.stack(albers(latitude, longitude, origin), axis=-1)
 
 
 def _places(ax: Axes, places: pd.DataFrame | None, ways: pd.DataFrame | None) -> None:
