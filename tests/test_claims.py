@@ -198,12 +198,12 @@ def test_look_up_finds_the_row_of_each_case():
     table = pd.DataFrame(
         {"gpus": case["n"], "radix": case["r"], "cost_saving": case["n"] + case["r"]} for case in cases
     )
-    found = claims.look_up("railonly2025.table1", table[::-1], {"n": "gpus", "r": "radix"})
+    found = claims.table_values("railonly2025.table1", table[::-1], {"n": "gpus", "r": "radix"})
     assert found == {
         f"railonly2025.table1.n{case['n']}.r{case['r']}.cost_saving": case["n"] + case["r"] for case in cases
     }
     with pytest.raises(KeyError):
-        claims.look_up("railonly2025.table1", table[1:], {"n": "gpus", "r": "radix"})
+        claims.table_values("railonly2025.table1", table[1:], {"n": "gpus", "r": "radix"})
 
 
 def test_every_claim_is_well_formed():
@@ -348,7 +348,7 @@ def test_every_published_basis_follows_from_the_calibrations_and_stands_in_the_r
         if row["verdict"] in ("missing", "unavailable"):
             assert row["basis"] == ""
             continue
-        hows = claims.resting(row["id"]).values()
+        hows = claims.calibrations_of(row["id"]).values()
         assert row["basis"] in order
         assert (row["basis"] in ("calibrated", "predicted")) == bool(hows), row["id"]
         assert row["basis"] == max([row["basis"], *hows], key=order.index)

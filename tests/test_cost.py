@@ -71,7 +71,7 @@ def test_more_gpus_and_thicker_layers_cost_no_less(domains, radix, layer, book):
 
 @pytest.mark.parametrize("book", TABLES)
 def test_savings_of_the_tables(book):
-    ours = claims.look_up(TABLES[book], table(book), {"n": "gpus", "r": "radix"})
+    ours = claims.table_values(TABLES[book], table(book), {"n": "gpus", "r": "radix"})
     savings = {claim_id: value for claim_id, value in ours.items() if claim_id.endswith("_saving")}
     assert len(savings) == {"railonly2025": 12, "railonly2023": 7}[book]
     for claim_id, value in savings.items():

@@ -478,10 +478,10 @@ def test_a_machine_checks_its_way_to_the_experts():
 
 
 def test_plots_show_every_line():
-    figure = plots.goodput(of_job())
+    figure = plots.goodput_by_gpus(of_job())
     assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
     data = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
-    figure = plots.experts(data)
+    figure = plots.expert_iteration_times(data)
     assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
     assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"
     plt.close("all")

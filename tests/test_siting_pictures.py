@@ -234,7 +234,7 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
         columns=["title", "latitude", "longitude", "half_m"],
     )
     passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
-    figure = charts.close_up(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
+    figure = charts.region_maps(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
     apart(figure)
     for ax in figure.axes:
         bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
@@ -262,7 +262,7 @@ def test_a_table_of_counts_colours_what_is_there():
         for j, radius in enumerate((50e3, 100e3))
     ]
     data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
-    figure = charts.sensitivity(data.drop(index=data.index[-1]), title="t")
+    figure = charts.places_by_assumption(data.drop(index=data.index[-1]), title="t")
     assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
     names = ["installed", "installed, no oil", "idle", "idle, no oil"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
@@ -305,7 +305,7 @@ AUTHORITIES = pd.DataFrame(
 
 
 def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
-    (ax,) = charts.authorities(AUTHORITIES).axes
+    (ax,) = charts.authority_demand(AUTHORITIES).axes
     words = [text.get_text() for text in ax.texts]
     assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
@@ -319,10 +319,10 @@ def test_hours_beyond_the_axis_are_marked():
     raw = clean.copy()
     raw[[50, 90]] = 70e9, 30e9
     data = pd.DataFrame({"hour_utc": pd.date_range("2023-01-01", periods=hours, freq="h"), "demand_w": raw})
-    figure = charts.hourly(data.assign(demand_screened_w=clean))
+    figure = charts.hourly_demand(data.assign(demand_screened_w=clean))
     (ax,) = figure.axes
     spikes = [line for line in ax.get_lines() if line.get_marker() == "^"]
     assert len(spikes[0].get_xdata()) == 2 and "70 GW reported" in [text.get_text() for text in ax.texts]
     assert ax.get_lines()[0].get_ydata().max() == pytest.approx(ax.get_ylim()[1])
     both = data.assign(demand_screened_w=clean, net_generation_w=raw, net_generation_screened_w=clean)
-    assert [ax.get_ylabel() for ax in charts.hourly(both).axes] == ["demand [GW]", "net generation [GW]"]
+    assert [ax.get_ylabel() for ax in charts.hourly_demand(both).axes] == ["demand [GW]", "net generation [GW]"]

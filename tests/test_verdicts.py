@@ -108,7 +108,7 @@ def test_two_relations_hold_under_every_combination_and_rest_on_none():
     for times, kept in product(TIMES, BYTES):
         found = readings.verdicts(values(**times, **kept))  # no rule of overlap is in either
         assert all(found[claim_id] == "reproduced" for claim_id in stable)
-    assert not any(claims.resting(claim_id) for claim_id in stable)
+    assert not any(claims.calibrations_of(claim_id) for claim_id in stable)
 
 
 def test_what_only_a_combination_turns_is_declared_too():

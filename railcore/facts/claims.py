@@ -99,7 +99,7 @@ def _matching(pattern: str, parameter: str) -> list[str]:
     return found
 
 
-def resting(claim_id: str) -> dict[Calibration, str]:
+def calibrations_of(claim_id: str) -> dict[Calibration, str]:
     """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
     found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
     return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
@@ -151,7 +151,7 @@ def cases(prefix: str) -> list[dict[str, int]]:
     return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
 
 
-def look_up(prefix: str, table, keys: Mapping[str, str] = GPUS_AND_RADIX) -> dict[str, float]:
+def table_values(prefix: str, table, keys: Mapping[str, str] = GPUS_AND_RADIX) -> dict[str, float]:
     """Values of a document's table claims from a DataFrame: the id's case picks the row, its last part the column.
 
     keys: the column of each letter of the case. Claims whose last part is no column are
@@ -252,7 +252,7 @@ def record(
 
 def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
     """What a claim rests on, and its reason with that in front."""
-    found = resting(claim_id)
+    found = calibrations_of(claim_id)
     parts = [f"{how}: {each.parameter} from {each.used_text}" for each, how in found.items()]
     parts += [f"reading: {reading}"] if reading else []
     hows = {"stated", *found.values(), *(["reading"] if reading else [])}

@@ -19,13 +19,13 @@ def cost_claims(
     spares = cost.redundancy(table, hb_domain_size, prices)
     alone = spares[spares["rails_per_switch"] == 1]
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
-    values = claims.look_up(TABLE, table)
+    values = claims.table_values(TABLE, table)
     own_switches = savings_table(TABLE, hb_domain_size, prices, powers, share=False)
     taken = readings(
         values,
         {
             "rails that are less than a switch share one": {
-                "a switch for each rail": claims.look_up(TABLE, own_switches)
+                "a switch for each rail": claims.table_values(TABLE, own_switches)
             }
         },
     )

@@ -114,4 +114,4 @@ def cost_claims(
 
 def _table_and_text(table: pd.DataFrame) -> dict[str, float]:
     text = {f"{TEXT}.{key}": value for key, value in printed_text_values(table).items()}
-    return claims.look_up(TABLE, table) | text
+    return claims.table_values(TABLE, table) | text

@@ -26,7 +26,7 @@ MOST_SHARE = 1.5  # of a capacity, on the axis
 REPORTED, CLEANED, PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
 
 
-def tornado(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
+def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
     """Bars from `at_low` to `at_high` around `centre`, the widest on top.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
@@ -57,8 +57,8 @@ def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **s
     ax.annotate(text, (x, y), (shift, 0), textcoords="offset points", va="center", ha=side, **style)
 
 
-def tornadoes(data: pd.DataFrame) -> Figure:
-    """A tornado for each model, its most important inputs; columns model and those of `tornado`, swing."""
+def tornado_charts(data: pd.DataFrame) -> Figure:
+    """A tornado for each model, its most important inputs; columns model and those of `tornado_chart`, swing."""
     models = list(data["model"].unique())
     figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
     for ax, model in zip(axes.flat, models, strict=True):
@@ -67,13 +67,13 @@ def tornadoes(data: pd.DataFrame) -> Figure:
             still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
             part.loc[still, "input"] += " (" + part.loc[still, end] + ": no change)"
             part.loc[still, end] = ""
-        tornado(part, ax, "exposed share of the time")
+        tornado_chart(part, ax, "exposed share of the time")
         percent_axis(ax.xaxis)
         entitle(ax, model_name(model), left=True)
     return figure
 
 
-def slowdowns(data: pd.DataFrame, title: str = "") -> Figure:
+def routing_slowdowns(data: pd.DataFrame, title: str = "") -> Figure:
     """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
 
     Columns load, platform, routing, phases, slowdown, bandwidth_ratio.
@@ -137,7 +137,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     return figure
 
 
-def authorities(data: pd.DataFrame) -> Figure:
+def authority_demand(data: pd.DataFrame) -> Figure:
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
     Columns authority, capacity_w, peak_demand_raw_w, peak_demand_clean_w, printed_w (NaN for none): the

@@ -51,7 +51,7 @@ def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, 
     return ax
 
 
-def heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> Figure:
+def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> Figure:
     """A heat map for each value of a column, side by side on one scale from 0.
 
     Parameters
@@ -103,7 +103,7 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> Figure
     return figure
 
 
-def matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> Figure:
+def traffic_matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> Figure:
     """Traffic matrices on one logarithmic colour scale, column by column in so many rows.
 
     parts: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
@@ -181,7 +181,7 @@ def byte_heatmap(
     return ax
 
 
-def volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> Figure:
+def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> Figure:
     """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
 
     Columns of volumes kind, path, bytes; matrix [from, to] [bytes], on a logarithmic scale, silent pairs white.
@@ -197,7 +197,7 @@ def volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size:
     return figure
 
 
-def sensitivity(data: pd.DataFrame, title: str = "") -> Figure:
+def places_by_assumption(data: pd.DataFrame, title: str = "") -> Figure:
     """A table of counts for each region: rows rule and oil, columns radius, darker for more.
 
     A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m,

@@ -41,7 +41,7 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Fig
     return figure
 
 
-def domain_sizes(data: pd.DataFrame) -> Figure:
+def iteration_time_by_domain_size(data: pd.DataFrame) -> Figure:
     """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
 
     Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
@@ -58,7 +58,7 @@ def domain_sizes(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def best_by_domain(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
+def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
     """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
     Columns panel, hb_domain_size, slowdown.
@@ -74,7 +74,7 @@ def best_by_domain(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
     return figure
 
 
-def batches(data: pd.DataFrame) -> Figure:
+def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
     Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
@@ -111,7 +111,7 @@ def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
         ax.annotate(words, (x.mean(), 0.02), **place)
 
 
-def rails(data: pd.DataFrame) -> Figure:
+def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     """Iteration time over that with a rail for every GPU, against rails, a line for each `model`.
 
     Columns model, rails, slowdown.
@@ -126,7 +126,7 @@ def rails(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def optimum(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
+def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
     """Iteration time over its least against N_M, a line for each `model`, with points for the `rule` that gives them.
 
     Columns of both model, group_size, slowdown; of marks rule too.
@@ -146,7 +146,7 @@ def optimum(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
     return figure
 
 
-def goodput(data: pd.DataFrame) -> Figure:
+def goodput_by_gpus(data: pd.DataFrame) -> Figure:
     """Goodput over GPUs, a panel for each `stops` and a band from the high to the low failure rates; then tokens/s.
 
     Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
@@ -176,7 +176,7 @@ def goodput(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def experts(data: pd.DataFrame) -> Figure:
+def expert_iteration_times(data: pd.DataFrame) -> Figure:
     """(a) iteration time and (b) its slowdown over a full layer, over the HB domain size, a line for each way.
 
     Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
@@ -198,7 +198,7 @@ def experts(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def bubbles(data: pd.DataFrame, by: str) -> Figure:
+def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
     """Share of the bubble against micro-batches per stage, a panel for each `by` and a line for each `chunks`.
 
     Columns chunks, microbatches_per_stage, bubble_share and `by`.

@@ -30,7 +30,7 @@ SPEEDS = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
-def against_speeds(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
     Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
@@ -62,7 +62,7 @@ def against_speeds(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
-def against_micro_batches(data: pd.DataFrame) -> Figure:
+def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
     """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens under the ticks.
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
@@ -86,7 +86,7 @@ def against_micro_batches(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
+def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     """Exposed share of every placement of experts against each speed, and the best one over both.
 
     Columns hb_Bps, nic_Bps, placement, share, best. at: hb_Bps and nic_Bps that the first two panels hold [bytes/s],
@@ -119,7 +119,7 @@ def placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     return figure
 
 
-def one_flow(data: pd.DataFrame, needs: Mapping[str, float], ax: Axes) -> Axes:
+def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: Axes) -> Axes:
     """Throughput of one flow against loss, a line for each path and law; what is needed as levels [bytes/s].
 
     Columns path, law, loss, bit_error_rate, throughput_Bps. The upper axis has the bit error rate without correction.
@@ -149,7 +149,7 @@ def one_flow(data: pd.DataFrame, needs: Mapping[str, float], ax: Axes) -> Axes:
     return ax
 
 
-def waits(data: pd.DataFrame, ax: Axes) -> Axes:
+def packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
     """Mean wait of gradients against the load of other traffic, a line for each queue.
 
     Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
@@ -164,11 +164,11 @@ def waits(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
-    """`one_flow` and `waits` side by side."""
+def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
+    """`flow_throughput_by_loss` and `packet_waits` side by side."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
-    one_flow(flow, needs, left)
-    waits(queue, right)
+    flow_throughput_by_loss(flow, needs, left)
+    packet_waits(queue, right)
     left.set_title("(a) one flow over one path", fontsize=10, pad=8)
     entitle(right, "(b) gradients beside other traffic")
     return figure

@@ -60,7 +60,7 @@ def stack(table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.
     return ax
 
 
-def stacked(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
+def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
     """Stacked bars with the total on top and its change from the first bar.
 
     Parameters
@@ -87,7 +87,7 @@ def stacked(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, t
     return ax
 
 
-def stacked_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Axes:
+def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Axes:
     """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
 
     Parameters
@@ -119,21 +119,21 @@ def _tops(ax: Axes, heights: Sequence[float], texts: Sequence[str], **style) -> 
         ax.annotate(text, (i, height), (0, 3), textcoords="offset points", ha="center", **style)
 
 
-def networks(data: pd.DataFrame) -> Figure:
+def iteration_time_by_network(data: pd.DataFrame) -> Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
     Columns model, network and those of TERMS [s].
     """
     figure, parts = panels(data, "model", (3.4, 4.6))
     for i, (model, part, ax) in enumerate(parts):
-        stacked_terms(part, "network", ax)
+        iteration_terms(part, "network", ax)
         ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
         ax.get_legend().remove()
     legend_below(figure, figure.axes[0])
     return figure
 
 
-def breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
+def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
     """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
     shares = data.div(data.sum(axis=1), axis=0).max()
     shown = data[shares.index[shares > 0.01]]
@@ -146,7 +146,7 @@ def breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> Figure:
+def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> Figure:
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
     Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
@@ -160,7 +160,7 @@ def costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ())
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for way, rows, ax in parts:
         part = rows.assign(billions=rows["cost_usd"] / 1e9)
-        stacked(part, "network", "billions", "part", ax, "cost [billion USD]", way)
+        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", way)
         if near:
             ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
         else:
@@ -180,7 +180,7 @@ def costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ())
     return figure
 
 
-def by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
+def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
     """What the busiest GPU of each kind sends in its HB domain and over its NIC, a bar for each strategy.
 
     Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
@@ -205,7 +205,7 @@ def by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def shares(data: pd.DataFrame) -> Figure:
+def traffic_shares(data: pd.DataFrame) -> Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
     Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.

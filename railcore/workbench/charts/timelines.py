@@ -37,7 +37,7 @@ EXPOSED = "#F6D7D2"
 
 
 class Timed(Protocol):
-    """What `timelines` draws: events, and when the backward pass ends and the next pass can go on [s]."""
+    """What `exchange_timelines` draws: events, and when the backward pass ends and the next pass can go on [s]."""
 
     events: pd.DataFrame
     backward_end_s: float
@@ -50,7 +50,7 @@ def _boxes(ax: Axes, x: np.ndarray, y: np.ndarray, **style) -> None:
     ax.add_collection(PolyCollection(list(corners), **style))
 
 
-def gantt(
+def pipeline_gantt(
     events: pd.DataFrame, ax: Axes, path: pd.DataFrame | None = None, peaks: Sequence[float] = (), title: str = ""
 ) -> Axes:
     """Computes as boxes with the micro-batch's number, stage 1 on top; the critical path as a line with an arrow.
@@ -94,12 +94,12 @@ def gantt(
     return ax
 
 
-def gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> Figure:
+def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> Figure:
     """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
     figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.6 + 0.38 * rows), squeeze=False)
     for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):
-        gantt(events, ax, peaks=peaks, title=title)
+        pipeline_gantt(events, ax, peaks=peaks, title=title)
     right = max(ax.get_xlim()[1] for ax in axes.flat)
     for ax in axes.flat:
         ax.set_xlim(right=right)
@@ -108,8 +108,8 @@ def gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> Figure
     return figure
 
 
-def legend(figure: Figure, *more: str, chunks: int = 1) -> None:
-    """What colours and lines of `gantt` mean, above the panels; more: of path, send, sync."""
+def gantt_legend(figure: Figure, *more: str, chunks: int = 1) -> None:
+    """What colours and lines of `pipeline_gantt` mean, above the panels; more: of path, send, sync."""
     handles: list = [Patch(facecolor=FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
     if chunks > 1:
         handles.append(Patch(facecolor="white", edgecolor="black", label="paler: later chunks"))
@@ -121,7 +121,7 @@ def legend(figure: Figure, *more: str, chunks: int = 1) -> None:
     figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside upper center", ncols=6)
 
 
-def phases(ax: Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
+def gantt_phases(ax: Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
     """Names of stretches of time over a Gantt chart, each with its start and end [s]."""
     scale, _ = _unit(max(end for _, end in ends_s.values()))
     for name, (start, end) in ends_s.items():
@@ -169,7 +169,7 @@ def _path(ax: Axes, times: np.ndarray, stages: np.ndarray) -> None:
     ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
 
 
-def timelines(parts: Mapping[str, Timed]) -> Figure:
+def exchange_timelines(parts: Mapping[str, Timed]) -> Figure:
     """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
 
     Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
@@ -198,7 +198,7 @@ def timelines(parts: Mapping[str, Timed]) -> Figure:
     return figure
 
 
-def hourly(data: pd.DataFrame, title: str = "") -> Figure:
+def hourly_demand(data: pd.DataFrame, title: str = "") -> Figure:
     """Demand and net generation of one balancing authority, a panel each: reported in grey, and cleaned of spikes.
 
     Columns as `siting.eia.cleaned` has them, of one authority: hour_utc, demand_w, demand_screened_w and, where they

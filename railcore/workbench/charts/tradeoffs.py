@@ -30,7 +30,7 @@ DASHES = ("-", "--", "-.", ":")
 TIMES = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
 
-def oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
+def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
     """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
 
     Columns network, oversubscription, relative_cost.
@@ -70,7 +70,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def layers(data: pd.DataFrame) -> Figure:
+def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
     """A panel for each imbalance: time of an exchange over the layer's oversubscription, and without a layer.
 
     Lines with markers are direct over the layer, one for each HB domain size; in the same colour broad two-hop and
@@ -122,7 +122,7 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
     return figure
 
 
-def pareto(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
+def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
     """Iteration time against memory of the strategies that none beats in both, ends and middle named.
 
     Columns total_s, memory_bytes, strategy; limit_bytes: of a GPU.
@@ -146,7 +146,7 @@ def pareto(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
     return ax
 
 
-def wrong_choice(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
+def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
 
     Columns times_best, share (cumulative).
@@ -160,7 +160,7 @@ def wrong_choice(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     return ax
 
 
-def optimal_sizes(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
+def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
     """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
 
     Columns law, training_days, parameters, warning, of both.
@@ -186,7 +186,7 @@ def optimal_sizes(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def machines(data: pd.DataFrame, ax: Axes) -> Axes:
+def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
     """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
 
     Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
@@ -245,7 +245,7 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: st
     return ax
 
 
-def serving(data: pd.DataFrame) -> Figure:
+def serving_costs(data: pd.DataFrame) -> Figure:
     """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
 
     Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
@@ -271,7 +271,7 @@ def serving(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def recoveries(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
+def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
     """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
 
     curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
@@ -304,7 +304,7 @@ def recoveries(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
     return figure
 
 
-def checks(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
+def modelled_over_measured(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
     """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
 
     Columns gpus, modelled_s, measured_iteration_s.

@@ -93,7 +93,7 @@ def grid_map(
     return figure
 
 
-def close_up(
+def region_maps(
     grid: GridTables,
     outlines: Outlines,
     views: pd.DataFrame,
