@@ -146,7 +146,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
 
     def sweep():
-        return sensitivity.siting_sensitivity(candidates.every(grid.grid(), radii), demand, REGIONS)
+        return sensitivity.siting_sensitivity(candidates.candidates_by_radius(grid.grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert len(table) == len(radii) * len(rules.RULES) * len(REGIONS) * 2

@@ -15,6 +15,7 @@ from railcore.training.collectives import (
     all_to_all_time,
     best_algorithm,
     bus_bandwidth,
+    collective_schedule,
     collective_time,
     count,
     defined_result,
@@ -26,7 +27,6 @@ from railcore.training.collectives import (
     pipelined,
     point_to_point_time,
     run,
-    schedule,
     steps_and_bytes,
 )
 from railcore.training.collectives.execution import Schedule, Send
@@ -69,7 +69,7 @@ def exact(plan, rows=1):
 @pytest.mark.parametrize(("operation", "name"), FORMS)
 def test_every_schedule_gives_the_exact_result_and_costs_what_the_formula_says(operation, name):
     for _, _, n in [case for case in cases() if case[:2] == (operation, name)]:
-        plan = schedule(operation, name, n)
+        plan = collective_schedule(operation, name, n)
         assert exact(plan, rows=2) and exact(pipelined(plan, 3))
         message = 840.0 * plan.blocks
         counted = count(plan, message / plan.blocks)
@@ -79,7 +79,7 @@ def test_every_schedule_gives_the_exact_result_and_costs_what_the_formula_says(o
 @pytest.mark.parametrize(("operation", "name"), FORMS)
 def test_bytes_out_are_bytes_in_and_no_form_beats_its_bound(operation, name):
     for _, _, n in [case for case in cases() if case[:2] == (operation, name) and case[2] > 1]:
-        plan = schedule(operation, name, n)
+        plan = collective_schedule(operation, name, n)
         counted = count(plan, 1 / plan.blocks)
         if name not in IN_SWITCH:
             assert counted.sent.sum() == pytest.approx(counted.received.sum())
@@ -99,7 +99,7 @@ def test_waiting_after_each_step_costs_only_where_ranks_forward():
     for operation, name, n in cases():
         if n not in (2, 5, 8):
             continue
-        counted = count(schedule(operation, name, n))
+        counted = count(collective_schedule(operation, name, n))
         gap = counted.step_bytes.sum() / counted.bytes
         assert gap >= 1 - 1e-12
         forwards = name in (*IN_SWITCH, "tree", "double_binary_tree") or operation == "broadcast"
@@ -107,7 +107,7 @@ def test_waiting_after_each_step_costs_only_where_ranks_forward():
             assert gap == pytest.approx(1), (operation, name, n)
         gaps = []
         for chunks in (1, 4, 8):
-            plan = pipelined(schedule(operation, name, n), chunks)
+            plan = pipelined(collective_schedule(operation, name, n), chunks)
             assert len(plan) == counted.steps + chunks - 1
             gaps.append(count(plan, 1 / chunks).step_bytes.sum() / counted.bytes)
         # every chunked step is at most the busiest port's bytes of one chunk
@@ -186,14 +186,14 @@ def test_a_bidirectional_ring_gains_bandwidth_only_with_a_link_for_each_directio
     assert one / both == pytest.approx(2)
     assert all_reduce_time(1e9, 8, 2e10, 0, "ring") == pytest.approx(both)
     for n in (4, 5):  # each direction carries half
-        counted = count(schedule("all_gather", "bidirectional_ring", n))
+        counted = count(collective_schedule("all_gather", "bidirectional_ring", n))
         clockwise = [counted.pairs[r, (r + 1) % n] for r in range(n)]
         assert clockwise == [counted.pairs[r, (r - 1) % n] for r in range(n)] == [n - 1] * n
 
 
 @pytest.mark.parametrize("n", [n for n in GROUPS if n > 1])
 def test_no_rank_has_children_in_both_trees(n):
-    plan = schedule("broadcast", "double_binary_tree", n)
+    plan = collective_schedule("broadcast", "double_binary_tree", n)
     for send in (send for step in plan for send in step):
         assert len({block % 2 for block in send.blocks}) == 1
     inner = [{s.source for step in plan for s in step if s.source and s.blocks[0] % 2 == tree} for tree in (0, 1)]
@@ -268,7 +268,7 @@ def test_bytes_of_the_documents_hierarchical_all_gather(x, y):
 
 
 def test_a_flat_ring_over_a_grid_crosses_rails():
-    split = grid_bytes(schedule("all_gather", "ring", 12), 12.0, 4)
+    split = grid_bytes(collective_schedule("all_gather", "ring", 12), 12.0, 4)
     assert split.across_rails == 3 * 11 and split.by_rail.sum() == 0
 
 
@@ -324,7 +324,7 @@ def test_forwarding_along_rails_costs_the_ratio_of_the_bandwidths():
     slowdown = rails / expert_all_to_all_time(1e9, k * domains, k, hb, nic, "direct", 1.0)
     assert slowdown - 1 == pytest.approx(nic / hb * (1 - 1 / k) / (1 - 1 / domains))
     # the direct one counted
-    split = grid_bytes(schedule("all_to_all", "direct", 12), 1.0, 4)
+    split = grid_bytes(collective_schedule("all_to_all", "direct", 12), 1.0, 4)
     assert split.network / 12 == pytest.approx(2 / 3) and split.by_domain.sum() / 12 == pytest.approx(3 / 12)
     by_hand = max(3 / 12 / 2, 2 / 3 / 7)
     assert expert_all_to_all_time(1.0, 12, 4, 2.0, 7.0, "direct", 1.0) == pytest.approx(by_hand)
@@ -353,7 +353,7 @@ def test_hierarchical_time_takes_arrays():
         (lambda: steps_and_bytes("all_gather", "tree", 1, 2), "'tree' does not exist for all_gather: .*ring.*nvls"),
         (lambda: all_to_all_time(1, 2, 1, 0, ["ring", "tree"]), "'tree' does not exist for all_to_all"),
         (lambda: steps_and_bytes("all_gather", "recursive", 1, [4, 6]), r"ranks is \[4, 6\]: .*powers of two"),
-        (lambda: schedule("all_reduce", "recursive_doubling", 6), "ranks is 6: .*powers of two"),
+        (lambda: collective_schedule("all_reduce", "recursive_doubling", 6), "ranks is 6: .*powers of two"),
         (lambda: all_reduce_time(1, 6, 1, 0, ["recursive"]), "name one that takes ranks 6"),
         (lambda: all_reduce_time(1, 6, 1, 0, []), "name one that"),
         (lambda: all_reduce_time(-1, 2, 1), "message_bytes is -1"),
@@ -363,20 +363,20 @@ def test_hierarchical_time_takes_arrays():
         (lambda: all_reduce_time(1, 2, 1, float("nan")), "latency_s is nan"),
         (lambda: algorithm_bandwidth(1, 0), "time_s is 0"),
         (lambda: bus_bandwidth("gather", 1, 2, 1), "operation is 'gather'"),
-        (lambda: run(schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
-        (lambda: run(schedule("all_reduce", "ring", 3), [np.arange(4)] * 3), r"arrays\[0\] has 4 rows"),
+        (lambda: run(collective_schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
+        (lambda: run(collective_schedule("all_reduce", "ring", 3), [np.arange(4)] * 3), r"arrays\[0\] has 4 rows"),
         (
             lambda: run(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
             "1 does not hold block 0",
         ),
         (lambda: run(Schedule("broadcast", 2, 1, ()), [np.arange(2)] * 2), "1 does not hold block 0"),
-        (lambda: pipelined(schedule("broadcast", "ring", 2), 0), "chunks is 0"),
+        (lambda: pipelined(collective_schedule("broadcast", "ring", 2), 0), "chunks is 0"),
         (lambda: hierarchical_time("scatter", 1, 2, 2, 1, 1), "operation is 'scatter': give one of all_gather"),
         (lambda: hierarchical_time("all_gather", 1, 2, 2, 1, 1, chunks=0), "chunks is 0"),
         (lambda: hierarchical_time("all_reduce", 1, 2, 2, 1, 1, hb_algorithm="tree"), "'tree' does not exist for red"),
         (lambda: hierarchical_schedule("all_gather", 2, 2, hb_first=True), "hb_first is True"),
-        (lambda: grid_bytes(schedule("all_gather", "ring", 6), 1, 4), "hb_ranks is 4: give a divisor"),
-        (lambda: grid_bytes(schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
+        (lambda: grid_bytes(collective_schedule("all_gather", "ring", 6), 1, 4), "hb_ranks is 4: give a divisor"),
+        (lambda: grid_bytes(collective_schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
         (lambda: Schedule("gather", 2, 1, ()), "operation is 'gather'"),
         (lambda: defined_result("gather", [np.arange(2)]), "operation is 'gather'"),
     ],

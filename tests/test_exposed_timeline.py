@@ -243,7 +243,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
 
 
 def test_reasons_name_what_would_meet():
-    points, coasts = exposed_points.printed_points(), wan.route("flops2024 east", "flops2024 west")
+    points, coasts = exposed_points.printed_points(), wan.fibre_route("flops2024 east", "flops2024 west")
     ours = exposed_claims.exposed_values(CASES, points, 1.0, coasts, 0.1)
     table = exposed_points.shares_under_rules(CASES, points, WAYS)
     open_ = exposed_claims.point_reasons(CASES, points, ours, table)
@@ -253,8 +253,8 @@ def test_reasons_name_what_would_meet():
         exposed_claims.layer_reasons(CASES, SITE.gpu_rate / 2),
         exposed_claims.wide_area_reasons(CASES["dense"], coasts, 0.1),
     ]
-    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
-    assert unmet <= set(readings.joined(open_, *every))
+    unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
+    assert unmet <= set(readings.joined_texts(open_, *every))
 
 
 def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
@@ -322,7 +322,7 @@ def test_datacenters_that_do_not_hold_a_model_are_left_empty():
 
 
 def test_without_a_mixture_its_claims_are_left_out():
-    alone, coasts = {"dense": CASES["dense"]}, wan.route("flops2024 east", "flops2024 west")
+    alone, coasts = {"dense": CASES["dense"]}, wan.fibre_route("flops2024 east", "flops2024 west")
     points = exposed_points.printed_points(alone)
     assert points and all(model == "dense" for model, *_ in points.values())
     with_both = exposed_claims.exposed_values(CASES, exposed_points.printed_points(), 1.0, coasts, 0.1)
@@ -338,7 +338,7 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
     """At the capacity quoted the lossy exchange between the coasts just fits the backward pass; with a loss it is more
     than without, and it exposes what is lost: the same bytes, `lost_rtts` round trips later.
     """
-    coasts = wan.route("flops2024 east", "flops2024 west")
+    coasts = wan.fibre_route("flops2024 east", "flops2024 west")
     ours = exposed_claims.exposed_values(CASES, exposed_points.printed_points(), lost_rtts, coasts, 0.1)
     capacity = ours["flops2024.fig3c.tail_loss_moe_capacity"] / 8
     case = CASES["moe"].changed(site={"tail_loss_rtts": lost_rtts})
@@ -491,14 +491,14 @@ def test_sensitivity_moves_one_assumption_at_a_time():
 
 
 def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
-    points, coasts = exposed_points.printed_points(), wan.route("flops2024 east", "flops2024 west")
+    points, coasts = exposed_points.printed_points(), wan.fibre_route("flops2024 east", "flops2024 west")
     rules = exposed_points.shares_under_rules(CASES, points, WAYS)
     ours, reasons, taken = exposed_claims.exposed_entries(
         CASES, CASES["dense"], points, 1.0, coasts, 0.1, rules, SITE.gpu_rate / 2, 32_768
     )
     assert ours == exposed_claims.exposed_values(CASES, points, 1.0, coasts, 0.1)
     assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
-    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
+    unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(reasons)
 
 

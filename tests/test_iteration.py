@@ -21,7 +21,7 @@ from railcore.training.iteration import (
     machine,
 )
 from railcore.training.iteration.critical_path import OFFLOAD, TIMES, estimates
-from railcore.training.iteration.layer import KEY, STAGE, layer_times, product_time
+from railcore.training.iteration.layer import KEY, STAGE, layer_costs, product_time
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Wire
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
@@ -467,7 +467,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
     model, gpu = MODELS["GPT-3"], free(A100)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": p * rounds}
     ours = iteration_times(model, gpu, strategy, RUNTIMES["unfused"])
-    layer = layer_times(model, gpu, RUNTIMES["unfused"], {name: np.array([strategy[name]]) for name in KEY})
+    layer = layer_costs(model, gpu, RUNTIMES["unfused"], {name: np.array([strategy[name]]) for name in KEY})
     passes = [float(x[0]) * model.layers / p for x in (layer.forward_s, layer.backward_s)]
     table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
     last = ours.breakdown["logits_s"] + ours.breakdown["optimizer_s"]
@@ -515,7 +515,7 @@ def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
             iteration_times(model, gpu, {**strategies, "recompute": level}, runtime, offload)
             for level in range(len(RECOMPUTE))
         )
-        layer = layer_times(model, gpu, runtime, {**strategies, "recompute": 0 * strategies["recompute"]})
+        layer = layer_costs(model, gpu, runtime, {**strategies, "recompute": 0 * strategies["recompute"]})
         stages = none.breakdown["linear_s"] / layer.seconds["linear"]
         assert np.all(none.breakdown["recompute_s"] == 0)
         assert np.allclose(full.breakdown["recompute_s"], stages * layer.forward_s, rtol=1e-12)

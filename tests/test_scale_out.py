@@ -120,19 +120,19 @@ def test_arrays_equal_the_scalars():
 
 
 def test_levels_are_the_blocks_of_the_fabric():
-    found = scale_out.tree_levels(800_000, 72, scale_out.shapes(72, 76, 4), "51.2T", NIC)
+    found = scale_out.tree_levels(800_000, 72, scale_out.network_shapes(72, 76, 4), "51.2T", NIC)
     assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]  # 76 does not divide 72
     assert found["fat tree"] == (72, (32, 1024, 32768)) and found["72 rails, 4 planes"] == (1, (128,))
 
 
 def test_shapes_of_one_plane_need_a_port_of_the_speed():
-    assert len(scale_out.shapes(72, 76, 4)) == len(scale_out.shapes(72, 76, 4, {1: 64, 4: 256})) == 5
-    left = scale_out.shapes(72, 76, 4, scale_out.chip_modes("51.2T", 2 * NIC))
+    assert len(scale_out.network_shapes(72, 76, 4)) == len(scale_out.network_shapes(72, 76, 4, {1: 64, 4: 256})) == 5
+    left = scale_out.network_shapes(72, 76, 4, scale_out.chip_modes("51.2T", 2 * NIC))
     assert left == {"4 planes": (1, 4), "72 rails, 4 planes": (72, 4), "76 rails, 4 planes": (76, 4)}
 
 
 def test_counts_beside_each_other_are_those_below_each_other():
-    rows = scale_out.comparison([1000, 2000], scale_out.shapes(8, 6, 2), PRICES, POWERS, "51.2T", NIC)
+    rows = scale_out.comparison([1000, 2000], scale_out.network_shapes(8, 6, 2), PRICES, POWERS, "51.2T", NIC)
     beside = scale_out.side_by_side(rows)
     assert len(beside) == len(rows) / 3 and list(beside.gpus.unique()) == [1000, 2000]
     for row in rows.itertuples():

@@ -209,7 +209,7 @@ def test_whole_shapes_are_whole_and_near(parameters, multiple):
 
 
 def test_shapes_enclose_the_rule_within_the_errors_of_its_fit():
-    table = scaling_laws.shapes({"small": 1e8, "large": 1e14})
+    table = scaling_laws.model_shapes({"small": 1e8, "large": 1e14})
     for key in ("layers", "hidden"):
         assert (table[f"{key}_low"] < table[key]).all() and (table[key] < table[f"{key}_high"]).all()
     assert np.allclose(table["whole_parameters"], 12 * table["whole_layers"] * table["whole_hidden"] ** 2)

@@ -15,7 +15,7 @@ from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
-from railcore.systems.siting.candidates import candidates, centres, every, most_disjoint
+from railcore.systems.siting.candidates import candidates, candidates_by_radius, centres, most_disjoint
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii, within_radius
 from railcore.systems.siting.grid import PowerGrid, check_in_country, cities, grid, nearest_city, outlines, state_of
 from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
@@ -63,8 +63,8 @@ def test_members_are_those_within_the_great_circle(a, b, radius):
 def test_several_radii_at_once_are_each_radius_alone(a, b, radii):
     one, other = (unit_vectors(*np.array(points).T) for points in (a, b))
     weight = np.arange(1.0, len(b) + 1)
-    every, sums = within_radii(one, other, radii), sums_within_radii(one, other, radii, weight)
-    for radius, found, total in zip(radii, every, sums, strict=True):
+    candidates_by_radius, sums = within_radii(one, other, radii), sums_within_radii(one, other, radii, weight)
+    for radius, found, total in zip(radii, candidates_by_radius, sums, strict=True):
         alone = within_radius(one, other, radius)
         assert (found != alone).nnz == 0 and total == pytest.approx(alone @ weight)
 
@@ -236,7 +236,7 @@ def test_candidates_grow_with_the_radius():
 
 
 def test_sensitivity_is_monotone_and_agrees_with_candidates():
-    every_one = every(EMBEDDED, (25e3, 50e3), step_deg=1.0)
+    every_one = candidates_by_radius(EMBEDDED, (25e3, 50e3), step_deg=1.0)
     table = siting_sensitivity(every_one, 4.2e9, REGIONS)
     assert len(table) == 2 * len(RULES) * len(REGIONS) * 2
     keyed = table.set_index(["radius_m", "rule", "oil", "region"]).sort_index()

@@ -15,8 +15,8 @@ from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
-from railcore.systems.siting.candidates import candidates, every
-from railcore.systems.siting.find import OBJECTIVES, find, nearest_to_anchors, sitings_by_objective
+from railcore.systems.siting.candidates import candidates, candidates_by_radius
+from railcore.systems.siting.find import OBJECTIVES, find_places, nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.grid import PowerGrid, distances_from, grid
 from railcore.systems.siting.rules import RULES
 from railcore.systems.siting.split import site_options
@@ -57,7 +57,7 @@ OFFER = site_options(NEAR, "idle fuelled")
 
 
 def test_one_place_for_all_is_the_largest():
-    found = find(SMALL, 4 * GW, 30 * km, "idle fuelled", step_deg=2.0)
+    found = find_places(SMALL, 4 * GW, 30 * km, "idle fuelled", step_deg=2.0)
     assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
     assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
     assert found.ways.empty and found.split.longest_m == 0
@@ -72,7 +72,7 @@ def test_places_are_the_best_of_all_subsets(k, part_gw, objective):
     far = great_circle_distance(lat[:, None], lon[:, None], lat, lon)
     sets = [list(some) for some in combinations(range(5), k) if power[list(some)].min() >= part_gw * GW]
     terms = {"objective": objective, "least_separation_m": 0.0}
-    found = find(SMALL, k * part_gw * GW, 30 * km, "idle fuelled", k, step_deg=2.0, **terms)
+    found = find_places(SMALL, k * part_gw * GW, 30 * km, "idle fuelled", k, step_deg=2.0, **terms)
     longest, spare = far[np.ix_(*2 * [found_at(found)])].max(), power[found_at(found)].sum()
     assert found.places["power_w"].to_numpy() == pytest.approx(part_gw * GW)
     assert len(found.ways) == k * (k - 1) // 2
@@ -91,17 +91,17 @@ def found_at(found) -> list[int]:
 
 
 def test_terms_and_assumptions_reach_the_split():
-    apart = find(SMALL, 2 * GW, 30 * km, "idle fuelled", 2, step_deg=2.0, least_separation_m=500 * km)
-    near = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, least_separation_m=0.0)
-    usual = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0)
+    apart = find_places(SMALL, 2 * GW, 30 * km, "idle fuelled", 2, step_deg=2.0, least_separation_m=500 * km)
+    near = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, least_separation_m=0.0)
+    usual = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0)
     assert apart.split.longest_m >= 500 * km > 61 * km > near.split.longest_m
     assert usual.split.longest_m >= 61 * km  # two circles of plants and a kilometre
-    capped = find(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, authority_caps={"PJM": 0.0})
+    capped = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, authority_caps={"PJM": 0.0})
     assert not set(capped.places["authority"]) & {"PJM"}
     weak = replace(SMALL, lines=SMALL.lines.assign(power_w=0.0))
     with pytest.raises(ValueError, match="no such places exist"):
-        find(weak, 1 * GW, 30 * km, "installed", step_deg=2.0)
-    assert len(find(weak, 1 * GW, 30 * km, "installed", asked={"reserve": "none"}, step_deg=2.0).places) == 1
+        find_places(weak, 1 * GW, 30 * km, "installed", step_deg=2.0)
+    assert len(find_places(weak, 1 * GW, 30 * km, "installed", asked={"reserve": "none"}, step_deg=2.0).places) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_terms_and_assumptions_reach_the_split():
 def test_bad_input_names_itself(changes, words):
     asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "step_deg": 2.0} | changes
     with pytest.raises(ValueError, match=words):
-        find(SMALL, **asked)
+        find_places(SMALL, **asked)
 
 
 # Ways to place a demand, by name
@@ -207,10 +207,10 @@ def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
 
 
 def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
-    found = siting_claims.values(LOW, HIGH, RULE, account())
+    found = siting_claims.siting_values(LOW, HIGH, RULE, account())
     assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
     assert all(found[name] is None for name in claims.ids("flops2024.table1"))
-    reasons = siting_claims.reasons(RULE, account(), sensitivity_rows())
+    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows())
     assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
 
 
@@ -220,7 +220,7 @@ def test_values_by_hand():
     assert list(printed_authorities.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
-        found = siting_claims.values(low, high, RULE, account(single))
+        found = siting_claims.siting_values(low, high, RULE, account(single))
         return tuple(found[name] for name in (siting_claims.HALF, siting_claims.SPLIT, siting_claims.ALONE))
 
     assert ours(4.16 * GW, 4.71 * GW) == (2, 2, 1)
@@ -231,19 +231,19 @@ def test_values_by_hand():
     assert ours(4.2 * GW, 9.92 * GW) == (2, 2, 0)
     each = account(single_places=range(5), washington_places=range(9, 4, -1))
     for i, name in enumerate(RULES):
-        found = siting_claims.values(LOW, HIGH, name, each)
+        found = siting_claims.siting_values(LOW, HIGH, name, each)
         assert found[siting_claims.SINGLE] == i and found[siting_claims.CITY] == 9 - i
 
 
 def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
-    reasons = siting_claims.reasons(RULE, account(), sensitivity_rows())
+    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows())
     single, near = reasons[siting_claims.SINGLE], reasons[siting_claims.CITY]
     assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
     real = siting_claims.real_account().set_index("rule")
     for text, column in ((single, "single_places"), (near, "washington_places")):
         assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
-    exact = siting_claims.reasons(RULE, account(), sensitivity_rows((True, True)))
+    exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)))
     assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE]
     implied = printed_authorities.demand_side(printed_authorities.printed_powers()).set_index("authority")[
         "implied_over_capacity"
@@ -267,7 +267,7 @@ def test_counts_of_places_near_a_city():
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     """What the notebook says of the radius that the document leaves out."""
-    narrow, wide = every(grid(), [7 * km, 8 * km], [True])
+    narrow, wide = candidates_by_radius(grid(), [7 * km, 8 * km], [True])
     assert not narrow.passing(LOW, RULE).any() and wide.passing(LOW, RULE).any()
     others = {name: narrow.passing(LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())

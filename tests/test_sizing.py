@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import quantities, sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
-from railcore.documents.readings import verdicts
+from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layout_tables
@@ -219,10 +219,10 @@ def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     models = {name: transformer.from_catalog(name) for name in names}
     layers = {name: datacenter.layer(model, datacenter.precision("flops2024")) for name, model in models.items()}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
-    shapes = scaling_laws.shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
+    shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
     values, reasons, taken = sizing_claims.sizing_entries(
         machine, "Hoffmann 2", 1440 * units.day, models, layers, where, shapes, 256, [1, 2]
     )
-    unmet = {key for key, verdict in verdicts(values).items() if verdict != "reproduced"}
+    unmet = {key for key, verdict in claim_verdicts(values).items() if verdict != "reproduced"}
     assert unmet and unmet <= set(reasons) | set(taken) <= set(values)
     assert values["flops2024.infra.racks"] == machine.racks and values["flops2024.layout.activations"] < 1e-12

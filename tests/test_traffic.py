@@ -122,7 +122,7 @@ def one(operation, ranks):
 def test_entries_are_those_of_the_counted_schedule(operation, algorithm, ranks):
     form = "direct" if operation == "all_to_all" else algorithm
     found = traffic.from_transfers(Strategy(tensor=ranks), [one(operation, ranks)], {"tensor": algorithm})
-    schedule = collectives.schedule(operation, form, ranks)
+    schedule = collectives.collective_schedule(operation, form, ranks)
     # In an all-to-all the message is what one rank sends, ranks x parts of the schedule's blocks.
     counted = collectives.count(schedule, 1 / (ranks * schedule.parts)).pairs
     expected = np.zeros((ranks, ranks))
@@ -137,7 +137,7 @@ def test_entries_are_those_of_the_counted_schedule(operation, algorithm, ranks):
 def test_a_tree_carries_the_buffer_up_and_down():
     for ranks in (2, 3, 7, 8):
         found = traffic.from_transfers(Strategy(tensor=ranks), [one("all_reduce", ranks)], {"tensor": "tree"})
-        counted = collectives.count(collectives.schedule("all_reduce", "tree", ranks), 1 / ranks).pairs
+        counted = collectives.count(collectives.collective_schedule("all_reduce", "tree", ranks), 1 / ranks).pairs
         matrix = dense(found.matrices["tensor"])
         assert {pair: matrix[pair] for pair in counted} == pytest.approx(counted)
         assert np.count_nonzero(matrix) == len(counted) == 2 * (ranks - 1)

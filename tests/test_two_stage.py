@@ -270,7 +270,9 @@ def test_pictures():
         {"GPT-3": MODEL, "again": MODEL}, gpus=[4096], hb_domain_size=[8, 64], batch_tokens=[1e6, 2e6]
     )
     assert len(plots.iteration_time_by_domain_size(table[table.batch_tokens == 1e6]).axes) == 2
-    figure = plots.iteration_time_by_batch(table[table.model == "again"].assign(batch_sequences=table.batch_tokens / 2048))
+    figure = plots.iteration_time_by_batch(
+        table[table.model == "again"].assign(batch_sequences=table.batch_tokens / 2048)
+    )
     assert len(figure.axes[0].lines) == 3
     ax = plots.iteration_terms(table[:2], "hb_domain_size", plt.subplots()[1])
     heights = [patch.get_height() for patch in ax.patches]

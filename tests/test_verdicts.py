@@ -28,7 +28,10 @@ from railcore.workbench.driver import parameters
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, COASTS = specification.document_size(document="flops2024"), wide_area.route("flops2024 east", "flops2024 west")
+SIZED, COASTS = (
+    specification.document_size(document="flops2024"),
+    wide_area.fibre_route("flops2024 east", "flops2024 west"),
+)
 POINTS, KEPT = exposed_points.printed_points(), dc.precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
@@ -84,7 +87,7 @@ def decided(alternatives):
 )
 def test_one_claim_chooses_and_the_verdicts_that_turn_are_declared(claim_id, free, choices):
     row, chosen = calibration(claim_id), {name: defaults("10")[name] for name in choices[0]}
-    meeting = [each for each in choices if readings.verdicts(values(**each))[claim_id] == "reproduced"]
+    meeting = [each for each in choices if readings.claim_verdicts(values(**each))[claim_id] == "reproduced"]
     assert meeting == [chosen]
     assert (row.used, row.free) == ((claim_id,), free)
     assert set(row.predicted) == decided([each for each in choices if each != chosen]) - set(row.used)
@@ -106,7 +109,7 @@ def test_bytes_follow_from_the_three_parts_and_what_they_decide_is_declared():
 def test_two_relations_hold_under_every_combination_and_rest_on_none():
     stable = ("flops2024.dense.compute_bound", "flops2024.fig3c.wan_masked")
     for times, kept in product(TIMES, BYTES):
-        found = readings.verdicts(values(**times, **kept))  # no rule of overlap is in either
+        found = readings.claim_verdicts(values(**times, **kept))  # no rule of overlap is in either
         assert all(found[claim_id] == "reproduced" for claim_id in stable)
     assert not any(claims.calibrations_of(claim_id) for claim_id in stable)
 
@@ -124,7 +127,7 @@ def test_the_training_time_is_four_years_of_360_days():
 
     def verdict(law, days):
         found = {"flops2024.scaling.params": float(law.parameters_after(days * units.day, flops))}
-        return readings.verdicts(found)["flops2024.scaling.params"]
+        return readings.claim_verdicts(found)["flops2024.scaling.params"]
 
     assert verdict(law, days) == "reproduced"
     for other in (law, scaling_laws.law("Hoffmann 2", "printed")):
@@ -143,20 +146,20 @@ def test_seven_claims_of_the_document_are_calibrated():
 def accounts():
     """`siting.account` by radius of a single place."""
     own, need = grid(), float(SIZED.total_w.min())
-    *points, near = candidates.every(own, [5 * km, 25 * km, 100 * km], [True])
+    *points, near = candidates.candidates_by_radius(own, [5 * km, 25 * km, 100 * km], [True])
     groups = [nodes.nodes(own, 100 * km, method) for method in nodes.METHODS]
-    return {each.radius_m: siting.account(each, near, groups, need, 150 * km) for each in points}
+    return {each.radius_m: siting.siting_account(each, near, groups, need, 150 * km) for each in points}
 
 
 def sited(accounts, rule, radius_m):
-    return siting.values(*SIZED.total_w[[0, -1]], rule, accounts[radius_m])
+    return siting.siting_values(*SIZED.total_w[[0, -1]], rule, accounts[radius_m])
 
 
 def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declared(accounts):
     row = calibration("flops2024.siting.single_site")
     chosen = defaults("12")["rule"], units.parse(defaults("12")["point_radius"], "m")
     every = {(rule, radius): sited(accounts, rule, radius) for rule in RULES for radius in accounts}
-    meeting = [key for key, found in every.items() if readings.verdicts(found)[row.used[0]] == "reproduced"]
+    meeting = [key for key, found in every.items() if readings.claim_verdicts(found)[row.used[0]] == "reproduced"]
     assert meeting == [chosen] and len(row.used) == 1 and row.free == 2
     turned = {claim_id for found in every.values() for claim_id in readings.turned(every[chosen], found)}
     assert set(row.predicted) == turned - set(row.used)
@@ -166,7 +169,7 @@ def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declar
 def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(accounts):
     rule, found = "idle fuelled", accounts[5 * km]
     ours, high = sited(accounts, rule, 5 * km), SIZED.total_w[-1]
-    read = siting.readings(ours, high, rule, found)
+    read = siting.siting_readings(ours, high, rule, found)
     assert set(read) == {siting.CITY, siting.SPLIT, siting.HALF}
     real = siting.real_account().set_index("rule").loc[rule]
     for text in (f"plants of {real.plants}: 1 sites", "densest first: 0 sites", "complete linkage: 1 sites"):
@@ -188,9 +191,9 @@ def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_the_stored_account_is_that_of_the_real_plants():
     real, stored = grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account()
-    point, near = candidates.every(real, [5 * km, 100 * km], [True])
+    point, near = candidates.candidates_by_radius(real, [5 * km, 100 * km], [True])
     groups = [nodes.nodes(real, 100 * km, method) for method in nodes.METHODS]
-    found = siting.account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
+    found = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
     pd.testing.assert_frame_equal(found, stored[[*found]], check_dtype=False, rtol=1e-9)
 
 
@@ -202,15 +205,15 @@ COUNT, SHARE = "railonly2025.text.r64_tiers_rail_only", "railonly2025.text.r64_s
 
 def test_verdicts_turn_where_a_relation_holds_and_another_does_not(monkeypatch):
     ours = {COUNT: 2, SHARE: 0.75}
-    assert readings.verdicts(ours | {SHARE: 0.7}) == {COUNT: "reproduced", SHARE: "close"}
+    assert readings.claim_verdicts(ours | {SHARE: 0.7}) == {COUNT: "reproduced", SHARE: "close"}
     assert readings.turned(ours, {COUNT: 3, SHARE: 0.751}) == [COUNT]
     assert readings.turned(ours, {SHARE: 0.7}) == [SHARE]
     choices = {"two": {"three": {COUNT: 3}, "four": {COUNT: 4}}, "all": {"half": {SHARE: 0.375, COUNT: 2}}}
-    found = readings.readings(ours, choices)
+    found = readings.verdict_readings(ours, choices)
     assert found == {COUNT: "two (three: 3 tiers, four: 4 tiers)", SHARE: "all (half: 0.375)"}
-    assert readings.joined(found, {COUNT: "more"})[COUNT] == f"{found[COUNT]}; more"
+    assert readings.joined_texts(found, {COUNT: "more"})[COUNT] == f"{found[COUNT]}; more"
     monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
-    assert readings.readings(ours, choices) == {}
+    assert readings.verdict_readings(ours, choices) == {}
 
 
 def named(found, words):
@@ -243,7 +246,7 @@ def test_readings_of_size_and_layout():
     models = {name: transformer.from_catalog(name) for name in MODELS.values()}
     layers = {name: dc.layer(model, KEPT) for name, model in models.items()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
-    shapes = scaling_laws.shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
+    shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
     ours = sizing_claims.layout_values(models, layers, where) | quantities.values_by_id(
         {"infra": quantities.machine_quantities(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
     )
@@ -263,35 +266,35 @@ def test_readings_of_size_and_layout():
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))
     assert low == "the printed 1.67 million GPUs draw 3.015 GW, x 1.2 = 3.618, x 1.15 = 4.161 GW, as printed"
     assert high.endswith("x 1.3 = 4.704 GW, which misses the printed value too")
-    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
+    unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(texts)
 
 
 def test_one_number_of_gpus_and_one_count_for_all_networks():
     nic = 800 * units.Gbps
     prices, powers = scale_out.scaled_prices("flops2024", nic), scale_out.chip_powers("51.2T", "800G DR8", nic)
-    table = scale_out.comparison([800_000, 835_000], scale_out.shapes(72, 76, 4), prices, powers, "51.2T", nic)
-    names = list(scale_out.shapes(72, 76, 4))
+    table = scale_out.comparison([800_000, 835_000], scale_out.network_shapes(72, 76, 4), prices, powers, "51.2T", nic)
+    names = list(scale_out.network_shapes(72, 76, 4))
     counted = table, 800_000, "smooth", names, 5e9
-    ours = networks.values(*counted)
+    ours = networks.scale_out_values(*counted)
     rows = table[(table.gpus == 800_000) & (table["count"] == "smooth")].set_index("network")
     assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]] == 37_500
     assert ours["flops2024.fattree.switches"] == 87_500 and ours["flops2024.multirail4p.cables"] == 800_000
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
-    found = networks.readings(ours, *counted)
-    more = networks.values(table, 835_000, "smooth", names, 5e9)
+    found = networks.scale_out_readings(ours, *counted)
+    more = networks.scale_out_values(table, 835_000, "smooth", names, 5e9)
     assert named(found, "800,000 GPUs") == set(readings.turned(ours, more))
     chips = "flops2024.multirail4p.chips"
-    assert (readings.verdicts(ours)[chips], readings.verdicts(more)[chips]) == ("close", "reproduced")
+    assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
     assert "(835,000: 39,140.6 chips)" in found[chips]
     assert "equal trunks: 92,008 switches" in found["flops2024.fattree.switches"]
     assert "each of them: -1.66667" in found["flops2024.multiplane.link_reduction"]
     assert "hosts: 6.4 G USD" in found["flops2024.fattree.wire_cost"]
-    texts = networks.reasons(*counted, (25e3, 50e3, 90e3))
+    texts = networks.scale_out_reasons(*counted, (25e3, 50e3, 90e3))
     ends = [(price * 87_500 + 4.8e9) / 5e9 for price in (25e3, 90e3)]
     assert f"{ends[0]:.2f} and {ends[1]:.2f}" in texts["flops2024.fattree.cost_over_budget"]
     assert np.isclose(ours["flops2024.fattree.wire_cost"], 4.8e9)
-    unmet = {key for key, verdict in readings.verdicts(ours).items() if verdict != "reproduced"}
+    unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(texts)
 
 

@@ -45,7 +45,7 @@ def test_distance_is_the_angle_between_two_vectors(phi_a, lambda_a, phi_b, lambd
 
 
 def test_delay_of_the_coasts():
-    coasts = wide_area.route("flops2024 east", "flops2024 west")
+    coasts = wide_area.fibre_route("flops2024 east", "flops2024 west")
     assert coasts.distance_m == pytest.approx(3655 * km, rel=1e-3)
     assert coasts.delays_s[0] < coasts.delay_s < coasts.delays_s[1]
     assert coasts.round_trip_s == 2 * coasts.delay_s
@@ -369,7 +369,7 @@ def test_memoryless_sizes_and_a_full_link():
     left = 0.2 * 0.5 * us + 0.8 * 4.5 * us
     assert full[0] == pytest.approx(left / 0.8) and np.isinf(full[1])
     assert np.isinf(shared_wait([0.5, 0.5], 1000, 1e9))
-    table = wide_area.waits(0.2, [0.0, 0.5, 0.9], 9018e6)
+    table = wide_area.queue_waits(0.2, [0.0, 0.5, 0.9], 9018e6)
     assert list(table[table.other_load == 0].wait_s) == pytest.approx([0.125 * us] * 3)
     assert np.isinf(table.wait_s).sum() == 1
 
@@ -399,7 +399,7 @@ def test_plots_draw_what_the_tables_have():
     sweep = wide_area.throughputs(np.geomspace(1e-9, 1e-2, 20), {"coasts": 0.06, "metro": 0.001}, LINK)
     ax = plots.flow_throughput_by_loss(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
     assert len(ax.get_legend_handles_labels()[0]) == 4
-    figure = plots.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.waits(0.2, [0.1, 0.9], LINK))
+    figure = plots.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.queue_waits(0.2, [0.1, 0.9], LINK))
     queues = dict(zip(*reversed(figure.axes[1].get_legend_handles_labels()), strict=True))
     assert len(queues["strict priority"].get_xdata()) == 2 and len(queues["one queue"].get_xdata()) == 1
     plt.close("all")
@@ -420,7 +420,7 @@ def test_plots_draw_what_the_tables_have():
         (lambda: wide_area.great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
         (lambda: wide_area.one_way_delay(-1, 1.5, 5e-9), "distance is -1"),
         (lambda: wide_area.one_way_delay(1e6, 0.9, 5e-9), "route_factor is 0.9.*1 or more"),
-        (lambda: wide_area.route("flops2024 east", "flops2024 west").factor_for(0), "delay is 0"),
+        (lambda: wide_area.fibre_route("flops2024 east", "flops2024 west").factor_for(0), "delay is 0"),
         (lambda: wide_area.packet_loss(1.5, 9018), "bit_error_rate is 1.5"),
         (lambda: wide_area.packet_loss(1e-9, 0), "packet_bytes is 0"),
         (lambda: ReedSolomon(514, 544, 10), "message_symbols is 544.*fewer than 514"),

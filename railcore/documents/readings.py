@@ -37,7 +37,7 @@ def entries_together(*groups: Entries) -> Entries:
     return values, reasons, taken
 
 
-def verdicts(values: Values) -> dict[str, str]:
+def claim_verdicts(values: Values) -> dict[str, str]:
     """Verdict of each claim's value."""
     found = {}
     for claim_id, value in values.items():
@@ -51,11 +51,11 @@ def turned(ours: Values, others: Values) -> list[str]:
 
     Verdicts are compared, not values: a relation that holds with both readings depends on neither.
     """
-    mine, theirs = verdicts(ours), verdicts(others)
+    mine, theirs = claim_verdicts(ours), claim_verdicts(others)
     return [claim_id for claim_id in mine if theirs.get(claim_id, mine[claim_id]) != mine[claim_id]]
 
 
-def readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) -> dict[str, str]:
+def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) -> dict[str, str]:
     """Texts for `claims.record`, of the claims whose verdict depends on how the text is read.
 
     choices: for each reading that was taken, in words, the values of the other readings by their names:
@@ -68,7 +68,7 @@ def readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) -> dict[
     for taken, others in choices.items():
         deciding = {claim_id for values in others.values() for claim_id in turned(ours, values)}
         texts.append({key: f"{taken} ({_listed(key, others)})" for key in ours if key in deciding})
-    return joined(*texts)
+    return joined_texts(*texts)
 
 
 def _listed(claim_id: str, others: Mapping[str, Values]) -> str:
@@ -77,7 +77,7 @@ def _listed(claim_id: str, others: Mapping[str, Values]) -> str:
     return ", ".join(f"{name}: {text}" for name, text in shown.items())
 
 
-def joined(*parts: Mapping[str, str]) -> dict[str, str]:
+def joined_texts(*parts: Mapping[str, str]) -> dict[str, str]:
     """Texts for one claim in several tables as one sentence, in their order."""
     keys = dict.fromkeys(key for part in parts for key in part)
     return {key: "; ".join(part[key] for part in parts if key in part) for key in keys}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.checks import one_of
-from railcore.training.iteration.layer import KEY, MODERN, layer_times
+from railcore.training.iteration.layer import KEY, MODERN, layer_costs
 from railcore.training.iteration.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import step
@@ -99,8 +99,8 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
     key = {name: np.array([columns[name]]) for name in KEY}
-    rates = layer_times(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), MODERN, key)
-    moves = layer_times(model, replace(machine, kernel_s=0.0), MODERN, key)
+    rates = layer_costs(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), MODERN, key)
+    moves = layer_costs(model, replace(machine, kernel_s=0.0), MODERN, key)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},
         "experts_bytes": float(WEIGHT_BYTES * model.rank_parameters(t, p, strategy.expert)[1]),

@@ -293,7 +293,7 @@ def whole_shape(parameters: ArrayLike, multiple: int = 256, layers: ArrayLike | 
     return Shape(whole, np.maximum(width, 1) * multiple, rule.warnings)
 
 
-def shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
+def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
     """`depth_and_width` and `whole_shape` of several models.
 
     Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,

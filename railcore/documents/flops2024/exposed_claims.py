@@ -13,8 +13,8 @@ import pandas as pd
 from railcore.documents.flops2024.exposed_points import Point, shares_at_points
 from railcore.documents.flops2024.quantities import communication_quantities, values_by_id
 from railcore.documents.hidden_value import hidden_value
-from railcore.documents.readings import joined, verdicts
-from railcore.documents.readings import readings as turning
+from railcore.documents.readings import claim_verdicts, joined_texts
+from railcore.documents.readings import verdict_readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
@@ -58,7 +58,7 @@ def exposed_entries(
     Three tables by claim id.
     """
     values = exposed_values(cases, points, lost_rtts, coasts, within_s)
-    reasons = joined(
+    reasons = joined_texts(
         layer_reasons(cases, dense_rate),
         point_reasons(cases, points, values, rules),
         assumption_reasons(cases, rules),
@@ -229,7 +229,7 @@ def point_reasons(
     """
     found = {}
     for key, (model, speeds, less) in points.items():
-        if not less and verdicts({key: ours[key]})[key] != "reproduced":
+        if not less and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
             others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]
             speed = _speed_giving(cases[model].changed(site=speeds), claims.paper_value(key))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 import pandas as pd
 
 from railcore.documents.flops2024.specification import document_site
-from railcore.documents.readings import verdicts
+from railcore.documents.readings import claim_verdicts
 from railcore.facts import claims
 from railcore.facts.units import Gbps, show, significant
 from railcore.systems.datacenter.exposed import OVERLAP_RULES
@@ -84,7 +84,7 @@ def shares_under_rules(
     rows = []
     for reading, way in {**{rule: _with(case={"rule": rule}) for rule in OVERLAP_RULES}, **ways}.items():
         for key, value in shares_at_points(cases, points, way).items():
-            rows.append((reading, key, claims.paper_value(key), value, verdicts({key: value})[key]))
+            rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
     return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from railcore.documents.readings import readings as turning
+from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.network.scale_out.designs import COUNTS, chip_modes
 
@@ -33,7 +33,9 @@ def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float,
     return low, chip_usd, high
 
 
-def values(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float) -> dict[str, float]:
+def scale_out_values(
+    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float
+) -> dict[str, float]:
     """Values of the claims on parts and cost.
 
     Parameters
@@ -75,7 +77,7 @@ def values(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], bud
     return {f"{SECTION}.{key}": value for key, value in found.items()}
 
 
-def readings(
+def scale_out_readings(
     ours: Mapping[str, float], table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float
 ) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
@@ -92,10 +94,12 @@ def readings(
     Readings by claim.
     """
     tree, multi = (row for _, row in _rows(table, gpus, count, names).iloc[:2].iterrows())
-    others = {f"{n:,}": values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus}
-    ways = {WORDS[way]: values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
+    others = {
+        f"{n:,}": scale_out_values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus
+    }
+    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
     logical = 1 - multi["switch_links"] / tree["switch_links"]
-    return turning(
+    return verdict_readings(
         ours,
         {
             f"{gpus:,} GPUs, as the section says": others,
@@ -108,7 +112,7 @@ def readings(
     )
 
 
-def reasons(
+def scale_out_reasons(
     table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
 ) -> dict[str, str]:
     """Why a claim comes out as it does.

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.documents import readings as verdict_readings
 from railcore.documents.flops2024.east_west import AROUND_M, EAST, intertie
 from railcore.documents.flops2024.printed_authorities import (
     TABLE,
@@ -15,6 +14,7 @@ from railcore.documents.flops2024.printed_authorities import (
     least_split,
     printed_powers,
 )
+from railcore.documents.readings import verdict_readings
 from railcore.facts import claims, files, units
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.direct_current import places_near_line
@@ -50,7 +50,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     return {name: found.places(here & found.passing(demand_w, name, **asked))[0] for name in RULES}
 
 
-def account(
+def siting_account(
     point: Candidates, near: Candidates, groups: Iterable[Nodes], demand_w: float, anchors_m: float, **asked: Any
 ) -> pd.DataFrame:
     """The document's account of places, in numbers.
@@ -100,7 +100,7 @@ def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
     return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
 
 
-def values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[str, float | None]:
+def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[str, float | None]:
     """Values of the claims by id; Table 1's have none, for the hourly generation behind them is not at hand.
 
     One datacenter where a single place has all of the demand, else the least split.
@@ -130,7 +130,7 @@ def values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[
     }
 
 
-def readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame) -> dict[str, str]:
+def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text or on the grid, with what the others give.
 
     Parameters
@@ -152,7 +152,7 @@ def readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: 
     printed = printed_powers()
     high = feeders_by_region(printed, high_w, 2).set_index("parts")
     split = 1.0 if own.single_places else least_split(printed, high_w)
-    return verdict_readings.readings(
+    return verdict_readings(
         ours,
         {
             "circles around any point, on the plants of a synthetic grid": others,
@@ -162,7 +162,7 @@ def readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: 
     )
 
 
-def reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
+def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
     """Why a claim comes out as it does. found: `account`. table: of `siting_sensitivity`, for one oil."""
     country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
     by_radius = ", ".join(
@@ -209,8 +209,8 @@ def for_ledger(
     -------
     `values`, `reasons`, `readings`.
     """
-    ours = values(low_w, high_w, rule, found)
-    return ours, reasons(rule, found, table), readings(ours, high_w, rule, found)
+    ours = siting_values(low_w, high_w, rule, found)
+    return ours, siting_reasons(rule, found, table), siting_readings(ours, high_w, rule, found)
 
 
 def _listed(found: pd.Series) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.flops2024 import quantities
-from railcore.documents.readings import readings as turning
-from railcore.documents.readings import verdicts
+from railcore.documents.readings import claim_verdicts
+from railcore.documents.readings import verdict_readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
 from railcore.systems.datacenter.layer import Layer
@@ -215,7 +215,7 @@ def _power_reasons(machine: Sizing) -> dict[str, str]:
         key = f"flops2024.infra.total_power_{end}"
         printed_racks = claims.paper_value(GPUS) / machine.rack_gpus
         chain = printed_racks * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
-        meets = verdicts({key: float(chain[-1])})[key] == "reproduced"
+        meets = claim_verdicts({key: float(chain[-1])})[key] == "reproduced"
         racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
         found[key] = (
             f"the printed {claims.paper_value(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "

@@ -1,7 +1,7 @@
 """Table 2 of railonly2023: counts and cost, and what redundant rail switches cost."""
 
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
-from railcore.documents.readings import readings
+from railcore.documents.readings import verdict_readings
 from railcore.facts import claims
 from railcore.network import cost
 
@@ -21,7 +21,7 @@ def cost_claims(
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
     values = claims.table_values(TABLE, table)
     own_switches = savings_table(TABLE, hb_domain_size, prices, powers, share=False)
-    taken = readings(
+    taken = verdict_readings(
         values,
         {
             "rails that are less than a switch share one": {

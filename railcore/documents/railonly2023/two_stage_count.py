@@ -42,7 +42,7 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     reduce = collectives.hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
     sent = collectives.grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
-    gathered = collectives.count(collectives.schedule("all_gather", "direct", n_m), replica / n_m).bytes
+    gathered = collectives.count(collectives.collective_schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
         compute_s=batch_tokens * model.token_flops / (n_m * n_ds * n_df) / model.gpu_flops,
         first_dp_s=model.layers * sent.by_rail[0] / n_df / model.nic_Bps,

@@ -99,5 +99,5 @@ def _all_gather(n: int) -> float:
 
 def _counted(operation: str, n: int) -> float:
     """Time of a ring [s], from the bytes of every step of its schedule."""
-    ring = collectives.schedule(operation, "ring", n)
+    ring = collectives.collective_schedule(operation, "ring", n)
     return float(collectives.count(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
-from railcore.documents.readings import readings
+from railcore.documents.readings import verdict_readings
 from railcore.facts import claims, units
 from railcore.network import cost
 
@@ -88,7 +88,7 @@ def cost_claims(
     values[f"{FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
     small_domains = _table_and_text(savings_table(TABLE, 8, prices, powers))
     own_switches = _table_and_text(savings_table(TABLE, hb_domain_size, prices, powers, share=False))
-    taken = readings(
+    taken = verdict_readings(
         values,
         {
             "HB domains of 256 GPUs": {"8, which the text names too": small_domains},

@@ -4,7 +4,7 @@ from railcore.network.scale_out.comparison import (
     choices,
     comparison,
     network_combinations,
-    shapes,
+    network_shapes,
     side_by_side,
     thinned_costs,
     tree_levels,

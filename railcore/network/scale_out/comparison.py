@@ -12,7 +12,7 @@ Shapes = Mapping[str, tuple[int, int]]
 COST_PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
 
 
-def shapes(
+def network_shapes(
     hb_domain_size: int, rails: int, planes: int, modes: Container[int] | None = None
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.

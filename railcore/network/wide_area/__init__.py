@@ -5,11 +5,11 @@ from railcore.network.wide_area.bit_errors import ReedSolomon, bit_error_rate, c
 from railcore.network.wide_area.priority import priority_waits, shared_wait
 from railcore.network.wide_area.routes import (
     Route,
+    fibre_route,
     great_circle_distance,
     one_way_delay,
-    route,
 )
-from railcore.network.wide_area.tables import flow_needs, link_losses, policies, tails, throughputs, waits
+from railcore.network.wide_area.tables import flow_needs, link_losses, policies, queue_waits, tails, throughputs
 from railcore.network.wide_area.tcp import (
     LAWS,
     cubic_window,

@@ -86,7 +86,7 @@ class Route:
         return float(positive("delay", delay) / (self.distance_m * self.fibre_delay))
 
 
-def route(site_a: str, site_b: str) -> Route:
+def fibre_route(site_a: str, site_b: str) -> Route:
     """Route between two items of the catalog's wide_area that have coordinates, along the catalog's fibre."""
     a, b, fibre = (catalog.item("wide_area", name) for name in (site_a, site_b, "fibre"))
     places = (place[axis] for place in (a, b) for axis in ("latitude_deg", "longitude_deg"))

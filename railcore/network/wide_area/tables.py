@@ -177,7 +177,9 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
     return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
 
 
-def waits(load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet") -> pd.DataFrame:
+def queue_waits(
+    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet"
+) -> pd.DataFrame:
     """Mean wait of gradients against the load of other traffic on their link.
 
     Parameters

@@ -131,10 +131,10 @@ def candidates(
     ------
     ValueError for a radius outside 5 to 150 km.
     """
-    return every(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
+    return candidates_by_radius(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
 
 
-def every(
+def candidates_by_radius(
     grid: PowerGrid,
     radii_m: Iterable[float],
     oil: Iterable[bool] = (True, False),

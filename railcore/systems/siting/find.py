@@ -38,7 +38,7 @@ class FoundPlaces:
         return {"places": self.places, "ways": self.ways}
 
 
-def find(
+def find_places(
     grid: PowerGrid,
     demand_w: float,
     radius_m: float,

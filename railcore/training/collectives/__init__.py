@@ -24,4 +24,4 @@ from railcore.training.collectives.hierarchical import (
     hierarchical_schedule,
     hierarchical_time,
 )
-from railcore.training.collectives.schedules import schedule
+from railcore.training.collectives.schedules import collective_schedule

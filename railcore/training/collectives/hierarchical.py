@@ -26,7 +26,7 @@ from railcore.facts import checks
 from railcore.facts.checks import Floats
 from railcore.training.collectives.algorithms import collective_time, default_algorithm
 from railcore.training.collectives.execution import Node, Schedule, Send, Step, count
-from railcore.training.collectives.schedules import schedule
+from railcore.training.collectives.schedules import collective_schedule
 
 HB, NIC = "hb", "nic"
 # Phases in order: where, and which flat operation; what runs along a rail moves D / x of a buffer that all share.
@@ -160,7 +160,7 @@ def hierarchical_schedule(
         raise ValueError(f"hb_first is True: only {' and '.join(_FORWARDED)} have both orders")
     x, y = int(checks.whole("hb_ranks", hb_ranks)), int(checks.whole("domains", domains))
     sizes, names = {HB: x, NIC: y}, {HB: hb_algorithm, NIC: nic_algorithm}
-    flats = [(where, schedule(flat, _algorithm(flat, names[where]), sizes[where])) for where, flat in phases]
+    flats = [(where, collective_schedule(flat, _algorithm(flat, names[where]), sizes[where])) for where, flat in phases]
     parts = max(flat.parts for _, flat in flats)
     steps: list[Step] = []
     for number, (where, flat) in enumerate(flats[:: -1 if hb_first else 1]):

@@ -12,7 +12,7 @@ _Steps = list[Step]
 _Blocks = Callable[[int], tuple[int, ...]]
 
 
-def schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
+def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
     """One algorithm among `ranks` ranks; no steps for one rank.
 
     Its count equals `steps_and_bytes`, and its run gives `defined_result`. A switch that reduces is the node

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.training.iteration.layer import KEY, MODERN, STAGE, LayerCosts, Runtime, layer_times
+from railcore.training.iteration.layer import KEY, MODERN, STAGE, LayerCosts, Runtime, layer_costs
 from railcore.training.iteration.machine import Machine
 from railcore.training.parallelism import indivisible
 from railcore.training.transformer import (
@@ -151,7 +151,7 @@ def estimates(
     checks.one_of("offload", offload, OFFLOAD)
     columns = _columns(strategies)
     (keys, layer_of), (places, stage_of) = (_unique_rows(columns, names) for names in (KEY, STAGE_KEY))
-    layers, stages = layer_times(model, machine, runtime, keys), _stage_costs(model, machine, offload, places)
+    layers, stages = layer_costs(model, machine, runtime, keys), _stage_costs(model, machine, offload, places)
     wrong_layer = _first_reason(indivisible(model, keys), "heads", "sequence")
     wrong_stage = _first_reason(indivisible(model, places), "layers", "experts")
     for start in range(0, max(layer_of.size, 1), BLOCK):

@@ -125,7 +125,7 @@ def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.where(less, turned, count), np.where(less, turned_area, area)
 
 
-def layer_times(model: Transformer, machine: Machine, runtime: Runtime, key: Mapping[str, np.ndarray]) -> LayerCosts:
+def layer_costs(model: Transformer, machine: Machine, runtime: Runtime, key: Mapping[str, np.ndarray]) -> LayerCosts:
     """Times and bytes of a layer; in a model with mixture layers, of the average layer.
 
     Recompute: "selective" repeats the forward attention where it is not fused, "full" the whole forward pass.
