@@ -224,6 +224,6 @@ def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():
 
 
 def test_no_file_names_a_machine():
-    for path in [*MODULES, *sorted(files.ROOT.glob("*.*")), *sorted((files.ROOT / "tests").rglob("*.py"))]:
+    for path in [*MODULES, *sorted(files.ROOT.glob("[!.]*.*")), *sorted((files.ROOT / "tests").rglob("*.py"))]:
         if path.is_file() and path.name != "test_structure.py":
             assert not re.search(r"(^|[^\w.:])/(work|root|home)/", path.read_text(errors="ignore")), path
