@@ -112,7 +112,7 @@ def code_lines(source):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_is_one_thing(path):
-    assert code_lines(path.read_text()) <= 250
+    assert code_lines(path.read_text()) <= 400
 
 
 def public_functions(tree):
