@@ -11,6 +11,7 @@ import pytest
 
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.east_west import REGIONS
+from railcore.documents.railonly2023 import two_stage_traffic
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
@@ -57,7 +58,7 @@ def test_graph_of_65536_gpus(benchmark, fabric):
 
 def two_stages(gpus):
     """railonly2023's plan: an entry for every two GPUs of a group."""
-    return traffic.two_stage_matrix(two_stage.from_catalog("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4).summary(256)
+    return two_stage_traffic.two_stage_matrix(two_stage.from_catalog("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4).summary(256)
 
 
 def rings(gpus):

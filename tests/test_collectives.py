@@ -30,7 +30,7 @@ from railcore.training.collectives import (
     steps_and_bytes,
 )
 from railcore.training.collectives.execution import Schedule, Send
-from railcore.training.experts.token_routing import expert_all_to_all_time
+from railcore.training.experts import expert_all_to_all_time
 
 FORMS = [(operation, name) for operation in OPERATIONS for name in algorithm_names(operation)]
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 16)

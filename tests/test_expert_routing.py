@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2025.moe_slowdowns import slowdown_readings
+from railcore.documents.railonly2025.moe import slowdown_readings
 from railcore.facts.units import Gbps
 from railcore.training import collectives
-from railcore.training.experts.token_routing import (
+from railcore.training.experts import (
     ROUTINGS,
     SKEWS,
     busiest_links,

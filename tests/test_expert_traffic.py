@@ -5,23 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2025.moe_claims import share_readings
-from railcore.documents.railonly2025.moe_slowdowns import (
+from railcore.documents.railonly2025.moe import (
     LOADS,
     iteration_overheads,
     platform_links,
     platform_routing_slowdowns,
     routing_slowdowns,
+    share_readings,
 )
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.training import traffic, transformer
-from railcore.training.experts.expert_job import ExpertJob
-from railcore.training.experts.token_routing import (
-    expert_all_to_all_time,
-    expert_demand,
-    oversubscribed_exchange_times,
-)
+from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, oversubscribed_exchange_times
 from railcore.training.parallelism import Strategy
 
 MODEL = transformer.from_catalog("MoE-1.3B")

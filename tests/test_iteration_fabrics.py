@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
+from railcore.training import experts
 from railcore.training.degraded import failed_parts, goodput, routed_flows, slowdowns
-from railcore.training.experts import token_routing
 from railcore.training.iteration import machine
 from railcore.training.iteration.critical_path import iteration_times
 from railcore.training.iteration.two_stage import TwoStage
@@ -112,8 +112,8 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
 def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
     fabric = rail_only(32, 4, 8)
-    demand = token_routing.expert_demand(1e9, 32, 3.0, skew)
-    counted = token_routing.link_loads(demand, 4, "two-hop")
+    demand = experts.expert_demand(1e9, 32, 3.0, skew)
+    counted = experts.link_loads(demand, 4, "two-hop")
     loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
@@ -127,8 +127,8 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
 
 def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
     fabric = rail_optimized(32, 4, 8)
-    demand = token_routing.expert_demand(1e9, 32)
-    counted = token_routing.link_loads(demand, 4, "direct")
+    demand = experts.expert_demand(1e9, 32)
+    counted = experts.link_loads(demand, 4, "direct")
     loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
     np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
@@ -448,17 +448,17 @@ def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
     rates = H100.hb_Bps * H100.hb_fraction, H100.nic_Bps * H100.nic_fraction
     step = H100.hb_latency_s + H100.nic_latency_s
     for way, routing, pipelined in (("direct", "direct", True), ("two-hop, in turn", "two-hop", False)):
-        one = token_routing.expert_all_to_all_time(sent, 16, 4, *rates, routing, 4.0, pipelined=pipelined)
+        one = experts.expert_all_to_all_time(sent, 16, 4, *rates, routing, 4.0, pipelined=pipelined)
         assert found.loc[way, "expert_s"] == pytest.approx(4 * MIXED.layers * (float(one) + step))
 
 
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
-    demand = token_routing.expert_demand(1e9, 32)
+    demand = experts.expert_demand(1e9, 32)
     loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
-    direct = token_routing.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
+    direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))
 
 

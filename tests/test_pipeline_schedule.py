@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2025 import pipeline_figures
-from railcore.documents.railonly2025.pipeline_formulas import formula_checks, pipeline_claims
+from railcore.documents.railonly2025 import pipeline
+from railcore.documents.railonly2025.pipeline import formula_checks, pipeline_claims
 from railcore.training.pipeline_schedule import (
     SCHEDULE_KINDS,
     TRANSFERS,
@@ -275,29 +275,29 @@ def test_claims_on_the_formulas_are_their_largest_errors():
 @pytest.mark.parametrize("sync_s", [1.0, 5.0])
 def test_synchronization_starts_with_the_last_backward_pass_and_shows_what_is_longer(sync_s):
     table = schedule("1f1b", 4, 8, 1.0, 2.0)
-    events, path = pipeline_figures.with_synchronization(table, sync_s)
+    events, path = pipeline.with_synchronization(table, sync_s)
     sync = events[events.event == "sync"].set_index("stage")
     assert list(sync.index.sort_values()) == [0, 1, 2, 3]
     assert (sync.end_s - sync.start_s).to_numpy() == pytest.approx([max(0.0, sync_s - 2.0)] * 4)
     assert sync.start_s[0] == pytest.approx(table.total_s) and path.end_s.max() == pytest.approx(sync.end_s[0])
-    phases = pipeline_figures.path_phases(path)
+    phases = pipeline.path_phases(path)
     assert list(phases) == ["bubble: fill", "last stage", "bubble: drain", "sync"][: 4 if sync_s > 2 else 3]
     ends = list(phases.values())
     assert ends[0][0] == 0 and all(a[1] == pytest.approx(b[0]) for a, b in itertools.pairwise(ends))
 
 
 def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
-    tables, events = pipeline_figures.schedule_tables(4, 8, 0.01, 0.02, 2)
+    tables, events = pipeline.schedule_tables(4, 8, 0.01, 0.02, 2)
     assert [table.kind for table in tables.values()] == list(SCHEDULE_KINDS)
     assert all(f"bubble {table.bubble_share:.1%}" in title for title, table in tables.items())
     assert len(events) == sum(len(table.events) for table in tables.values())
-    costs = pipeline_figures.transfer_costs(4, 8, 0.01, 0.02, 1e-3, 2)
+    costs = pipeline.transfer_costs(4, 8, 0.01, 0.02, 1e-3, 2)
     added = costs.set_index(["schedule", "transfers"])["transfers that lengthen it"]
     for kind in ("gpipe", "1f1b"):
         for transfers in TRANSFERS:
             assert added[kind, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
     assert added["1f1b", "the document's sum"] == 2 * (4 - 1 + 8)
-    curve = pipeline_figures.bubble_curves(8, [1, 4], [1, 2], 0.01, 0.02, {"free": 0.0, "slow": 1e-3})
+    curve = pipeline.bubble_curves(8, [1, 4], [1, 2], 0.01, 0.02, {"free": 0.0, "slow": 1e-3})
     for row in curve.itertuples():
         send = {"free": 0.0, "slow": 1e-3}[row.transfers]
         bubble = pipeline_bubble_time(8, row.microbatches, 0.01, 0.02, row.chunks, send)

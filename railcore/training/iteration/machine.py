@@ -12,7 +12,7 @@ from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
 from railcore.training.collectives.algorithms import steps_and_bytes
 from railcore.training.collectives.hierarchical import hierarchical_time
-from railcore.training.experts.token_routing import ROUTINGS, expert_all_to_all_time
+from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 
 PRECISIONS = ("bf16", "fp8")
 ENDLESS = 1e30  # bytes/s of a memory or link that costs nothing

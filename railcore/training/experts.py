@@ -1,4 +1,4 @@
-"""All-to-all of a mixture of experts on rail networks: who forwards, what each link carries, how long it takes.
+"""Mixtures of experts on rail networks: what an iteration sends, who forwards, and how long it takes.
 
 N = y K GPUs, K in each of y HB domains (scale-up or NVLink domains). GPU j of domain a is rank a K + j, on rail
 j modulo R; R = K unless said. A GPU sends D bytes in all, its own share included: d = D / N to each at uniform load.
@@ -20,12 +20,16 @@ At uniform load forwarding sends D (1 - 1/K) over HB and, as without it, D (1 - 
 other it takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB, which is r where K = y or both are large;
 pipelined it takes no longer at all while that stays below 1.
 
+In an iteration every GPU holds a copy of all but the experts, whose gradients S an AllReduce sums, and its share of the
+experts, with which all GPUs exchange activations X times. An expert's biases are the expert's.
+
 Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only Networks.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +38,10 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.checks import Floats, at_least, one_of, positive, whole
 from railcore.network.topology.clos import checked_oversubscription
+from railcore.training.collectives import hierarchical_time
+from railcore.training.parallelism import Strategy
+from railcore.training.traffic import WIRE, Traffic, Transfer, Wire, from_transfers, transfers
+from railcore.training.transformer import Transformer
 
 ROUTINGS = ("direct", "two-hop", "hierarchical")
 SKEWS = ("hot", "zipf", "pairs")
@@ -368,3 +376,107 @@ def _check_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:
     if not np.all((m >= 1) & (m <= experts)):
         raise ValueError(f"imbalance is {imbalance!r}: give 1 (uniform) to the number of experts, {experts!r}")
     return m
+
+
+@dataclass(frozen=True)
+class ExpertJob:
+    """Training a mixture of experts with one data-parallel copy of the rest on every GPU, the experts spread over all.
+
+    model: with experts; gpus N, whole HB domains of hb_domain_size K; sequences_per_gpu: of an iteration (a fraction
+    for what-if). wire: bytes of an element; recompute: "full" exchanges a third time with the experts.
+
+    Raises ValueError for a dense model, experts that do not divide over the GPUs, and part-filled domains.
+    """
+
+    model: Transformer
+    gpus: int
+    hb_domain_size: int
+    sequences_per_gpu: float
+    wire: Wire = WIRE
+    recompute: str = "none"
+
+    def __post_init__(self) -> None:
+        if not self.model.experts or self.model.experts % self.gpus:
+            raise ValueError(
+                f"model has {self.model.experts} experts: give a mixture with a multiple of gpus {self.gpus}"
+            )
+        if self.gpus % self.hb_domain_size:
+            raise ValueError(f"gpus is {self.gpus}: give a multiple of hb_domain_size {self.hb_domain_size}")
+
+    @property
+    def domains(self) -> int:
+        """HB domains, y."""
+        return self.gpus // self.hb_domain_size
+
+    @property
+    def strategy(self) -> Strategy:
+        """Data parallel over all GPUs, and so are the experts."""
+        return Strategy(data=self.gpus, expert=self.gpus, recompute=self.recompute)
+
+    @cached_property
+    def iteration_transfers(self) -> list[Transfer]:
+        """The rows of `traffic.transfers`: those of one sequence a GPU, its activations `sequences_per_gpu` times."""
+        rows = transfers(self.model, self.strategy, self.gpus, self.wire)
+        times = {"expert": self.sequences_per_gpu}
+        return [row._replace(message_bytes=row.message_bytes * times.get(row.kind, 1)) for row in rows]
+
+    @property
+    def exchanges(self) -> float:
+        """Exchanges of an iteration, X: of each mixture layer, to the experts and back, in every pass."""
+        return sum(row.calls for row in self.iteration_transfers if row.kind == "expert")
+
+    @property
+    def exchange_bytes(self) -> float:
+        """What a GPU sends in one exchange, its own share included [bytes]: D = s b h top_k element_bytes."""
+        return next(row.message_bytes for row in self.iteration_transfers if row.kind == "expert")
+
+    @property
+    def static_bytes(self) -> float:
+        """Gradients that all GPUs sum, those of everything but the experts [bytes]: S."""
+        return sum(row.calls * row.message_bytes for row in self.iteration_transfers if row.kind == "data")
+
+    @cached_property
+    def iteration_traffic(self) -> Traffic:
+        """Bytes of an iteration between GPUs: the AllReduce in hierarchical rings, the all-to-all before forwarding."""
+        return from_transfers(self.strategy, self.iteration_transfers, {"data": "hierarchical"}, self.hb_domain_size)
+
+    def volumes(self) -> pd.DataFrame:
+        """Bytes of all GPUs in an iteration, counted from `iteration_traffic`: columns kind, path, bytes."""
+        table = self.iteration_traffic.summary(self.hb_domain_size).query("kind != 'all'")
+        kind = np.where(table["kind"] == "expert", "all-to-all", "AllReduce")
+        paths = {
+            "HB domain": table["bytes"] - table["network_bytes"],
+            "NIC, same rail": table["network_bytes"] - table["cross_rail_bytes"],
+            "NIC, other rail": table["cross_rail_bytes"],
+        }
+        wide = pd.DataFrame(paths).groupby(kind).sum().rename_axis(index="kind", columns="path")
+        return wide.stack().rename("bytes").reset_index()
+
+    @property
+    def all_to_all_share(self) -> float:
+        """Share of the all-to-all in all bytes, HB included: X D / (X D + 2 S).
+
+        The common factor (N - 1) / N of both drops out.
+        """
+        sent = self.exchanges * self.exchange_bytes
+        return sent / (sent + 2 * self.static_bytes)
+
+    def sequences_for_share(self, share: float) -> float:
+        """Sequences per GPU that would make `share` the all-to-all's: b share (1 - share_b) / (share_b (1 - share))."""
+        return self.sequences_per_gpu * share / (1 - share) * (1 / self.all_to_all_share - 1)
+
+    def times(self, hb_Bps: float, nic_Bps: float, rate: float) -> dict[str, float]:
+        """Seconds of an iteration by kind, one after the other, nothing overlapped.
+
+        "all-to-all, rail-optimized" direct, "all-to-all, rail-only" two-hop in turn, "AllReduce" (hierarchical, alike
+        in both), "compute" at `rate` [FLOP/s] of a GPU.
+        """
+        link = (self.exchange_bytes, self.gpus, self.hb_domain_size, hb_Bps, nic_Bps)
+        reduce = hierarchical_time("all_reduce", self.static_bytes, self.hb_domain_size, self.domains, hb_Bps, nic_Bps)
+        times = {
+            "all-to-all, rail-optimized": self.exchanges * expert_all_to_all_time(*link, "direct", 1.0),
+            "all-to-all, rail-only": self.exchanges * expert_all_to_all_time(*link),
+            "AllReduce": reduce,
+            "compute": self.model.training_flops(self.sequences_per_gpu, self.recompute) / rate,
+        }
+        return {kind: float(seconds) for kind, seconds in times.items()}
