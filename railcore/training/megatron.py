@@ -5,7 +5,6 @@ import difflib
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from railcore.facts.checks import whole
@@ -36,19 +35,10 @@ _MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute over
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A launch line that has been read. strategy: fields of Strategy; global_batch: 0 where the line has none."""
-
-    strategy: dict[str, Any]
-    model: Transformer | None
-    global_batch: int
-    gpus: int
-    warnings: tuple[str, ...]
-
-
-def launch(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> Launch:
-    """What a launch line says. Arguments, errors and source: see `parallelism.megatron_run`."""
+def launch(
+    args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
+) -> tuple[dict[str, Any], Transformer | None, int]:
+    """Fields of `Strategy`, the model, and the batch [sequences], 0 where the line has none; see `megatron_run`."""
     given, warnings = _read(args)
     if vocabulary:
         given["vocab-size"] = vocabulary
@@ -78,7 +68,7 @@ def launch(args: str | Sequence[str], gpus: int | None = None, vocabulary: int |
     if "use-tp-pp-dp-mapping" in given:
         strategy["order"] = ("tensor", "context", "pipeline", "data")
     model = _model(given, warnings)
-    return Launch(strategy, model, given.get("global-batch-size", 0), world or each, tuple(warnings))
+    return strategy | {"warnings": tuple(warnings)}, model, given.get("global-batch-size", 0)
 
 
 class _Once(argparse.Action):

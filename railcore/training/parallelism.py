@@ -316,10 +316,9 @@ def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary:
     `warnings` lists the arguments that are not used and what had to be assumed. Raises ValueError for what contradicts
     or does not divide. Source: Megatron-LM, megatron/training/arguments.py.
     """
-    line = megatron.launch(args, gpus, vocabulary)
-    fields: dict[str, Any] = line.strategy
-    strategy = Strategy(**fields, warnings=line.warnings)
-    batch = line.global_batch or strategy.data * strategy.micro_batch
+    fields, model, batch = megatron.launch(args, gpus, vocabulary)
+    strategy = Strategy(**fields)
+    batch = batch or strategy.data * strategy.micro_batch
     strategy.microbatches(batch)
-    odd = strategy.check(line.model, batch, line.gpus) if line.model else ()
-    return MegatronRun(strategy, line.model, batch, line.warnings + odd)
+    odd = strategy.check(model, batch) if model else ()
+    return MegatronRun(strategy, model, batch, strategy.warnings + odd)

@@ -25,6 +25,7 @@ section 2.2 (1f1b, interleaved).
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,11 +38,7 @@ TRANSFERS = ("overlapped", "duplex", "blocking")
 
 
 def critical_sends(
-    stages: ArrayLike,
-    microbatches: ArrayLike,
-    chunks: ArrayLike = 1,
-    kind: str = "1f1b",
-    transfers: str = "overlapped",
+    stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike = 1, kind: str = "1f1b", transfers: str = "overlapped"
 ) -> Ints:
     """Transfers that lengthen the iteration, in closed form, for stages of equal time: 0 for p = 1, else
 
@@ -70,7 +67,7 @@ def critical_sends(
     ValueError
         For interleaved with duplex or blocking, which have no short form: take `schedule`.
     """
-    p, m, v = checked_sizes(kind, stages, microbatches, chunks, transfers)
+    p, m, v = _checked_sizes(kind, stages, microbatches, chunks, transfers)
     if transfers != "overlapped" and np.any(v > 1):
         raise ValueError(f"transfers is {transfers!r} with chunks {chunks!r}: give 'overlapped', or take `schedule`")
     first, later = 2 * (p - 1), m - 1
@@ -167,50 +164,24 @@ def peak_microbatches(
     ----------
     Narayanan et al. 2021, section 2.2.
     """
-    p, m, v = checked_sizes(kind, stages, microbatches, chunks)
+    p, m, v = _checked_sizes(kind, stages, microbatches, chunks)
     i = whole("stage", stage, least=0)
     if np.any(i >= p):
         raise ValueError(f"stage is {stage!r}: give 0 to stages - 1, the first being 0")
-    return np.minimum(m * v, warm_up(kind, p, m, v, i) + 1) / v
+    return np.minimum(m * v, _warm_up(kind, p, m, v, i) + 1) / v
 
 
-def warm_up(kind: str, p: ArrayLike, m: ArrayLike, v: ArrayLike, i: ArrayLike) -> Ints:
-    """Forward passes of a chunk in stage i before it turns to one forward, one backward.
-
-    Parameters
-    ----------
-    kind, p, m, v, i
-        One of SCHEDULE_KINDS, stages, micro-batches, chunks and the stage from 0.
-
-    Returns
-    -------
-    Whole numbers, of the arguments' shape.
-    """
-    p, m, v, i = (np.asarray(n) for n in (p, m, v, i))
+def _warm_up(kind: str, p: Any, m: Any, v: Any, i: Any) -> Ints:
+    """Forward passes of a chunk in stage i before it turns to one forward, one backward."""
     if kind == "gpipe":
         return m * v + 0 * i
     return np.minimum(m * v, np.where(v > 1, 2 * (p - 1 - i) + (v - 1) * p, p - 1 - i))
 
 
-def checked_sizes(
+def _checked_sizes(
     kind: str, stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike, transfers: str = "overlapped"
 ) -> tuple[Ints, Ints, Ints]:
-    """Stages, micro-batches and chunks as integers of one shape.
-
-    Parameters
-    ----------
-    kind, stages, microbatches, chunks, transfers
-        As in `schedule`.
-
-    Returns
-    -------
-    p, m and v.
-
-    Raises
-    ------
-    ValueError
-        Naming what is out of range.
-    """
+    """Stages, micro-batches and chunks as integers of one shape, checked with the names given."""
     one_of("kind", kind, SCHEDULE_KINDS)
     one_of("transfers", transfers, TRANSFERS)
     counts = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
@@ -388,7 +359,7 @@ def schedule(
     ValueError
         Naming the argument that is out of range.
     """
-    p, m, v = (int(n) for n in checked_sizes(kind, stages, microbatches, chunks, transfers))
+    p, m, v = (int(n) for n in _checked_sizes(kind, stages, microbatches, chunks, transfers))
     if (kind == "interleaved") != (v > 1):
         raise ValueError(f"chunks is {chunks!r} with kind {kind!r}: give 2 or more with 'interleaved', else 1")
     passes = np.array([_per_stage("forward_s", forward_s, p), _per_stage("backward_s", backward_s, p)]) / v
@@ -444,7 +415,7 @@ def _order(kind: str, p: int, m: int, v: int) -> Ints:
         chunk, microbatch = place // p, group * p + place % p
     forward = (chunk * p + stage) * m + microbatch
     backward = (2 * p * v - 1 - (v - 1 - chunk) * p - stage) * m + microbatch
-    first = warm_up(kind, p, m, v, stage)
+    first = _warm_up(kind, p, m, v, stage)
     rank = np.concatenate([2 * (turn - first), np.broadcast_to(2 * turn + 1, forward.shape)], axis=1)
     return np.take_along_axis(np.concatenate([forward, backward], axis=1), np.argsort(rank, axis=1), axis=1)
 

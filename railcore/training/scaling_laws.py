@@ -255,8 +255,8 @@ def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utiliz
     -------
     The rows of `optimal_models` at those times.
     """
-    days = {name: [float(law(name).training_time(size, flops, utilization)) / day for size in sizes] for name in names}
-    tables = [optimal_models([name], np.array(days[name]), flops, utilization) for name in names]
+    days = {name: law(name).training_time(sizes, flops, utilization) / day for name in names}
+    tables = [optimal_models([name], days[name], flops, utilization) for name in names]
     return pd.concat(tables, ignore_index=True)
 
 

@@ -486,10 +486,7 @@ def matrix(
 
 
 def from_transfers(
-    strategy: Strategy,
-    rows: Iterable[Transfer],
-    algorithms: Mapping[str, str] | None = None,
-    hb_domain_size: int = 0,
+    strategy: Strategy, rows: Iterable[Transfer], algorithms: Mapping[str, str] | None = None, hb_domain_size: int = 0
 ) -> Traffic:
     """Sparse matrices of any transfers.
 
@@ -507,7 +504,8 @@ def from_transfers(
     chosen = dict(algorithms or {})
     for kind, algorithm in chosen.items():
         one_of(f"algorithm of {kind}", algorithm, ALGORITHMS)
-    stage = strategy.coordinates(np.arange(strategy.gpus))["pipeline"]
+    stage = np.empty(strategy.gpus, np.int64)
+    stage[strategy.groups("pipeline")] = np.arange(strategy.pipeline)
     bytes_of: dict[tuple[str, str, str], Floats] = {}
     for row in rows:
         amount = row.sent_bytes * row.stage_weights(strategy)[stage]
@@ -515,7 +513,8 @@ def from_transfers(
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
     parts: dict[str, list[tuple[Ranks, Floats]]] = {}
     for (kind, group, way), amount in bytes_of.items():
-        for suffix, ranks, pattern, factor in _stages(_groups(strategy, group), way, hb_domain_size):
+        groups = strategy.groups("pipeline")[:, [0, -1]] if group == "ends" else strategy.groups(group)
+        for suffix, ranks, pattern, factor in _stages(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
     return Traffic({kind: Matrix(*merged_rows(every, found)) for kind, found in parts.items()})
@@ -529,11 +528,6 @@ def _way(row: Transfer, algorithm: str) -> str:
     if algorithm == "tree" and row.operation != "all_reduce":
         raise ValueError(f"algorithm of {row.kind} is 'tree', which has no {row.operation}: give 'ring'")
     return algorithm
-
-
-def _groups(strategy: Strategy, group: str) -> Ranks:
-    found = strategy.groups("pipeline")[:, [0, -1]] if group == "ends" else strategy.groups(group)
-    return found.astype(np.int32)
 
 
 def _stages(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ranks, _Pattern, float]]:

@@ -6,7 +6,7 @@ micro-batch; t tensor, c context and e expert parallel ranks. Every function tak
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -277,11 +277,7 @@ class Transformer:
 def from_catalog(name: str, **changes: Any) -> Transformer:
     """A model of the catalog, such as from_catalog("GPT-3", sequence_length=4096). Raises UnknownName."""
     item = catalog.item("models", name)
-    known = {row.parameter for row in item.rows}
-    fields = [key for key in Transformer.__dataclass_fields__ if key in known]
-    read: dict[str, Any] = {key: int(item[key]) for key in fields if key not in ("name", "imbalance")}
-    for flag in ("tied_embeddings", "biases", "parallel_block"):
-        read |= {flag: bool(read[flag])} if flag in read else {}
+    read: dict[str, Any] = {key: kind(item[key]) for key, kind in get_type_hints(Transformer).items() if key in item}
     return Transformer(**{"name": name, **read, **changes})
 
 

@@ -9,15 +9,7 @@ import pandas as pd
 from railcore.facts import claims, units
 from railcore.training.collectives import hierarchical_all_gather_bytes
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import (
-    Traffic,
-    Transfer,
-    Wire,
-    from_transfers,
-    matrix,
-    traffic_summaries,
-    transfers,
-)
+from railcore.training.traffic import Traffic, Transfer, Wire, from_transfers, matrix, traffic_summaries, transfers
 from railcore.training.transformer import Transformer, from_catalog
 
 HB_PAIR, NETWORK = "railonly2025.fig3.hb_pair_traffic", "railonly2025.hier_allgather.network_bytes"
@@ -97,9 +89,9 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
     rows = []
     for x, y in grids:
         sent = hierarchical_all_gather_bytes(1.0, x, y)
-        printed_network, printed_domain = (y - 1) / x, x - 1
-        counted = (printed_network, sent.by_rail.max(), sent.network, printed_domain, sent.by_domain.max())
-        rows.append((x, y, *counted, sent.across_rails))
+        rows.append(
+            (x, y, (y - 1) / x, sent.by_rail.max(), sent.network, x - 1, sent.by_domain.max(), sent.across_rails)
+        )
     columns = ["x", "y", "D(y-1)/x", "one_rail", "network", "D(x-1)", "domain", "across_rails"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -145,7 +137,7 @@ def dense_traffic_claims(
     reasons = {
         NETWORK: "as printed it is the bytes of one rail, which the count gives exactly on every grid; all x rails "
         "together carry x times as much, D(y - 1), so that the expression is up to "
-        f"{network_error:.3g} too small",
+        f"{network_error:.3g} too small"
     }
     inside, rails = (units.convert(entries[f"{name}_pair_bytes"], "GB") for name in ("domain", "data"))
     readings = {
@@ -154,13 +146,13 @@ def dense_traffic_claims(
         "of that, but then the data-parallel ring off the domain has "
         f"{units.number(rails['bidirectional ring, both passes'], 3)} GB in place of "
         f"{units.number(rails['ring, one pass'], 3)}, where about "
-        f"{units.number(claims.paper_value('railonly2025.fig3.nic_pair_traffic') / units.GB)} is printed",
+        f"{units.number(claims.paper_value('railonly2025.fig3.nic_pair_traffic') / units.GB)} is printed"
     }
     return values, reasons, readings
 
 
-def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int, first: int = 64) -> pd.DataFrame:
-    """Entries between the first GPUs of a catalog model under a split, eight sequences for each data-parallel rank.
+def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:
+    """Entries between the first 64 GPUs of a catalog model under a split, eight sequences for each data-parallel rank.
 
     Parameters
     ----------
@@ -168,8 +160,6 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int, first: 
         Of the model in the catalog.
     tensor, pipeline, data
         Ranks of the split.
-    first
-        GPUs shown, at most.
 
     Returns
     -------
@@ -177,4 +167,4 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int, first: 
     """
     strategy = Strategy(tensor, pipeline=pipeline, data=data, sequence_parallel=tensor > 1)
     found = matrix(from_catalog(name), strategy, 8 * data)
-    return found.entries(0, min(first, found.gpus))
+    return found.entries(0, min(64, found.gpus))

@@ -198,12 +198,12 @@ def moe_claims(job: ExpertJob) -> tuple[dict[str, float], dict[str, str], dict[s
     values = {"railonly2025.fig4.gpus": job.iteration_traffic.gpus, SHARE: job.all_to_all_share}
     reasons = {
         SHARE: f"the printed share needs {needed:.3g} sequences a GPU, no whole number ({needed * job.gpus:.0f} in "
-        f"all), and what changes rails alone would be {shares['of the all-to-all only what changes rails']:.3g}",
+        f"all), and what changes rails alone would be {shares['of the all-to-all only what changes rails']:.3g}"
     }
     readings = {
         SHARE: f"batch and precision are not printed; {sequences:g} sequences a GPU, the batch of the model's own "
         f"paper, and 2-byte gradients; gradients of 4 bytes give {shares['gradients of 4 bytes']:.3g}, with the "
-        f"forward pass recomputed {shares['both of these']:.3g}",
+        f"forward pass recomputed {shares['both of these']:.3g}"
     }
     overheads = iteration_overheads(job, list(CHIPS.values())).set_index("platform")
     for chip, platform in CHIPS.items():

@@ -240,9 +240,4 @@ def gantt_parts(kind: str, stages: int, microbatches: int, chunks: int, ratio: f
     v, t_f = chunks if kind == "interleaved" else 1, 0.01
     table = pipeline_schedule.schedule(kind, stages, microbatches, t_f, ratio * t_f, send * t_f, v)
     title = f"{kind}: bubble {table.bubble_share:.1%}; micro-batches held at the end of each line"
-    return {
-        "events": table.events,
-        "path": table.critical_path(),
-        "peaks": table.peak_microbatches,
-        "title": title,
-    }
+    return {"events": table.events, "path": table.critical_path(), "peaks": table.peak_microbatches, "title": title}
