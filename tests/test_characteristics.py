@@ -101,8 +101,6 @@ def test_names_tell_strategies_apart_and_columns_go_both_ways():
 def test_batch_that_does_not_divide():
     with pytest.raises(ValueError, match="batch is 12: give a multiple of degree 8"):
         parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 12)
-    with pytest.raises(ValueError, match=r"name is 'ZP': give one of DP"):
-        parallelism_splits.single_way("ZP", 8)
 
 
 def sweep(times, ideal=1.0, gpus=64):

@@ -1,43 +1,36 @@
 """What each way of parallelism splits: a GPU's memory and compute, and what it sends, beside one GPU alone."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.facts.checks import one_of
 from railcore.training.iteration.layer import KEY, MODERN, layer_costs
 from railcore.training.iteration.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import step
 from railcore.training.transformer import WEIGHT_BYTES, Transformer
 
-DEGREE = None  # stands for the number of GPUs
-WAYS: Mapping[str, Mapping[str, Any]] = {
-    "DP": {"data": DEGREE},
-    "FSDP": {"data": DEGREE, "sharding": "weights"},
-    "TP": {"tensor": DEGREE},
-    "TP & SP": {"tensor": DEGREE, "sequence_parallel": True},
-    "CP": {"context": DEGREE},
-    "PP": {"pipeline": DEGREE},
-    "EP": {"data": DEGREE, "expert": DEGREE},
-}
 EQUAL = 1e-3  # relative
 
 
-def single_way(name: str, degree: int) -> Strategy:
-    """The strategy that has one way of parallelism alone, over `degree` GPUs. Raises ValueError for an unknown one."""
-    kept = WAYS[one_of("name", name, WAYS)]
-    fields: dict[str, Any] = {key: degree if value is DEGREE else value for key, value in kept.items()}
-    return Strategy(**fields)
+def single_ways(degree: int) -> dict[str, Strategy]:
+    """The strategy that has one way of parallelism alone, over `degree` GPUs, for each way by its usual name."""
+    return {
+        "DP": Strategy(data=degree),
+        "FSDP": Strategy(data=degree, sharding="weights"),
+        "TP": Strategy(tensor=degree),
+        "TP & SP": Strategy(tensor=degree, sequence_parallel=True),
+        "CP": Strategy(context=degree),
+        "PP": Strategy(pipeline=degree),
+        "EP": Strategy(data=degree, expert=degree),
+    }
 
 
 def split_by_each_way(
     model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
 ) -> pd.DataFrame:
-    """What each of WAYS splits over `degree` GPUs, and what a GPU sends, beside one GPU that has the whole batch.
+    """What each of `single_ways` splits, and what a GPU sends, beside one GPU that has the whole batch.
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches. Embeddings are left out. EP is
     shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
@@ -67,13 +60,10 @@ def split_by_each_way(
     """
     if batch % degree:
         raise ValueError(f"batch is {batch}: give a multiple of degree {degree}")
-    rows = []
-    for name in WAYS:
+    ways, rows = single_ways(degree), []
+    for name, strategy in ways.items():
         shape = replace(mixture if name == "EP" else model, vocabulary=1, positions=0)
-        strategy = single_way(name, degree)
-        sizes, alone, data = (
-            _sizes(shape, machine, plan, batch) for plan in (strategy, single_way("DP", 1), single_way("DP", degree))
-        )
+        sizes, alone, data = (_sizes(shape, machine, plan, batch) for plan in (strategy, Strategy(), ways["DP"]))
         split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < EQUAL]
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]

@@ -33,7 +33,7 @@ class Machine:
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
     step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
     phases: collectives beyond an HB domain run as two phases, one after the other. routing, pipelined: of tokens to
-    their experts, see `experts.token_routing`. oversubscription: of the any-to-any layer over the rails, which only
+    their experts, see `experts`. oversubscription: of the any-to-any layer over the rails, which only
     "direct" routing uses; math.inf is rail-only.
 
     Raises ValueError naming the argument that is out of range.
@@ -157,7 +157,7 @@ class Machine:
     def exchange_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """Time of an all-to-all of a group [s], D bytes a rank, by `routing`, and one step of latency on each network.
 
-        See `experts.token_routing.expert_all_to_all_time`, here at uniform load; ranks and stride as for `link_time`.
+        See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `link_time`.
         """
         x, y = self._split_over_domains(ranks, stride)
         links = (self.collective_hb_Bps, self.collective_nic_Bps, self.routing, self.oversubscription)
