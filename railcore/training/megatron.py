@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from railcore.facts.checks import whole
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import SHARDING, Transformer
 
 _NUMBERS = (
     "tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size "
@@ -17,7 +17,6 @@ _NUMBERS = (
     "ffn-hidden-size seq-length num-query-groups kv-channels max-position-embeddings num-experts moe-router-topk "
     "moe-layer-freq moe-ffn-hidden-size vocab-size padded-vocab-size"
 ).split()
-_WITHIN_A_REPLICA = ("tensor-model-parallel", "context-parallel", "pipeline-model-parallel")
 _SWITCHES = (
     "sequence-parallel recompute-activations use-distributed-optimizer use-torch-fsdp2 use-megatron-fsdp "
     "use-custom-fsdp use-tp-pp-dp-mapping group-query-attention swiglu untie-embeddings-and-output-weights "
@@ -28,9 +27,7 @@ _WORDS = {
     "data-parallel-sharding-strategy": ("no_shard", "optim", "optim_grads", "optim_grads_params"),
     "position-embedding-type": ("learned_absolute", "rope", "mrope", "relative", "none"),
 }
-_SHARDING = dict(
-    zip(_WORDS["data-parallel-sharding-strategy"], ("none", "optimizer", "gradients", "weights"), strict=True)
-)
+_SHARDING = dict(zip(_WORDS["data-parallel-sharding-strategy"], SHARDING, strict=True))
 _MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute overlap shard offload attention".split()
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
@@ -42,7 +39,8 @@ def launch(
     given, warnings = _read(args)
     if vocabulary:
         given["vocab-size"] = vocabulary
-    tensor, context, pipeline = (given.get(f"{name}-size", 1) for name in _WITHIN_A_REPLICA)
+    ways = ("tensor-model", "context", "pipeline-model")
+    tensor, context, pipeline = (given.get(f"{way}-parallel-size", 1) for way in ways)
     world, each = _world(given, gpus), tensor * context * pipeline
     if world % each:
         raise ValueError(

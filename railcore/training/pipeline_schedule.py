@@ -409,10 +409,8 @@ def _positions(stages: int, chunks: int) -> tuple[Ints, Ints, NDArray[np.bool_]]
 def _order(kind: str, p: int, m: int, v: int) -> Ints:
     """What each stage computes, as position x m + micro-batch [stage, step]."""
     stage, turn = np.arange(p)[:, None], np.arange(m * v)
-    chunk, microbatch = 0 * turn, turn
-    if v > 1:
-        group, place = np.divmod(turn, p * v)
-        chunk, microbatch = place // p, group * p + place % p
+    group, place = np.divmod(turn, p * v)
+    chunk, microbatch = place // p, group * p + place % p
     forward = (chunk * p + stage) * m + microbatch
     backward = (2 * p * v - 1 - (v - 1 - chunk) * p - stage) * m + microbatch
     first = _warm_up(kind, p, m, v, stage)
