@@ -16,10 +16,15 @@ from railcore.documents.hidden_value import hidden_value
 from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import batches, expert_placement, sweeps, timeline
-from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times, wide_area
-from railcore.systems.datacenter.scenario import Case, least_wan_Bps
-from railcore.systems.datacenter.sensitivity import exposed_sensitivity
+from railcore.systems.datacenter import expert_placement, exposed, timeline
+from railcore.systems.datacenter.exposed import (
+    EXCHANGE_STEPS,
+    Case,
+    Times,
+    exposed_sensitivity,
+    least_wan_Bps,
+    wide_area,
+)
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
 
@@ -99,10 +104,10 @@ def test_what_is_due_by_hand():
     """One chunk at 0.2 s: steps end at 0.3, 0.5, 0.55, arrive at 0.85, then 0.95 and 0.97; the passes at 0.6 s."""
     times = made((0.1, 0.2, 0.05, 0.1, 0.02), 0.3, forward=0.2)
     left = {2: 0.97 - 0.6 - 0.2, 3: 0.85 - 0.6, 5: 0.97 - 0.6}  # where nothing waits, what the next forward pass leaves
-    for due, exposed in left.items():
+    for due, late in left.items():
         seen = timeline.timeline(times, SITE, 1, due=due)
-        assert seen.exchange_s == pytest.approx(exposed)
-        assert seen.share == pytest.approx(exposed / (0.6 + exposed))
+        assert seen.exchange_s == pytest.approx(late)
+        assert seen.share == pytest.approx(late / (0.6 + late))
 
 
 def test_a_step_that_comes_under_traffic_of_the_passes_by_hand():
@@ -174,14 +179,14 @@ def test_a_timeline_names_what_is_out_of_range(wrong):
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_fill_and_drain_are_the_pipelines(case):
     m = [1, 4, 100, 10**7]
-    table = batches.pipelined_iteration(case.times, 134, m, "each network")
+    table = exposed.pipelined_iteration(case.times, 134, m, "each network")
     assert np.allclose(table[["computing", "exposed", "idle"]].sum(axis=1), 1)
     without = table.time_s - case.times.gradients_s()
     assert np.allclose(table.idle * table.time_s / without, [133 / (n + 133) for n in m])
     t = case.times
     lasting = 2 * (t.tensor_s + t.pipeline_s)
     assert table.exposed.iloc[-1] == pytest.approx(lasting / (t.forward_s + t.backward_s + lasting), rel=1e-4)
-    small = batches.pipelined_iteration(t, 3, [5]).time_s[0] - t.gradients_s()
+    small = exposed.pipelined_iteration(t, 3, [5]).time_s[0] - t.gradients_s()
     wait = t.tensor_s + t.pipeline_s
     run = schedule("1f1b", 3, 5, float(t.forward_s + wait), float(t.backward_s + wait))
     assert small == pytest.approx(run.total_s)
@@ -190,8 +195,8 @@ def test_fill_and_drain_are_the_pipelines(case):
 def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
-    assert batches.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
-    table = batches.iterations_by_micro_batches(CASES, [1, 3, 500])
+    assert exposed.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
+    table = exposed.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight
     stages = schedule("1f1b", 134, 3, 1.0, 2.0).peak_microbatches.max()
@@ -271,7 +276,7 @@ def test_variants_and_curves_are_the_cases():
     assert table.exposed_share["as the document counts", "moe"] == pytest.approx(CASES["moe"].share)
     halves = table.longest_reduce_s["ReduceScatter in steps 1 and 2"] / table.longest_reduce_s["as the document counts"]
     assert halves["moe"] == halves["dense"] == pytest.approx(0.5)
-    drawn = sweeps.share_by_speed(CASES, {"nic_Bps": [1e10, 1e11], "wan_Bps": [1e9]}, 1)
+    drawn = exposed.share_by_speed(CASES, {"nic_Bps": [1e10, 1e11], "wan_Bps": [1e9]}, 1)
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
@@ -301,7 +306,7 @@ def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
 
 
 def test_one_datacenter_needs_no_wide_area_and_more_need_more():
-    table = sweeps.share_by_datacenters(CASES, [1, 2, 3, 4])
+    table = exposed.share_by_datacenters(CASES, [1, 2, 3, 4])
     for _, part in table.groupby("model"):
         assert part.needed_per_gpu_Bps.iloc[0] == part.wide_area_s.iloc[0] == part.fibre_pairs.iloc[0] == 0
         assert part.needed_per_gpu_Bps.is_monotonic_increasing
@@ -315,10 +320,10 @@ def test_one_datacenter_needs_no_wide_area_and_more_need_more():
 
 def test_datacenters_that_do_not_hold_a_model_are_left_empty():
     few = {name: case.changed(site={"racks": 4 * 118}) for name, case in CASES.items()}  # 134 layers fit three times
-    table = sweeps.share_by_datacenters(few, [3, 4]).set_index(["datacenters", "model"])
+    table = exposed.share_by_datacenters(few, [3, 4]).set_index(["datacenters", "model"])
     assert table.loc[4, "dense"].isna().all() and table.drop((4, "dense")).notna().all(axis=None)
     far = {"moe": CASES["moe"].changed(site={"one_way_delay_s": 1.0})}
-    assert np.isinf(sweeps.share_by_datacenters(far, [2]).needed_per_gpu_Bps[0])
+    assert np.isinf(exposed.share_by_datacenters(far, [2]).needed_per_gpu_Bps[0])
 
 
 def test_without_a_mixture_its_claims_are_left_out():

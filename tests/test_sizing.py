@@ -12,8 +12,8 @@ from railcore.documents.flops2024.specification import document_site, document_s
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
-from railcore.systems.datacenter import layout_tables
-from railcore.systems.datacenter.budgets import in_trillions
+from railcore.systems.datacenter import layouts
+from railcore.systems.datacenter.operation import in_trillions
 from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
 from railcore.training import scaling_laws, transformer
 
@@ -127,7 +127,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     assert found["device_memory"] * plan.tensor == pytest.approx(held)
     least = found["tensor_parallel"]  # of all degrees, one that divides no rack of 72 here
     assert held / least <= place.memory_bytes < held / (least - 1) and 72 % least
-    by_degree = layout_tables.tensor_degree_memory({"dense": one}, 72)
+    by_degree = layouts.tensor_degree_memory({"dense": one}, 72)
     fits = by_degree[by_degree["bytes"] <= place.memory_bytes]["tensor"].min()
     assert fits == plan.tensor
     assert np.allclose(by_degree["bytes"] * by_degree["tensor"], by_degree["bytes"][0])
@@ -149,12 +149,12 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
     layers = {
         name: datacenter.layer(transformer.from_catalog(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
     }
-    wide = layout_tables.fitting_models(layout_tables.tensor_degree_memory(layers, 72), place.memory_bytes).set_index(
+    wide = layouts.fitting_models(layouts.tensor_degree_memory(layers, 72), place.memory_bytes).set_index(
         "tensor_degree"
     )
     assert wide["fits"][12] == "" and wide["fits"][72] == "flops2024 dense, flops2024 MoE"
     plans = {name: datacenter.layout(each, place) for name, each in layers.items()}
-    table = layout_tables.layout_table(plans, 236e9)
+    table = layouts.layout_table(plans, 236e9)
     assert list(table["tensor_degree"]) == [wide.index[wide["fits"].str.contains(name)].min() for name in layers]
     assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
     assert (table["replicas_used"] <= table["replicas"]).all()
@@ -168,8 +168,8 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
         datacenter.layer(transformer.from_catalog(name), datacenter.precision("flops2024"))
         for name in ("flops2024 dense", "Llama-3 8B")
     )
-    plans = layout_tables.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
-    table = layout_tables.layout_table(plans).set_index("case")
+    plans = layouts.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
+    table = layouts.layout_table(plans).set_index("case")
     assert list(table.index) == ["dense, few", "small, few", "dense, servers", "small, servers"]
     assert "536 racks needed" in table["note"]["dense, few"] and "memory" in table["note"]["dense, servers"]
     counts = table[[*table.columns[:6]]]
@@ -181,9 +181,9 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
 def test_warnings_stand_once_with_all_their_cases():
     place = document_site(23333, document="")
     one = datacenter.layer(transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024"))
-    found = layout_tables.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
+    found = layouts.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
     assert found["warning"].is_unique and set(found["cases"]) == {"a, b"}
-    assert layout_tables.layout_warnings({}).empty
+    assert layouts.layout_warnings({}).empty
 
 
 @pytest.mark.parametrize("platform", PRICED)
@@ -194,7 +194,7 @@ def test_every_machine_and_model_has_a_line(platform, model):
         machine = size(budget, platform, document="flops2024" if budget > 1e10 else "")
         place = document_site(int(machine.racks), platform, document="", datacenters=2)
         plan = datacenter.layout(one, place, strict=False)
-        line = layout_tables.layout_summary(machine, plan)
+        line = layouts.layout_summary(machine, plan)
         assert ("does not fit" in line) == (plan.tensor == 0) and ("replicas" in line) == (plan.tensor > 0)
         assert line.startswith(f"{machine.racks:,.0f} racks, ") and "nan" not in line
 

@@ -19,7 +19,7 @@ from railcore.facts import claims, files, units
 from railcore.facts.units import km
 from railcore.network import scale_out, wide_area
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.scenario import Case
+from railcore.systems.datacenter.exposed import Case
 from railcore.systems.siting import candidates, eia, nodes
 from railcore.systems.siting.grid import grid
 from railcore.systems.siting.rules import RULES

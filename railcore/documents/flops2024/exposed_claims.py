@@ -18,9 +18,7 @@ from railcore.documents.readings import verdict_readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import km, show
 from railcore.network.wide_area import Route
-from railcore.systems.datacenter.exposed import OVERLAP_RULES
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
+from railcore.systems.datacenter.exposed import NETWORK_OF_FIELD, OVERLAP_RULES, Case
 
 NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
 RACKS, OVERHEAD = "flops2024.infra.racks", "flops2024.dense.recompute_overhead"

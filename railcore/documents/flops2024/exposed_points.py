@@ -9,9 +9,7 @@ from railcore.documents.flops2024.specification import document_site
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import claims
 from railcore.facts.units import Gbps, show, significant
-from railcore.systems.datacenter.exposed import OVERLAP_RULES
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
+from railcore.systems.datacenter.exposed import NETWORK_OF_FIELD, OVERLAP_RULES, Case
 
 Point = tuple[str, dict[str, float], dict[str, float]]  # model, speeds of the site, speeds whose share is taken off
 FIELD_OF_PANEL = {"a": "hb_Bps", "b": "nic_Bps"}

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from railcore.facts import claims
-from railcore.systems.datacenter.exposed import times
-from railcore.systems.datacenter.layer import Layer, Precision, layer
-from railcore.systems.datacenter.layout import Layout, layout
-from railcore.systems.datacenter.scenario import Case, least_wan_Bps
+from railcore.systems.datacenter.exposed import Case, least_wan_Bps, times
+from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer, layout
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 

@@ -11,10 +11,8 @@ from railcore.documents.readings import claim_verdicts
 from railcore.documents.readings import verdict_readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter.layer import Layer
-from railcore.systems.datacenter.layout import layout
-from railcore.systems.datacenter.site import Site
-from railcore.systems.datacenter.sizing import Sizing
+from railcore.systems.datacenter.layouts import Layer, layout
+from railcore.systems.datacenter.sizing import Site, Sizing
 from railcore.training import scaling_laws
 from railcore.training.transformer import Transformer
 

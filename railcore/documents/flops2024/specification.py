@@ -10,13 +10,10 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.systems.datacenter.layer import Layer
-from railcore.systems.datacenter.layer import precision as precision_of
-from railcore.systems.datacenter.layout import layout
-from railcore.systems.datacenter.layout_tables import layout_summary, tensor_degree_memory
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.site import Site, site
-from railcore.systems.datacenter.sizing import Sizing, size
+from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.layouts import Layer, layout, layout_summary, tensor_degree_memory
+from railcore.systems.datacenter.layouts import precision as precision_of
+from railcore.systems.datacenter.sizing import Site, Sizing, site, size
 
 BOOK = "flops2024"  # of the catalog's prices and sites
 
@@ -59,7 +56,7 @@ def document_site(
     rate: str = "bf16_dense_rate",
     **changes: Any,
 ) -> Site:
-    """`site.site` in the document's datacenters, by default of its platform.
+    """`sizing.site` in the document's datacenters, by default of its platform.
 
     Parameters
     ----------
@@ -70,7 +67,7 @@ def document_site(
     document
         Whose own rows replace the catalog's where it has some, "" for none.
     rate, **changes
-        As in `site.site`.
+        As in `sizing.site`.
 
     Returns
     -------

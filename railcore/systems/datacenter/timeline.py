@@ -17,9 +17,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Case, Times
+from railcore.systems.datacenter.sizing import Site
 
 NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 LANE_OF_STEP = (0, 1, 2, 1, 0)
