@@ -129,7 +129,7 @@ def test_without_failures_everything_works():
     whole = [recovery.paired_groups(none, JOB, same_rail=same) for same in (True, False)]
     shares = [recovery.replica_availability(none, JOB), recovery.groups_with_spares(none, JOB), *whole]
     assert shares == pytest.approx([1] * 4, rel=1e-12)
-    curves = recovery.restart_curves({"rare": (1e15, 100)}, {"store": 1.0}, np.array([1.0, 600.0]))
+    curves = recovery.restart_curves(JOB, 1e15, 100, JOB.gpus, {"store": 1.0}, 1e9, np.array([1.0, 600.0]))
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
 
 
@@ -254,7 +254,7 @@ def test_checkpoints_move_the_whole_state():
         (lambda: recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
         (lambda: recovery.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
         (lambda: recovery.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
-        (lambda: recovery.restart_cases(JOB, 100.0, 110.0, 0), "published_gpus is 0"),
+        (lambda: recovery.restart_curves(JOB, 100.0, 110.0, 0, {}, 1e9, 1.0), "published_gpus is 0"),
         (
             lambda: recovery.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
             "tensor degree",
@@ -267,13 +267,17 @@ def test_bad_input_of_failures(call, name):
 
 
 def test_cases_and_stores_of_restarts_say_what_they_assume():
-    cases = recovery.restart_cases(JOB, 104.0, 110.0, JOB.gpus // 2)
-    assert list(cases.values()) == [(208.0, 0), (104.0, 0), (104.0, 110.0)]
     saves, _ = recovery.state_times(LAYER, LAID, SITE, 1e8)
-    named = recovery.checkpoint_names(saves, 1e8 * float(SITE.gpus))
-    assert list(named.values()) == list(saves.values())
+    curves = recovery.restart_curves(JOB, 104.0, 110.0, JOB.gpus // 2, saves, 1e8 * float(SITE.gpus), [5.0])
+    expected = []
+    for m, iteration_s in [(208.0, 0), (104.0, 0), (104.0, 110.0)]:
+        for delta in saves.values():
+            tau = max(float(reliability.checkpoint_interval(m, delta)), iteration_s)
+            expected.append((5.0, tau, float(reliability.goodput(m, delta, 5.0, tau))))
+    assert list(curves[["restart_s", "interval_s", "goodput"]].itertuples(index=False, name=None)) == expected
+    assert curves.case.nunique() == 3
     stored = sum(LAYER.state_bytes.values()) / saves["storage"]  # everything in that time is what storage takes
-    assert [show(stored, "B/s", 3) in name for name in named] == [True, False]
+    assert [show(stored, "B/s", 3) in name for name in curves.checkpoint.unique()] == [True, False]
 
 
 # Inference

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, exposed_points, quantities, sizing_claims, specification
+from railcore.documents.flops2024 import exposed_claims, quantities, sizing_claims, specification
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
 from railcore.facts import claims, files, units
 from railcore.facts.units import km
-from railcore.network import scale_out, wide_area
+from railcore.network import scale_out
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import Case
 from railcore.systems.siting import candidates, eia, nodes
@@ -28,11 +28,7 @@ from railcore.workbench.driver import parameters
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, COASTS = (
-    specification.document_size(document="flops2024"),
-    wide_area.fibre_route("flops2024 east", "flops2024 west"),
-)
-POINTS, KEPT = exposed_points.printed_points(), dc.precision("flops2024")
+SIZED, KEPT = specification.document_size(document="flops2024"), dc.precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]
@@ -70,7 +66,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         found[key] = quantities.model_quantities(model, one, cases[key].layout, site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
+    return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
 
 
 def decided(alternatives):
@@ -229,8 +225,8 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     }
     fast = specification.document_site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
     cases = {key: case.changed(site={"gpu_rate": fast}, options={"recomputed": 3.0}) for key, case in cases.items()}
-    ours = exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
-    found = exposed_claims.exposed_readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
+    ours = exposed_claims.exposed_values(cases, 1.0)
+    found = exposed_claims.exposed_readings(ours, cases, 1.0, 32_768)
     assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
     assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
     assert "32,768: 8.00273 GB" in found["flops2024.dense.tp_bytes"]

@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.exposed_points import Point, shares_at_points
+from railcore.documents.flops2024.exposed_points import printed_points, shares_at_points
 from railcore.documents.flops2024.quantities import communication_quantities, values_by_id
 from railcore.documents.hidden_value import hidden_value
 from railcore.documents.readings import claim_verdicts, joined_texts
 from railcore.documents.readings import verdict_readings as turning
-from railcore.facts import claims, files
+from railcore.facts import catalog, claims, files
 from railcore.facts.units import km, show
-from railcore.network.wide_area import Route
+from railcore.network.wide_area import Route, fibre_route
 from railcore.systems.datacenter.exposed import NETWORK_OF_FIELD, OVERLAP_RULES, Case
 
 NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
@@ -28,10 +28,7 @@ EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as i
 def exposed_entries(
     cases: Mapping[str, Case],
     apart: Case,
-    points: Mapping[str, Point],
     lost_rtts: float,
-    coasts: Route,
-    within_s: float,
     rules: pd.DataFrame,
     dense_rate: float,
     other_tokens: int,
@@ -40,10 +37,12 @@ def exposed_entries(
 
     Parameters
     ----------
-    cases, points, lost_rtts, coasts, within_s
-        As in `exposed_values`.
+    cases
+        "dense" and "moe".
     apart
         The dense model over at least two datacenters.
+    lost_rtts
+        Round trips of tail loss.
     rules
         Of `exposed_points.shares_under_rules`.
     dense_rate
@@ -55,38 +54,28 @@ def exposed_entries(
     -------
     Three tables by claim id.
     """
-    values = exposed_values(cases, points, lost_rtts, coasts, within_s)
+    values = exposed_values(cases, lost_rtts)
     reasons = joined_texts(
         layer_reasons(cases, dense_rate),
-        point_reasons(cases, points, values, rules),
+        point_reasons(cases, values, rules),
         assumption_reasons(cases, rules),
-        wide_area_reasons(apart, coasts, within_s),
+        wide_area_reasons(apart),
     )
-    return values, reasons, exposed_readings(values, cases, points, lost_rtts, coasts, within_s, other_tokens)
+    return values, reasons, exposed_readings(values, cases, lost_rtts, other_tokens)
 
 
-def exposed_values(
-    cases: Mapping[str, Case], points: Mapping[str, Point], lost_rtts: float, coasts: Route, within_s: float
-) -> dict[str, float]:
-    """Our value of every claim on communication, in the claim's unit.
+def coasts_and_transfer_s() -> tuple[Route, float]:
+    """The route between the two datacenters, and the time that section 6.3 gives a transfer between them [s]."""
+    route = fibre_route("flops2024 east", "flops2024 west")
+    return route, catalog.item("wide_area", "flops2024")["transfer_time"]
 
-    Parameters
-    ----------
-    cases
-        "dense" and "moe".
-    points
-        Of `exposed_points.printed_points`.
-    lost_rtts
-        Round trips of tail loss.
-    coasts
-        The route between them.
-    within_s
-        Time that section 6.3 gives the wide area [s].
 
-    Returns
-    -------
-    Values by claim id.
+def exposed_values(cases: Mapping[str, Case], lost_rtts: float) -> dict[str, float]:
+    """Our value of every claim on communication, in the claim's unit, by claim id.
+
+    cases: "dense" and "moe". lost_rtts: round trips of tail loss.
     """
+    coasts, within_s = coasts_and_transfer_s()
     found = {name: communication_quantities(case) for name, case in cases.items()}
     of_the_mixture = {}
     if "moe" in cases:
@@ -98,7 +87,7 @@ def exposed_values(
         }
     return (
         values_by_id(found)
-        | shares_at_points(cases, points)
+        | shares_at_points(cases)
         | of_the_mixture
         | {
             "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
@@ -111,21 +100,15 @@ def exposed_values(
 
 
 def exposed_readings(
-    ours: Mapping[str, float],
-    cases: Mapping[str, Case],
-    points: Mapping[str, Point],
-    lost_rtts: float,
-    coasts: Route,
-    within_s: float,
-    other_tokens: int,
+    ours: Mapping[str, float], cases: Mapping[str, Case], lost_rtts: float, other_tokens: int
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
     Parameters
     ----------
     ours
-        Of `exposed_values`, as the next five are.
-    cases, points, lost_rtts, coasts, within_s
+        Of `exposed_values`.
+    cases, lost_rtts
         As there.
     other_tokens
         Of a sequence: what "32k" may mean too.
@@ -136,13 +119,10 @@ def exposed_readings(
     """
     if files.parameterized():
         return {}
-    dense, rtt = cases["dense"], "flops2024.dense.wan_rtt"
+    (coasts, within_s), dense, rtt = coasts_and_transfer_s(), cases["dense"], "flops2024.dense.wan_rtt"
     tokens, racks, fewer = dense.model.sequence_length, dense.site.racks, int(claims.paper_value(RACKS))
     longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
     smaller = {name: case.changed(site={"racks": fewer}) for name, case in cases.items()}
-    longer_values, smaller_values = (
-        exposed_values(changed, points, lost_rtts, coasts, within_s) for changed in (longer, smaller)
-    )
     ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delays_s, strict=True))
     routes = {f"factor {factor:g}": {DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
     straight = coasts.delay_s / coasts.factor
@@ -157,9 +137,11 @@ def exposed_readings(
         ours,
         {
             f"32k tokens are {tokens:,}, for k is a thousand elsewhere in the text": {
-                f"{other_tokens:,}": longer_values
+                f"{other_tokens:,}": exposed_values(longer, lost_rtts)
             },
-            f"{racks:,} racks, which the budget's share buys": {"the printed 23.3K": smaller_values},
+            f"{racks:,} racks, which the budget's share buys": {
+                "the printed 23.3K": exposed_values(smaller, lost_rtts)
+            },
             f"ways of light {coasts.factor:g} times the great circle, the middle of what is assumed": routes,
             "the scores once more, over both passes": {name: {OVERHEAD: value} for name, value in again.items()},
             "gradients alone, as in section 4.1": {"with optimizer states": {NODE: states}},
@@ -192,8 +174,9 @@ def layer_reasons(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str
     return {f"flops2024.{key}": text for key, text in reasons.items()}
 
 
-def wide_area_reasons(dense: Case, coasts: Route, within_s: float) -> dict[str, str]:
-    """Reasons for bytes, rate and delay between the datacenters; arguments as in `exposed_values`."""
+def wide_area_reasons(dense: Case) -> dict[str, str]:
+    """Reasons for bytes, rate and delay between the datacenters. dense: over at least two of them."""
+    coasts, within_s = coasts_and_transfer_s()
     printed, rate, delay = map(claims.paper_value, (NODE, FLOW, DELAY))
     ours, each = float(dense.times.steps_bytes[2]), dense.precision
     size, needed = show(ours, "B", 3), printed / ours * each.gradients
@@ -207,26 +190,13 @@ def wide_area_reasons(dense: Case, coasts: Route, within_s: float) -> dict[str, 
     }
 
 
-def point_reasons(
-    cases: Mapping[str, Case], points: Mapping[str, Point], ours: Mapping[str, float], rules: pd.DataFrame
-) -> dict[str, str]:
+def point_reasons(cases: Mapping[str, Case], ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
     """Reasons for the claims at points that are not met: which speed, rule or other reading meets them.
 
-    Parameters
-    ----------
-    cases, points
-        As in `exposed_values`.
-    ours
-        Values of the claims.
-    rules
-        Of `exposed_points.shares_under_rules`.
-
-    Returns
-    -------
-    Texts by claim id.
+    ours: values of the claims. rules: of `exposed_points.shares_under_rules`.
     """
     found = {}
-    for key, (model, speeds, less) in points.items():
+    for key, (model, speeds, less) in printed_points(cases).items():
         if not less and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
             others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]

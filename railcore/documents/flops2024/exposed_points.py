@@ -20,9 +20,9 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, Change]:
     """Ways to count that the document's text allows beside its own; gpu_rates: of a GPU by name [FLOP/s]."""
     scatter = {"reduce": "reduce_scatter"}
     ways: dict[str, Change] = {
-        "one recomputed pass of the scores": lambda case: case.changed(options={"recomputed": 1.0}),
-        "ReduceScatter in steps 1 and 2": lambda case: case.changed(options=scatter),
-        "ReduceScatter, busiest network": lambda case: case.changed(options=scatter, case={"rule": "busiest network"}),
+        "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
+        "ReduceScatter in steps 1 and 2": _with(options=scatter),
+        "ReduceScatter, busiest network": _with(options=scatter, case={"rule": "busiest network"}),
         "one direction of the scale-up": lambda case: case.changed(site={"hb_Bps": case.site.hb_Bps / 2}),
     }
     return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
@@ -47,12 +47,12 @@ def printed_points(models: Collection[str] = ("dense", "moe")) -> dict[str, Poin
     return {key: point for key, point in found.items() if point[0] in models}
 
 
-def printed_marks(document: str = "flops2024") -> pd.DataFrame:
+def printed_marks() -> pd.DataFrame:
     """Points of `printed_points` that are shares: columns network, speed_Bps, model, share (printed), relation.
 
     Those of the machine as it is stand at the document's own speeds.
     """
-    printed, rows = document_site(1, document=document), []
+    printed, rows = document_site(1), []
     for key, (model, speeds, less) in printed_points().items():
         entry = claims.claim(key)
         at = speeds or {field: getattr(printed, field) for field in FIELD_OF_PANEL.values()}
@@ -61,27 +61,23 @@ def printed_marks(document: str = "flops2024") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
 
 
-def shares_at_points(
-    cases: Mapping[str, Case], points: Mapping[str, Point], way: Change = lambda case: case
-) -> dict[str, float]:
-    """Exposed share at each point, or how much it falls between two of them; way: of `ways_of_counting`."""
+def shares_at_points(cases: Mapping[str, Case], way: Change = lambda case: case) -> dict[str, float]:
+    """Exposed share at each of `printed_points`, or how much it falls between two; way: of `ways_of_counting`."""
     found = {}
-    for key, (model, speeds, less) in points.items():
+    for key, (model, speeds, less) in printed_points(cases).items():
         high = way(cases[model].changed(site=speeds)).share
         found[key] = float(high - way(cases[model].changed(site=less)).share if less else high)
     return found
 
 
-def shares_under_rules(
-    cases: Mapping[str, Case], points: Mapping[str, Point], ways: Mapping[str, Change]
-) -> pd.DataFrame:
-    """What each rule of overlap gives at points that are claims, beside the printed value, and its verdict.
+def shares_under_rules(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.DataFrame:
+    """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
 
     ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
     """
     rows = []
     for reading, way in {**{rule: _with(case={"rule": rule}) for rule in OVERLAP_RULES}, **ways}.items():
-        for key, value in shares_at_points(cases, points, way).items():
+        for key, value in shares_at_points(cases, way).items():
             rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
     return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
 

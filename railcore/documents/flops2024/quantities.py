@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from railcore.facts import claims
-from railcore.systems.datacenter.exposed import Case, least_wan_Bps, times
-from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer, layout
+from railcore.systems.datacenter.exposed import Case, least_wan_Bps
+from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 
@@ -107,8 +107,7 @@ def communication_quantities(case: Case) -> dict[str, float]:
     capacity of a GPU that hides step 3 [bytes/s]. exposed: the share.
     """
     one = case.layer
-    laid = layout(one, case.site)
-    t = times(one, laid, case.site, **case.options)
+    laid, t = case.layout, case.times
     rack_reduce, site_reduce, wide, site_gather, rack_gather = t.steps_s
     found = {
         "forward": t.forward_s,

@@ -54,7 +54,11 @@ class Times:
         return self.tensor_s + self.pipeline_s + self.experts_s
 
     def gradients_s(self, rule: str = "each network") -> Any:
-        """Time of the gradient exchange that the last backward pass does not hide [s], by one of `OVERLAP_RULES`."""
+        """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
+
+        Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
+        for reductions it exposes the most.
+        """
         return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
@@ -71,42 +75,33 @@ def _over(time: Any, cover: Any) -> Any:
     return np.maximum(0.0, time - cover)
 
 
-def _scale_out(x: Times) -> Any:
-    return _over(x.steps_s[1], x.backward_s)
-
-
 def _slowest_reduce(x: Times) -> Any:
     return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
 
 
-def _each_network(x: Times) -> Any:
-    return sum(_over(step, x.backward_s) for step in x.steps_s[:3])
-
-
-def _busiest_network(x: Times) -> Any:
+def _busiest_network(x: Times, traffic_s: Any, cover: Any) -> Any:
+    """traffic_s: how long the passes' own traffic keeps the scale-up and the scale-out network."""
     one, two, three, four, five = x.steps_s
-    return _over(np.maximum(np.maximum(one + five, two + four), three), x.backward_s)
-
-
-def _gathers_forward(x: Times) -> Any:
-    return _slowest_reduce(x) + _over(np.maximum(x.steps_s[3], x.steps_s[4]), x.forward_s)
+    return _over(np.maximum(np.maximum(one + five + traffic_s[0], two + four + traffic_s[1]), three), cover)
 
 
 def _whole_period(x: Times) -> Any:
-    one, two, three, four, five = x.steps_s
-    up, out = one + five + 2 * x.tensor_s, two + four + 2 * x.pipeline_s
-    waits = x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s)  # experts_s keeps a network busy all the while
-    return _over(np.maximum(np.maximum(up, out), three), waits)
+    up, out = 2 * x.tensor_s, 2 * x.pipeline_s  # experts_s keeps a network busy all the while
+    return _busiest_network(x, (up, out), x.forward_s + x.backward_s + up + out)
 
 
 # What of the five steps stays exposed. The exchange runs under the last backward pass B.
 OVERLAP_RULES: dict[str, Callable[[Times], Any]] = {
-    "scale-out reduce": _scale_out,  # (x2 - B)+
+    "scale-out reduce": lambda x: _over(x.steps_s[1], x.backward_s),  # (x2 - B)+
     "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
-    "each network": _each_network,  # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
-    "gathers under forward": _gathers_forward,  # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
-    "busiest network": _busiest_network,  # (max(x1 + x5, x2 + x4, x3) - B)+
-    "whole period": _whole_period,  # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
+    # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
+    "each network": lambda x: sum(_over(step, x.backward_s) for step in x.steps_s[:3]),
+    # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
+    "gathers under forward": lambda x: _slowest_reduce(x) + _over(np.maximum(*x.steps_s[3:]), x.forward_s),
+    # (max(x1 + x5, x2 + x4, x3) - B)+
+    "busiest network": lambda x: _busiest_network(x, (0, 0), x.backward_s),
+    # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
+    "whole period": _whole_period,
 }
 
 
@@ -251,12 +246,6 @@ class Case:
                 new[name] = replace(getattr(self, name), **parts[name])
         return replace(self, options={**self.options, **parts.get("options", {})}, **new)
 
-    def least_wan_Bps(self) -> Any:
-        """`least_wan_Bps` at which the backward pass covers the exchange between datacenters [bytes/s]."""
-        one = self.layer
-        laid = layout(one, self.site)
-        return least_wan_Bps(one, laid, self.site, times(one, laid, self.site, **self.options).backward_s)
-
 
 def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
@@ -377,15 +366,19 @@ def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], 
             here = case.changed(site={"datacenters": count})
             laid = layout(here.layer, here.site, strict=False)
             if laid.tensor:
-                needed = here.least_wan_Bps()
+                t = here.times
+                needed, lossy = (
+                    least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
+                    for rtts in (here.site.tail_loss_rtts, lost_rtts)
+                )
                 row |= {
                     "racks_per_layer": laid.racks_per_layer_here,
                     "replicas": laid.replicas_here * count,
                     "tokens": tokens(here.layer, laid),
                     "exposed_share": here.share,
-                    "wide_area_s": here.times.steps_s[2],
+                    "wide_area_s": t.steps_s[2],
                     "needed_per_gpu_Bps": needed,
-                    "needed_per_gpu_with_loss_Bps": here.changed(site={"tail_loss_rtts": lost_rtts}).least_wan_Bps(),
+                    "needed_per_gpu_with_loss_Bps": lossy,
                     "needed_per_datacenter_Bps": needed * laid.gpus_here,
                     "fibre_pairs": np.ceil(needed * laid.gpus_here / pair_Bps),
                 }
@@ -399,20 +392,19 @@ RULE = "rule of overlap"
 
 @dataclass(frozen=True)
 class Assumption:
-    """Part of a case, field in it, unit, and its low and high: two values, or factors on the case's own value."""
+    """Part of a case, field in it, its unit, and its low and high: by default half and twice the case's own value."""
 
     part: str
     field: str
     unit: str = ""
-    factors: tuple[float, float] = (0.5, 2.0)
-    values: tuple[Any, Any] | None = None
+    values: tuple[Any, ...] | None = None
 
     def ends(self, case: Case) -> tuple[Any, ...]:
         """Low and high value."""
         if self.values is not None:
             return self.values
         now = getattr(getattr(case, self.part), self.field)
-        return tuple(type(now)(now * factor) for factor in self.factors)
+        return tuple(type(now)(now * factor) for factor in (0.5, 2.0))
 
 
 ASSUMPTIONS = {
@@ -432,22 +424,22 @@ ASSUMPTIONS = {
     "sequences of a micro-batch": Assumption("case", "micro_batch", values=(1, 2)),
     "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
     "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
+    RULE: Assumption("case", "rule", values=tuple(OVERLAP_RULES)),
 }
 
 
-def exposed_sensitivity(cases: Mapping[str, Case], assumptions: Sequence[str] = tuple(ASSUMPTIONS)) -> pd.DataFrame:
-    """Exposed share of each case with one assumption at its low and at its high, all others as they are.
+def exposed_sensitivity(cases: Mapping[str, Case]) -> pd.DataFrame:
+    """Exposed share of each case with one of `ASSUMPTIONS` at its low and at its high, all others as they are.
 
-    assumptions: names of `ASSUMPTIONS`. The last row is the rule of overlap: the least and the largest of
-    `OVERLAP_RULES`. An end at which the model does not fit leaves the share where it is and says so.
-    Columns of `tornado_table`, and model.
+    The ends of the rule of overlap are the rules that expose least and most. An end at which the model does not fit
+    leaves the share where it is and says so. Columns of `tornado_table`, and model.
     """
     tables = []
     for model, case in cases.items():
-        shares = {rule: float(case.changed(case={"rule": rule}).share) for rule in OVERLAP_RULES}
-        rules = sorted(OVERLAP_RULES, key=lambda rule: (shares[rule], rule))
-        ends = {name: ASSUMPTIONS[name].ends(case) for name in assumptions} | {RULE: (rules[0], rules[-1])}
-        table = tornado_table(ends, partial(_share, case), float(case.share), _text)
+        share = partial(_share_with, case)
+        rules = sorted((share(RULE, rule), rule) for rule in OVERLAP_RULES)
+        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()} | {RULE: (rules[0][1], rules[-1][1])}
+        table = tornado_table(ends, share, float(case.share), _text)
         for side in ("low", "high"):
             misfit = table[f"at_{side}"].isna()
             table.loc[misfit, side] += " does not fit"
@@ -456,9 +448,7 @@ def exposed_sensitivity(cases: Mapping[str, Case], assumptions: Sequence[str] = 
     return pd.concat(tables)
 
 
-def _share(case: Case, name: str, end: Any) -> float:
-    if name == RULE:
-        return float(case.changed(case={"rule": end}).share)
+def _share_with(case: Case, name: str, end: Any) -> float:
     where = ASSUMPTIONS[name]
     return float(case.changed(**{where.part: {where.field: end}}).share)
 

@@ -134,29 +134,19 @@ def training_run(
     return TrainingRun(d, flops, time, drawn, energy_rate * time, wear_rate * time)
 
 
-def utilization_cases(gpu: str, exposed: float, goodput: float, published: str = "Llama-3 405B") -> pd.DataFrame:
+def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """Arguments of `training_run` from the ideal to what has been measured.
 
     Full utilization; exposed communication; the GPU's fastest measured products on top, where the same seconds of
     communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
     low, which contains all of that and the pipeline's fill and drain.
-
-    Parameters
-    ----------
-    gpu
-        Of the catalog.
-    exposed
-        x, share of an iteration at the GPU's peak rate.
-    goodput
-        From the second case on.
-    published
-        Of the catalog's models, with a measured MFU.
-
-    Returns
-    -------
+    gpu: of the catalog. exposed: x, share of an iteration at the GPU's peak rate. goodput: from the second case on.
     Columns case, utilization, exposed_share, goodput.
     """
-    kernels, mfu = catalog.item("efficiencies", gpu), catalog.item("models", published).row("model_flops_utilization")
+    kernels, mfu = (
+        catalog.item("efficiencies", gpu),
+        catalog.item("models", PUBLISHED_RUN).row("model_flops_utilization"),
+    )
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
     ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
     u = best * catalog.item("efficiencies", "all")["sustained_fraction"]
@@ -164,7 +154,7 @@ def utilization_cases(gpu: str, exposed: float, goodput: float, published: str =
         ("full utilization", 1.0, 0.0, 1.0),
         ("exposed communication", 1.0, exposed, goodput),
         ("measured products", u, exposed * u / (1 - exposed + exposed * u), goodput),
-        *((f"MFU of {published}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
+        *((f"MFU of {PUBLISHED_RUN}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
     ]
     return pd.DataFrame(rows, columns=["case", "utilization", "exposed_share", "goodput"])
 
@@ -226,6 +216,7 @@ def training_runs(
     return table[first + [name for name in table.columns if name not in first]]
 
 
+PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
 SERVING_COLUMNS = (
     "model weight_bits context stages copy_gpus copies batch sequences "
     "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"

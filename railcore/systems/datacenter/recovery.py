@@ -11,6 +11,7 @@ goodput.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -252,27 +253,17 @@ def binomial(n: int, p: float) -> np.ndarray:
 
 
 def restart_curves(
-    cases: Mapping[str, tuple[float, float]], checkpoints: Mapping[str, float], restarts_s: ArrayLike
+    job: ReplicaGrid,
+    mtbf: float,
+    iteration_s: float,
+    published_gpus: int,
+    checkpoints: Mapping[str, float],
+    storage_Bps: float,
+    restarts_s: ArrayLike,
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 
-    cases: M and the least work between two checkpoints [s] by name; checkpoints: delta [s] by name.
-    Rows case, checkpoint, restart_s, interval_s (tau), goodput.
-    """
-    tables = []
-    for case, (mtbf, iteration_s) in cases.items():
-        for name, delta in checkpoints.items():
-            tau = _interval(mtbf, delta, iteration_s)
-            left = reliability.goodput(mtbf, delta, restarts_s, tau)
-            rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
-            tables.append(pd.DataFrame(rows))
-    return pd.concat(tables, ignore_index=True)
-
-
-def restart_cases(
-    job: ReplicaGrid, mtbf: float, iteration_s: float, published_gpus: int
-) -> dict[str, tuple[float, float]]:
-    """Cases of `restart_curves`: all GPUs of a job, saved at will or after iterations, and a job of fewer GPUs.
+    Three cases: a job of fewer GPUs, and all GPUs of a job, saved at will or after whole iterations.
 
     Parameters
     ----------
@@ -284,23 +275,32 @@ def restart_cases(
         Time of an iteration [s].
     published_gpus
         GPUs of the smaller job.
+    checkpoints
+        Of `state_times`: delta [s] by where it goes.
+    storage_Bps
+        What storage takes from all GPUs at once [bytes/s], for the names.
+    restarts_s
+        R [s].
 
     Returns
     -------
-    M and the least work between two checkpoints [s] by name.
+    Columns case, checkpoint, restart_s, interval_s (tau), goodput.
     """
     few = mtbf * job.gpus / int(checks.whole("published_gpus", published_gpus))
-    return {
+    cases = {
         f"{published_gpus:,} GPUs, a failure every {few / hour:,.1f} h": (few, 0.0),
         f"all GPUs, a failure every {mtbf:,.0f} s": (mtbf, 0.0),
         f"all, saved after iterations of {iteration_s:,.0f} s": (mtbf, iteration_s),
     }
-
-
-def checkpoint_names(checkpoints: Mapping[str, float], storage_Bps: float) -> dict[str, float]:
-    """Checkpoint times [s] of `state_times` by names that say them, and what storage takes from all GPUs at once."""
     rates = {"storage": f", {show(storage_Bps, 'B/s', 3)} in all"}
-    return {f"checkpoint in {name}: {s:.2g} s{rates.get(name, '')}": s for name, s in checkpoints.items()}
+    tables = []
+    for (case, (m, least)), (place, delta) in product(cases.items(), checkpoints.items()):
+        tau = _interval(m, delta, least)
+        left = reliability.goodput(m, delta, restarts_s, tau)
+        name = f"checkpoint in {place}: {delta:.2g} s{rates.get(place, '')}"
+        rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
+        tables.append(pd.DataFrame(rows))
+    return pd.concat(tables, ignore_index=True)
 
 
 def state_times(layer: Layer, laid: Layout, site: Site, storage_Bps: float) -> tuple[dict[str, float], float]:
