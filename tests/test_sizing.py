@@ -13,6 +13,7 @@ from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layouts
+from railcore.systems.datacenter.exposed import Case
 from railcore.systems.datacenter.operation import in_trillions
 from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
 from railcore.training import scaling_laws, transformer
@@ -119,7 +120,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
     plan = datacenter.layout(one, place)
-    found = quantities.model_quantities(model, one, plan, place.memory_bytes)
+    found = quantities.model_quantities(Case(model, kept, place), place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
     assert found["gpus_per_dc"] == found["replicas_per_dc"] * plan.tensor * found["pipeline_parallel"]
@@ -217,11 +218,11 @@ def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
 def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
     models = {name: transformer.from_catalog(name) for name in names}
-    layers = {name: datacenter.layer(model, datacenter.precision("flops2024")) for name, model in models.items()}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
+    cases = {name: Case(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
     shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
     values, reasons, taken = sizing_claims.sizing_entries(
-        machine, "Hoffmann 2", 1440 * units.day, models, layers, where, shapes, 256, [1, 2]
+        machine, "Hoffmann 2", 1440 * units.day, cases, shapes, 256, [1, 2]
     )
     unmet = {key for key, verdict in claim_verdicts(values).items() if verdict != "reproduced"}
     assert unmet and unmet <= set(reasons) | set(taken) <= set(values)

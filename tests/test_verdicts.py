@@ -63,7 +63,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
-        found[key] = quantities.model_quantities(model, one, cases[key].layout, site.memory_bytes)
+        found[key] = quantities.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
     return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
@@ -240,13 +240,13 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
 
 def test_readings_of_size_and_layout():
     models = {name: transformer.from_catalog(name) for name in MODELS.values()}
-    layers = {name: dc.layer(model, KEPT) for name, model in models.items()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    ours = sizing_claims.layout_values(models, layers, where) | quantities.values_by_id(
+    cases = {name: Case(model, KEPT, where) for name, model in models.items()}
+    ours = sizing_claims.layout_values(cases) | quantities.values_by_id(
         {"infra": quantities.machine_quantities(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
     )
-    found = sizing_claims.sizing_readings(ours, models, layers, where, SIZED, shapes)
+    found = sizing_claims.sizing_readings(ours, cases, SIZED, shapes)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
     assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
     assert found[memory].endswith("(state alone: 181.517 GB)") and "flops2024.layout.device_memory" not in found
@@ -256,9 +256,7 @@ def test_readings_of_size_and_layout():
     power = {"flops2024.infra.total_power_low"}
     assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
     assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
-    texts = sizing_claims.sizing_reasons(
-        SIZED, "Hoffmann 2", models[MODELS["dense"]], layers[MODELS["dense"]], where.memory_bytes, shapes, 256
-    )
+    texts = sizing_claims.sizing_reasons(SIZED, "Hoffmann 2", cases[MODELS["dense"]], shapes, 256)
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))
     assert low == "the printed 1.67 million GPUs draw 3.015 GW, x 1.2 = 3.618, x 1.15 = 4.161 GW, as printed"
     assert high.endswith("x 1.3 = 4.704 GW, which misses the printed value too")

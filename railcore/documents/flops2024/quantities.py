@@ -6,7 +6,7 @@ import numpy as np
 
 from railcore.facts import claims
 from railcore.systems.datacenter.exposed import Case, least_wan_Bps
-from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer
+from railcore.systems.datacenter.layouts import Precision, layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training.transformer import Transformer
 
@@ -42,7 +42,7 @@ def machine_quantities(machine: Sizing) -> dict[str, float]:
     }
 
 
-def model_quantities(model: Transformer, one: Layer, plan: Layout, memory_bytes: float) -> dict[str, float]:
+def model_quantities(case: Case, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
     device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
@@ -50,17 +50,9 @@ def model_quantities(model: Transformer, one: Layer, plan: Layout, memory_bytes:
     layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc: racks
     that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
 
-    Parameters
-    ----------
-    model, one, plan
-        A model, its layer and its layout.
-    memory_bytes
-        Of a GPU. tensor_parallel is the smallest degree of all, dividing a rack or not, whose share fits it.
-
-    Returns
-    -------
-    Numbers by the last part of the claims' ids.
+    memory_bytes: of a GPU. tensor_parallel is the smallest degree of all, dividing a rack or not, whose share fits it.
     """
+    model, one, plan = case.model, case.layer, case.layout
     kinds, state = model.parameters(), one.state_bytes
     return {
         "params": model.total_parameters,
