@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import quantities, sizing_claims, specification
+from railcore.documents.flops2024 import sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
@@ -114,13 +114,13 @@ def test_bad_input_is_named(changes, message):
 
 def test_quantities_follow_from_machine_model_and_layout():
     machine = document_size()
-    bought = quantities.machine_quantities(machine)
+    bought = specification.machine_quantities(machine)
     assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
     model, kept = transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024")
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
     plan = datacenter.layout(one, place)
-    found = quantities.model_quantities(Case(model, kept, place), place.memory_bytes)
+    found = specification.model_quantities(Case(model, kept, place), place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
     assert found["gpus_per_dc"] == found["replicas_per_dc"] * plan.tensor * found["pipeline_parallel"]
@@ -138,7 +138,7 @@ def test_quantities_follow_from_machine_model_and_layout():
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
     kept = datacenter.precision("flops2024")
     errors = {
-        name: quantities.activation_formula_error(transformer.from_catalog(name), kept, (1, 3))
+        name: specification.activation_formula_error(transformer.from_catalog(name), kept, (1, 3))
         for name in ("flops2024 dense", "flops2024 MoE")
     }
     assert errors["flops2024 dense"] < 1e-12

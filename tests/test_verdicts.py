@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, quantities, sizing_claims, specification
+from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
 from railcore.facts import claims, files, units
@@ -63,10 +63,10 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
-        found[key] = quantities.model_quantities(cases[key], site.memory_bytes)
+        found[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
+    return specification.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
 
 
 def decided(alternatives):
@@ -243,8 +243,11 @@ def test_readings_of_size_and_layout():
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
     cases = {name: Case(model, KEPT, where) for name, model in models.items()}
-    ours = sizing_claims.layout_values(cases) | quantities.values_by_id(
-        {"infra": quantities.machine_quantities(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
+    ours = sizing_claims.layout_values(cases) | specification.values_by_id(
+        {
+            "infra": specification.machine_quantities(SIZED),
+            "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict(),
+        }
     )
     found = sizing_claims.sizing_readings(ours, cases, SIZED, shapes)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024 import quantities
-from railcore.documents.readings import claim_verdicts
-from railcore.documents.readings import verdict_readings as turning
+from railcore.documents.flops2024 import specification
+from railcore.documents.readings import claim_verdicts, verdict_readings
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
 from railcore.systems.datacenter.exposed import Case
@@ -52,13 +51,13 @@ def sizing_entries(
     Three tables by claim id.
     """
     dense, rule, law = next(iter(cases.values())), shapes.set_index("model"), scaling_laws.law(chosen_law)
-    values = layout_values(cases) | quantities.values_by_id(
+    values = layout_values(cases) | specification.values_by_id(
         {
-            "infra": quantities.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
+            "infra": specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
             "scaling": {"params": float(law.parameters_after(training_s, machine.dense_flops))},
             "model": rule.loc["103.8T", ["layers", "hidden"]].to_dict(),
             "layout": {
-                "activations": quantities.activation_formula_error(dense.model, dense.precision, checked_batches)
+                "activations": specification.activation_formula_error(dense.model, dense.precision, checked_batches)
             },
             "moe": rule.loc["8 x 17T", ["layers", "hidden"]].to_dict(),
         }
@@ -82,8 +81,8 @@ def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
 
 def layout_values(cases: Mapping[str, Case]) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
-    dense, mixture = (quantities.model_quantities(case, case.site.memory_bytes) for case in cases.values())
-    return quantities.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
+    dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
+    return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
 def sizing_readings(
@@ -113,7 +112,7 @@ def sizing_readings(
     for name, count in few.items():
         bought = replace(machine, budget_usd=count * machine.rack_usd / machine.compute_share)
         chosen = {"racks": ours[RACKS], "gpus": ours[GPUS]}
-        infra = quantities.values_by_id({"infra": quantities.machine_quantities(bought) | chosen})
+        infra = specification.values_by_id({"infra": specification.machine_quantities(bought) | chosen})
         racks[name] = infra | layout_values(
             {key: case.changed(site={"racks": int(count)}) for key, case in cases.items()}
         )
@@ -121,7 +120,7 @@ def sizing_readings(
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
     widths = {f"the rule at {name}": {HIDDEN: width} for name, width in list(shapes.hidden.items())[1:]}
     widths |= {"96T in 134 layers": {HIDDEN: float(dense.model.hidden)}}
-    return turning(
+    return verdict_readings(
         ours,
         {
             f"{machine.racks:,.0f} racks, which the budget's share buys": racks,
