@@ -28,6 +28,9 @@ from railcore.training.transformer import Transformer
 
 REDUCE = ("all_reduce", "reduce_scatter")
 WIDE_AREA = ("one_shot", "direct")
+CASE_PARTS = ("model", "precision", "site", "options", "case")
+NETWORK_OF_FIELD = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
+RULE = "rule of overlap"
 EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
 
@@ -167,9 +170,7 @@ def wide_area(size_bytes: Any, site: Site) -> tuple[Any, Any]:
     return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
 
 
-def exposed_share(
-    layer: Layer, site: Site, rule: str = "each network", micro_batches: ArrayLike = 1, **options: Any
-) -> Any:
+def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
     """Exposed share of layers on a site, each with its own layout.
 
     Parameters
@@ -178,8 +179,6 @@ def exposed_share(
         Any field of them may be an array: a sweep is one call.
     rule
         Of `OVERLAP_RULES`: what of the gradient exchange stays exposed.
-    micro_batches
-        Of an iteration.
     **options
         Of `times`.
 
@@ -187,14 +186,11 @@ def exposed_share(
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return times(layer, layout(layer, site, strict=False), site, **options).share(rule, micro_batches)
+    return times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
 def _fitting(fits: Any, value: Any, other: float = np.nan) -> Any:
     return value if np.all(fits) else np.where(fits, value, other)
-
-
-CASE_PARTS = ("model", "precision", "site", "options", "case")
 
 
 @dataclass(frozen=True)
@@ -326,9 +322,6 @@ def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequen
     return pd.concat(parts, ignore_index=True)
 
 
-NETWORK_OF_FIELD = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
-
-
 def share_by_speed(
     cases: Mapping[str, Case], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
 ) -> pd.DataFrame:
@@ -385,9 +378,6 @@ def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], 
             rows.append(row)
     table = pd.DataFrame(rows)
     return table.astype({name: float for name in table.columns[2:]})
-
-
-RULE = "rule of overlap"
 
 
 @dataclass(frozen=True)

@@ -279,9 +279,9 @@ def _check_racks(here: Any, depth: Any, layer: Layer, site: Site) -> None:
     if np.all(here >= 1):
         return
     need = np.max(depth * np.asarray(site.datacenters))
-    over, fewer = (f" over {site.datacenters} datacenters", ", or fewer datacenters")
-    if np.all(np.asarray(site.datacenters) == 1):
-        over = fewer = ""
+    several = np.any(np.asarray(site.datacenters) > 1)
+    over = f" over {site.datacenters} datacenters" if several else ""
+    fewer = ", or fewer datacenters" if several else ""
     raise ValueError(
         f"{_named(layer)}racks is {site.racks!r}{over}: give at least {need:,.0f}, one for each layer in each "
         f"datacenter{fewer}"

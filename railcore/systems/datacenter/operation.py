@@ -189,19 +189,20 @@ def training_runs(
     exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
     its low and high, cost_per_million_tokens_usd.
     """
-    tables = []
+    tables, stock = [], catalog.item("operation", "text")["public_stock"]
     for name, model in models.items():
         n = float(model.active_parameters)
-        tokens = float(law.tokens(law.compute(n)))
-        tables.append(utilization_cases(gpu, exposed[name], goodput).assign(model=name, parameters=n, tokens=tokens))
+        d = float(law.tokens(law.compute(n)))
+        cases = utilization_cases(gpu, exposed[name], goodput)
+        of_model = {"model": name, "case": cases.pop("case"), "parameters": n, "tokens": d, "text_passes": d / stock}
+        tables.append(pd.DataFrame(of_model).join(cases))
     table = pd.concat(tables, ignore_index=True)
     shares = [table[name].to_numpy() for name in ("utilization", "exposed_share", "goodput")]
     prices = operating_prices(), operating_prices("low", "high"), operating_prices("high", "low")
     run, cheap, dear = (
         training_run(table.parameters.to_numpy(), table.tokens.to_numpy(), machine, price, *shares) for price in prices
     )
-    table = table.assign(
-        text_passes=table.tokens / catalog.item("operation", "text")["public_stock"],
+    return table.assign(
         time_days=run.time_s / day,
         lives=run.time_s / prices[0].useful_life,
         energy_TWh=run.energy_J / units.unit("TWh")[1],
@@ -212,8 +213,6 @@ def training_runs(
         total_high_usd=dear.total_usd,
         cost_per_million_tokens_usd=run.token_usd * 1e6,
     )
-    first = ["model", "case", "parameters", "tokens", "text_passes"]
-    return table[first + [name for name in table.columns if name not in first]]
 
 
 PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU

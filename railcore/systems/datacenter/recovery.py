@@ -385,7 +385,12 @@ def recovery_goodput(
         for name, delta in checkpoints.items():
             left = float(reliability.goodput(m, delta, 0.0, _interval(m, delta, iteration_s)))
             rows.append((f"restart all from {name}", rates, m, 1.0, left, restart))
-        for way, works in _without_spares(job, blast).items():
+        unspared = {
+            "leave the replica out": replica_availability(blast, job),
+            "pair groups anew, on their rails": paired_groups(blast, job),
+            "pair groups anew, in a datacenter": paired_groups(blast, job, same_rail=False),
+        }
+        for way, works in unspared.items():
             rows.append((way, rates, m, 1.0, works, regroup))
         for t in range(job.tensor - 1, max(job.tensor - 3, 0), -1):
             less = replica_grid(laid, t)
@@ -403,15 +408,6 @@ def recovery_goodput(
 
 def _interval(mtbf: float, checkpoint: float, iteration_s: float) -> float:
     return max(float(reliability.checkpoint_interval(mtbf, checkpoint)), iteration_s)
-
-
-def _without_spares(job: ReplicaGrid, blast: pd.DataFrame) -> dict[str, float]:
-    """Share of the GPUs that works, by way."""
-    return {
-        "leave the replica out": replica_availability(blast, job),
-        "pair groups anew, on their rails": paired_groups(blast, job),
-        "pair groups anew, in a datacenter": paired_groups(blast, job, same_rail=False),
-    }
 
 
 def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float, float]]:
