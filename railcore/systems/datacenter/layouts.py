@@ -22,6 +22,8 @@ from railcore.facts.units import show
 from railcore.systems.datacenter.sizing import Site, Sizing
 from railcore.training.transformer import Transformer
 
+_COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
+
 RECOMPUTED = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
 
 
@@ -311,9 +313,6 @@ def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Sit
         lost = racks - here * site.datacenters
         found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
     return tuple(found)
-
-
-_COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
 
 def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.DataFrame:

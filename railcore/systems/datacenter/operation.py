@@ -25,6 +25,14 @@ from railcore.training.collectives import algorithms
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, law, whole_shape
 from railcore.training.transformer import Transformer
 
+PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
+SERVING_COLUMNS = (
+    "model weight_bits context stages copy_gpus copies batch sequences "
+    "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"
+).split()
+ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
+SIZES = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
+
 
 @dataclass(frozen=True)
 class OperatingPrices:
@@ -215,14 +223,6 @@ def training_runs(
     )
 
 
-PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
-SERVING_COLUMNS = (
-    "model weight_bits context stages copy_gpus copies batch sequences "
-    "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"
-).split()
-ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
-
-
 def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
     """Keys and values of a sequence [bytes]: 2 L k d c e with k key-value heads of size d."""
     size = 2.0 * model.layers * model.kv_heads * model.head_dim
@@ -359,9 +359,6 @@ def _met(model: Transformer, tokens: Any) -> Any:
     experts = model.parameters()["experts"]
     share = 1 - (1 - model.top_k / model.experts) ** tokens if model.experts else 0.0
     return model.total_parameters - experts + experts * share
-
-
-SIZES = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
 
 
 def models_by_budget(
