@@ -12,8 +12,8 @@ from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost.ownership import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import availability, failures, operation, recovery, serving
-from railcore.systems.datacenter.budgets import (
+from railcore.systems.datacenter import operation, recovery
+from railcore.systems.datacenter.operation import (
     SIZES,
     budget_table,
     largest_parameters,
@@ -29,12 +29,12 @@ SITE = document_site(23333, rate="fp4_dense_rate")
 LAYER = dc.layer(DENSE, dc.precision("flops2024"))
 LAID = dc.layout(LAYER, SITE)
 BOX = document_size(1e11, NVL72, pue=1.2)
-JOB = failures.replica_grid(LAID)
+JOB = recovery.replica_grid(LAID)
 SHARES = st.floats(0.01, 1)
 
 
 def blast(job=JOB, **options):
-    return failures.blast_radius(job, NVL72, **options)
+    return recovery.blast_radius(job, NVL72, **options)
 
 
 def with_shares(table, **shares):
@@ -99,7 +99,7 @@ def test_prices_out_of_range():
 
 def test_the_grid_is_that_of_the_layout():
     assert (JOB.replicas, JOB.gpus, JOB.spares) == (LAID.replicas_here * 2, LAID.gpus_here * 2, 0)
-    assert failures.replica_grid(LAID, 17).spares == 4 and failures.replica_grid(LAID, 16).spares == 8
+    assert recovery.replica_grid(LAID, 17).spares == 4 and recovery.replica_grid(LAID, 16).spares == 8
     assert JOB.groups_met(4) == pytest.approx(20 / 18)  # 2 of 18 trays lie across two groups of 18 GPUs
     assert JOB.groups_met(72) == 4 and JOB.groups_met(1) == 1
 
@@ -121,20 +121,20 @@ def test_interruptions_add_up_to_the_published_rate():
     assert ours == pytest.approx(software["interruption_rate_llama3"] * year, rel=0.1)
     gpus = table.loc["GPU", "events_per_day"]
     assert gpus * year / day == pytest.approx(JOB.gpus * catalog.item("failure_rates", "GPU")["failure_rate"] * year)
-    assert failures.interruption_time(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
+    assert recovery.interruption_time(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
 
 
 def test_without_failures_everything_works():
     none = with_shares(blast())
-    whole = [availability.paired_groups(none, JOB, same_rail=same) for same in (True, False)]
-    shares = [availability.replica_availability(none, JOB), availability.groups_with_spares(none, JOB), *whole]
+    whole = [recovery.paired_groups(none, JOB, same_rail=same) for same in (True, False)]
+    shares = [recovery.replica_availability(none, JOB), recovery.groups_with_spares(none, JOB), *whole]
     assert shares == pytest.approx([1] * 4, rel=1e-12)
-    curves = recovery.restart_curves({"rare": (1e15, 100)}, {"store": 1.0}, np.array([1.0, 600.0]))
+    curves = recovery.restart_curves(JOB, 1e15, 100, JOB.gpus, {"store": 1.0}, 1e9, np.array([1.0, 600.0]))
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
 
 
 def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
-    job = failures.ReplicaGrid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
+    job = recovery.ReplicaGrid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
     table = with_shares(blast(job, planes=2), GPU=0.01, NIC=0.005, host=0.03, HB_switch=0.002)
     random, draws = np.random.default_rng(1), 40_000
     shape = (draws, job.layers, job.racks)
@@ -142,12 +142,12 @@ def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
     gpu &= np.repeat(random.random((*shape, 3)) > 0.03, 4, axis=-1)  # hosts of four GPUs, one of them across the groups
     gpu &= (random.random((*shape, 18)) > 0.002).all(-1, keepdims=True)
     whole = gpu.reshape(*shape, 2, 6).all(-1).all(1)
-    assert availability.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
+    assert recovery.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
 
 
 @pytest.mark.parametrize("leaf_layers", [1, 8])
 def test_paired_groups_against_a_draw(leaf_layers):
-    job = failures.ReplicaGrid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
+    job = recovery.ReplicaGrid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
     table = with_shares(blast(job, radix=16, leaf_layers=leaf_layers), GPU=0.004, switch=0.003)
     random, draws = np.random.default_rng(2), 20_000
     group = 1 - (1 - 0.004) ** 4
@@ -156,7 +156,7 @@ def test_paired_groups_against_a_draw(leaf_layers):
         group = 1 - (1 - 0.004) ** 4 * (1 - 0.003) ** 4
     out = random.binomial(24, group, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
     drawn = 1 - np.minimum(out, 24).max(1).mean() / 24
-    assert availability.paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
+    assert recovery.paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.integers(1, 3))
@@ -165,37 +165,37 @@ def test_pipelines_against_every_outcome(weights, layers):
     n = len(out) - 1
     grids = np.meshgrid(*[np.arange(n + 1)] * layers)
     chance = np.prod([out[grid] for grid in grids], axis=0)
-    assert availability.complete_pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
+    assert recovery.complete_pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
 
 
 def test_pairing_beats_fixed_replicas_and_wider_pools_beat_narrow_ones():
     table = blast(planes=4)
-    fixed, rails = availability.replica_availability(table, JOB), availability.paired_groups(table, JOB)
-    assert fixed < rails < availability.paired_groups(table, JOB, same_rail=False) < 1
-    assert availability.paired_groups(blast(), JOB) < availability.paired_groups(blast(leaf_layers=32), JOB)
+    fixed, rails = recovery.replica_availability(table, JOB), recovery.paired_groups(table, JOB)
+    assert fixed < rails < recovery.paired_groups(table, JOB, same_rail=False) < 1
+    assert recovery.paired_groups(blast(), JOB) < recovery.paired_groups(blast(leaf_layers=32), JOB)
 
 
 def test_a_replica_depends_on_fewer_leaves_where_they_hold_its_own_layers():
     apart, together = (with_shares(blast(leaf_layers=layers), switch=1e-4) for layers in (1, 32))
-    logs = [math.log(availability.replica_availability(table, JOB)) for table in (apart, together)]
+    logs = [math.log(recovery.replica_availability(table, JOB)) for table in (apart, together)]
     assert logs[0] == pytest.approx(32 * logs[1]) == pytest.approx(134 * 18 * math.log1p(-1e-4), rel=1e-4)
 
 
 def test_groups_of_a_rack_with_spares_against_a_draw():
-    job = failures.ReplicaGrid(layers=5, tensor=16, groups_per_rack=4, rack_gpus=72, racks=2)
+    job = recovery.ReplicaGrid(layers=5, tensor=16, groups_per_rack=4, rack_gpus=72, racks=2)
     table = with_shares(blast(job, planes=2), GPU=0.06, host=0.04, HB_switch=0.001)
     random, draws = np.random.default_rng(3), 100_000
     out = random.binomial(72, 0.06, draws) + 4 * random.binomial(18, 0.04, draws)
     lost = np.minimum(np.ceil(np.maximum(out - 8, 0) / 16), 4)
     drawn = (1 - lost.mean() / 4) * (1 - 0.001) ** 18
-    assert availability.groups_with_spares(table, job) == pytest.approx(drawn, abs=0.002)
+    assert recovery.groups_with_spares(table, job) == pytest.approx(drawn, abs=0.002)
 
 
 @given(st.integers(1, 2000), st.floats(0, 0.99), st.floats(0.5, 0.9999), st.integers(1, 300))
 def test_spares_are_enough_and_one_less_is_not(needed, share, probability, pools):
     from scipy.stats import binom
 
-    k = availability.spares_needed(needed, share, probability, pools)
+    k = recovery.spares_needed(needed, share, probability, pools)
     assert binom.cdf(k, needed + k, share) ** pools >= probability * (1 - 1e-9)
     assert k == 0 or binom.cdf(k - 1, needed + k - 1, share) ** pools < probability * (1 + 1e-9)
 
@@ -246,17 +246,17 @@ def test_checkpoints_move_the_whole_state():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: failures.ReplicaGrid(0, 18, 4, 72, 87), "layers is 0"),
-        (lambda: failures.ReplicaGrid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
+        (lambda: recovery.ReplicaGrid(0, 18, 4, 72, 87), "layers is 0"),
+        (lambda: recovery.ReplicaGrid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
         (lambda: blast(planes=0), "planes is 0"),
         (lambda: blast(leaf_layers=33), "leaf_layers is 33"),
         (lambda: blast(rates="worst"), "rates is 'worst'"),
         (lambda: recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
-        (lambda: availability.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
+        (lambda: recovery.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
         (lambda: recovery.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
-        (lambda: recovery.restart_cases(JOB, 100.0, 110.0, 0), "published_gpus is 0"),
+        (lambda: recovery.restart_curves(JOB, 100.0, 110.0, 0, {}, 1e9, 1.0), "published_gpus is 0"),
         (
-            lambda: failures.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
+            lambda: recovery.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
             "tensor degree",
         ),
     ],
@@ -267,29 +267,33 @@ def test_bad_input_of_failures(call, name):
 
 
 def test_cases_and_stores_of_restarts_say_what_they_assume():
-    cases = recovery.restart_cases(JOB, 104.0, 110.0, JOB.gpus // 2)
-    assert list(cases.values()) == [(208.0, 0), (104.0, 0), (104.0, 110.0)]
     saves, _ = recovery.state_times(LAYER, LAID, SITE, 1e8)
-    named = recovery.checkpoint_names(saves, 1e8 * float(SITE.gpus))
-    assert list(named.values()) == list(saves.values())
+    curves = recovery.restart_curves(JOB, 104.0, 110.0, JOB.gpus // 2, saves, 1e8 * float(SITE.gpus), [5.0])
+    expected = []
+    for m, iteration_s in [(208.0, 0), (104.0, 0), (104.0, 110.0)]:
+        for delta in saves.values():
+            tau = max(float(reliability.checkpoint_interval(m, delta)), iteration_s)
+            expected.append((5.0, tau, float(reliability.goodput(m, delta, 5.0, tau))))
+    assert list(curves[["restart_s", "interval_s", "goodput"]].itertuples(index=False, name=None)) == expected
+    assert curves.case.nunique() == 3
     stored = sum(LAYER.state_bytes.values()) / saves["storage"]  # everything in that time is what storage takes
-    assert [show(stored, "B/s", 3) in name for name in named] == [True, False]
+    assert [show(stored, "B/s", 3) in name for name in curves.checkpoint.unique()] == [True, False]
 
 
 # Inference
 
-RATE = serving.memory_rate("GB200")
+RATE = operation.memory_rate("GB200")
 
 
 def test_full_attention_keeps_two_of_l_h_s():
-    assert serving.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
-    assert serving.cache_bytes(from_catalog("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
+    assert operation.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
+    assert operation.cache_bytes(from_catalog("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
 
 
 @settings(max_examples=30)
 @given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
 def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = serving.serve(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
+    found = operation.serve(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
@@ -300,15 +304,15 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
 
 
 def test_one_token_reads_active_weights_and_many_read_all():
-    one = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
+    one = operation.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = serving.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
+    many = operation.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
 
 
 def test_every_stage_sends_once_for_a_token():
-    found = serving.serve(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
+    found = operation.serve(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
     latency = catalog.item("efficiencies", "all")["nic_latency"]
     assert found.sends_s.to_numpy() == pytest.approx(
         np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps)
@@ -318,7 +322,7 @@ def test_every_stage_sends_once_for_a_token():
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
     small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
     one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = serving.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
+    found = operation.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
     assert found.collectives_s == 0 and found.copies == one.racks
     assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
     norms = 2 * 32 * small.parameters()["norms"]  # weights without products
@@ -328,7 +332,7 @@ def test_communication_vanishes_on_a_fast_network_of_one_gpu():
 def test_table_of_servings_costs_the_machine():
     machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
     models = {"dense": DENSE, "mixture": MIXTURE}
-    table = serving.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    table = operation.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
     assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
     four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
     assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
@@ -347,7 +351,7 @@ def test_table_of_servings_costs_the_machine():
 )
 def test_bad_input_of_serving(options, name):
     with pytest.raises(ValueError, match=name):
-        serving.serve(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options})
+        operation.serve(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options})
 
 
 # Budgets

@@ -14,7 +14,7 @@ from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import sweeps
+from railcore.systems.datacenter import exposed
 from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
 from railcore.systems.siting import direct_current, geometry, placement, traits
 from railcore.systems.siting.candidates import Candidates
@@ -121,7 +121,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
     ours = multisite_times(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
-    known = sweeps.share_by_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
+    known = exposed.share_by_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
     for mine, theirs in {
         "exposed_share": "exposed_share",
         "tokens": "tokens",

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import quantities, sizing_claims, specification
+from railcore.documents.flops2024 import sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
-from railcore.systems.datacenter import layout_tables
-from railcore.systems.datacenter.budgets import in_trillions
+from railcore.systems.datacenter import layouts
+from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.operation import in_trillions
 from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
 from railcore.training import scaling_laws, transformer
 
@@ -113,13 +114,13 @@ def test_bad_input_is_named(changes, message):
 
 def test_quantities_follow_from_machine_model_and_layout():
     machine = document_size()
-    bought = quantities.machine_quantities(machine)
+    bought = specification.machine_quantities(machine)
     assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
     model, kept = transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024")
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
     plan = datacenter.layout(one, place)
-    found = quantities.model_quantities(model, one, plan, place.memory_bytes)
+    found = specification.model_quantities(Case(model, kept, place), place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
     assert found["gpus_per_dc"] == found["replicas_per_dc"] * plan.tensor * found["pipeline_parallel"]
@@ -127,7 +128,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     assert found["device_memory"] * plan.tensor == pytest.approx(held)
     least = found["tensor_parallel"]  # of all degrees, one that divides no rack of 72 here
     assert held / least <= place.memory_bytes < held / (least - 1) and 72 % least
-    by_degree = layout_tables.tensor_degree_memory({"dense": one}, 72)
+    by_degree = layouts.tensor_degree_memory({"dense": one}, 72)
     fits = by_degree[by_degree["bytes"] <= place.memory_bytes]["tensor"].min()
     assert fits == plan.tensor
     assert np.allclose(by_degree["bytes"] * by_degree["tensor"], by_degree["bytes"][0])
@@ -137,7 +138,7 @@ def test_quantities_follow_from_machine_model_and_layout():
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
     kept = datacenter.precision("flops2024")
     errors = {
-        name: quantities.activation_formula_error(transformer.from_catalog(name), kept, (1, 3))
+        name: specification.activation_formula_error(transformer.from_catalog(name), kept, (1, 3))
         for name in ("flops2024 dense", "flops2024 MoE")
     }
     assert errors["flops2024 dense"] < 1e-12
@@ -149,12 +150,12 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
     layers = {
         name: datacenter.layer(transformer.from_catalog(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
     }
-    wide = layout_tables.fitting_models(layout_tables.tensor_degree_memory(layers, 72), place.memory_bytes).set_index(
+    wide = layouts.fitting_models(layouts.tensor_degree_memory(layers, 72), place.memory_bytes).set_index(
         "tensor_degree"
     )
     assert wide["fits"][12] == "" and wide["fits"][72] == "flops2024 dense, flops2024 MoE"
     plans = {name: datacenter.layout(each, place) for name, each in layers.items()}
-    table = layout_tables.layout_table(plans, 236e9)
+    table = layouts.layout_table(plans, 236e9)
     assert list(table["tensor_degree"]) == [wide.index[wide["fits"].str.contains(name)].min() for name in layers]
     assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
     assert (table["replicas_used"] <= table["replicas"]).all()
@@ -168,8 +169,8 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
         datacenter.layer(transformer.from_catalog(name), datacenter.precision("flops2024"))
         for name in ("flops2024 dense", "Llama-3 8B")
     )
-    plans = layout_tables.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
-    table = layout_tables.layout_table(plans).set_index("case")
+    plans = layouts.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
+    table = layouts.layout_table(plans).set_index("case")
     assert list(table.index) == ["dense, few", "small, few", "dense, servers", "small, servers"]
     assert "536 racks needed" in table["note"]["dense, few"] and "memory" in table["note"]["dense, servers"]
     counts = table[[*table.columns[:6]]]
@@ -181,9 +182,9 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
 def test_warnings_stand_once_with_all_their_cases():
     place = document_site(23333, document="")
     one = datacenter.layer(transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024"))
-    found = layout_tables.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
+    found = layouts.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
     assert found["warning"].is_unique and set(found["cases"]) == {"a, b"}
-    assert layout_tables.layout_warnings({}).empty
+    assert layouts.layout_warnings({}).empty
 
 
 @pytest.mark.parametrize("platform", PRICED)
@@ -194,7 +195,7 @@ def test_every_machine_and_model_has_a_line(platform, model):
         machine = size(budget, platform, document="flops2024" if budget > 1e10 else "")
         place = document_site(int(machine.racks), platform, document="", datacenters=2)
         plan = datacenter.layout(one, place, strict=False)
-        line = layout_tables.layout_summary(machine, plan)
+        line = layouts.layout_summary(machine, plan)
         assert ("does not fit" in line) == (plan.tensor == 0) and ("replicas" in line) == (plan.tensor > 0)
         assert line.startswith(f"{machine.racks:,.0f} racks, ") and "nan" not in line
 
@@ -217,11 +218,11 @@ def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
 def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
     models = {name: transformer.from_catalog(name) for name in names}
-    layers = {name: datacenter.layer(model, datacenter.precision("flops2024")) for name, model in models.items()}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
+    cases = {name: Case(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
     shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
     values, reasons, taken = sizing_claims.sizing_entries(
-        machine, "Hoffmann 2", 1440 * units.day, models, layers, where, shapes, 256, [1, 2]
+        machine, "Hoffmann 2", 1440 * units.day, cases, shapes, 256, [1, 2]
     )
     unmet = {key for key, verdict in claim_verdicts(values).items() if verdict != "reproduced"}
     assert unmet and unmet <= set(reasons) | set(taken) <= set(values)

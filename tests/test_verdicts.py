@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, exposed_points, quantities, sizing_claims, specification
+from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
 from railcore.facts import claims, files, units
 from railcore.facts.units import km
-from railcore.network import scale_out, wide_area
+from railcore.network import scale_out
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.scenario import Case
+from railcore.systems.datacenter.exposed import Case
 from railcore.systems.siting import candidates, eia, nodes
 from railcore.systems.siting.grid import grid
 from railcore.systems.siting.rules import RULES
@@ -28,11 +28,7 @@ from railcore.workbench.driver import parameters
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, COASTS = (
-    specification.document_size(document="flops2024"),
-    wide_area.fibre_route("flops2024 east", "flops2024 west"),
-)
-POINTS, KEPT = exposed_points.printed_points(), dc.precision("flops2024")
+SIZED, KEPT = specification.document_size(document="flops2024"), dc.precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]
@@ -67,10 +63,10 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
-        found[key] = quantities.model_quantities(model, one, cases[key].layout, site.memory_bytes)
+        found[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return quantities.values_by_id(sections) | exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
+    return specification.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
 
 
 def decided(alternatives):
@@ -229,8 +225,8 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     }
     fast = specification.document_site(1, document="flops2024", rate="fp4_sparse_rate").gpu_rate
     cases = {key: case.changed(site={"gpu_rate": fast}, options={"recomputed": 3.0}) for key, case in cases.items()}
-    ours = exposed_claims.exposed_values(cases, POINTS, 1.0, COASTS, 0.1)
-    found = exposed_claims.exposed_readings(ours, cases, POINTS, 1.0, COASTS, 0.1, 32_768)
+    ours = exposed_claims.exposed_values(cases, 1.0)
+    found = exposed_claims.exposed_readings(ours, cases, 1.0, 32_768)
     assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
     assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
     assert "32,768: 8.00273 GB" in found["flops2024.dense.tp_bytes"]
@@ -244,13 +240,16 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
 
 def test_readings_of_size_and_layout():
     models = {name: transformer.from_catalog(name) for name in MODELS.values()}
-    layers = {name: dc.layer(model, KEPT) for name, model in models.items()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    ours = sizing_claims.layout_values(models, layers, where) | quantities.values_by_id(
-        {"infra": quantities.machine_quantities(SIZED), "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict()}
+    cases = {name: Case(model, KEPT, where) for name, model in models.items()}
+    ours = sizing_claims.layout_values(cases) | specification.values_by_id(
+        {
+            "infra": specification.machine_quantities(SIZED),
+            "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict(),
+        }
     )
-    found = sizing_claims.sizing_readings(ours, models, layers, where, SIZED, shapes)
+    found = sizing_claims.sizing_readings(ours, cases, SIZED, shapes)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
     assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
     assert found[memory].endswith("(state alone: 181.517 GB)") and "flops2024.layout.device_memory" not in found
@@ -260,9 +259,7 @@ def test_readings_of_size_and_layout():
     power = {"flops2024.infra.total_power_low"}
     assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
     assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
-    texts = sizing_claims.sizing_reasons(
-        SIZED, "Hoffmann 2", models[MODELS["dense"]], layers[MODELS["dense"]], where.memory_bytes, shapes, 256
-    )
+    texts = sizing_claims.sizing_reasons(SIZED, "Hoffmann 2", cases[MODELS["dense"]], shapes, 256)
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))
     assert low == "the printed 1.67 million GPUs draw 3.015 GW, x 1.2 = 3.618, x 1.15 = 4.161 GW, as printed"
     assert high.endswith("x 1.3 = 4.704 GW, which misses the printed value too")

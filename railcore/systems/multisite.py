@@ -15,12 +15,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.exposed import WIDE_AREA, Times
-from railcore.systems.datacenter.layer import Layer, precision
-from railcore.systems.datacenter.layout import Layout
-from railcore.systems.datacenter.scenario import Case, least_wan_Bps
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, least_wan_Bps, tokens
+from railcore.systems.datacenter.layouts import Layer, Layout, precision
+from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
 from railcore.training.collectives import algorithms
@@ -87,7 +84,7 @@ def multisite_times(
     -------
     Columns model, datacenters, one_way_delay_s, wan_Bps; racks_per_layer (of all places); exposed_share; wide_area_s:
     x3; unhidden_s: (x3 - B)+; time_s: of a layer in steady state, m (F + B) + what is exposed; iteration_s: of the
-    whole, filled and drained, as `batches.iteration`; tokens of that; slowdown: time_s / tokens over that of
+    whole, filled and drained, as `exposed.pipelined_iteration`; tokens of that; slowdown: time_s / tokens over that of
     one datacenter with all the racks; least_wan_Bps: of a GPU, at which B hides x3, infinite where delay alone is
     longer, and least_site_Bps, fibre_pairs: of all GPUs of a place; hidden_m: greatest distance at which B
     hides x3 at wan_Bps, infinite for one place, NaN where no distance is. All NaN where a place holds no replica.

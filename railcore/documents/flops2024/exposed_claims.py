@@ -1,39 +1,155 @@
-"""Values, readings and reasons of flops2024's claims on communication (sections 4, 4.1, 5, 6 and Fig. 3), by claim.
+"""The claims of flops2024 on communication (sections 4, 4.1, 5, 6 and Fig. 3): values, readings, reasons, points.
 
 Cases are named "dense" and "moe" (which a user may leave out). What rests on calibrated choices (rate, passes, rule of
-overlap, bytes) is in data/calibrations.csv.
+overlap, bytes) is in data/calibrations.csv. At the points that Fig. 3 prints, every rule of overlap and every way of
+counting is tried.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.exposed_points import Point, shares_at_points
-from railcore.documents.flops2024.quantities import communication_quantities, values_by_id
+from railcore.documents.flops2024.specification import communication_quantities, document_site, values_by_id
 from railcore.documents.hidden_value import hidden_value
-from railcore.documents.readings import claim_verdicts, joined_texts
-from railcore.documents.readings import verdict_readings as turning
-from railcore.facts import claims, files
-from railcore.facts.units import km, show
-from railcore.network.wide_area import Route
-from railcore.systems.datacenter.exposed import OVERLAP_RULES
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.sweeps import NETWORK_OF_FIELD
+from railcore.documents.readings import claim_verdicts, joined_texts, verdict_readings
+from railcore.facts import catalog, claims, files
+from railcore.facts.units import Gbps, km, show, significant
+from railcore.network.wide_area import Route, fibre_route
+from railcore.systems.datacenter.exposed import NETWORK_OF_FIELD, OVERLAP_RULES, Case
 
 NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
 RACKS, OVERHEAD = "flops2024.infra.racks", "flops2024.dense.recompute_overhead"
 EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 
+Point = tuple[str, dict[str, float], dict[str, float]]  # model, speeds of the site, speeds whose share is taken off
+FIELD_OF_PANEL = {"a": "hb_Bps", "b": "nic_Bps"}
+Change = Callable[[Case], Case]
+
+
+def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, Change]:
+    """Ways to count that the document's text allows beside its own; gpu_rates: of a GPU by name [FLOP/s]."""
+    scatter = {"reduce": "reduce_scatter"}
+    ways: dict[str, Change] = {
+        "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
+        "ReduceScatter in steps 1 and 2": _with(options=scatter),
+        "ReduceScatter, busiest network": _with(options=scatter, case={"rule": "busiest network"}),
+        "one direction of the scale-up": lambda case: case.changed(site={"hb_Bps": case.site.hb_Bps / 2}),
+    }
+    return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
+
+
+def printed_points(models: Collection[str] = ("dense", "moe")) -> dict[str, Point]:
+    """Points of these models in Fig. 3 a and b by claim, from the claims' ids.
+
+    fig3a.moe_800g is the mixture, scale-up at 800 Gbps. fig3b.moe_400g_gain is the fall from that speed to the fastest
+    that the panel prints. fig3.exposed_* are the machine as it is.
+    """
+    found: dict[str, Point] = {}
+    for key in claims.ids("flops2024.fig3"):
+        model = key.rpartition("_")[2]
+        found[key] = (model, {}, {})
+    for panel, field in FIELD_OF_PANEL.items():
+        matches = {key: re.search(r"\.(\w+)_(\d+)g(_gain)?$", key) for key in claims.ids(f"flops2024.fig3{panel}")}
+        parts = {key: match.groups() for key, match in matches.items() if match}
+        fastest = max(int(speed) for _, speed, _ in parts.values()) * Gbps
+        for key, (model, speed, gain) in parts.items():
+            found[key] = (model, {field: int(speed) * Gbps}, {field: fastest} if gain else {})
+    return {key: point for key, point in found.items() if point[0] in models}
+
+
+def printed_marks() -> pd.DataFrame:
+    """Points of `printed_points` that are shares: columns network, speed_Bps, model, share (printed), relation.
+
+    Those of the machine as it is stand at the document's own speeds.
+    """
+    printed, rows = document_site(1), []
+    for key, (model, speeds, less) in printed_points().items():
+        entry = claims.claim(key)
+        at = speeds or {field: getattr(printed, field) for field in FIELD_OF_PANEL.values()}
+        for field, speed in at.items() if not less else ():
+            rows.append((NETWORK_OF_FIELD[field], speed, model, entry.paper_value, entry.relation))
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
+
+
+def shares_at_points(cases: Mapping[str, Case], way: Change = lambda case: case) -> dict[str, float]:
+    """Exposed share at each of `printed_points`, or how much it falls between two; way: of `ways_of_counting`."""
+    found = {}
+    for key, (model, speeds, less) in printed_points(cases).items():
+        high = way(cases[model].changed(site=speeds)).share
+        found[key] = float(high - way(cases[model].changed(site=less)).share if less else high)
+    return found
+
+
+def shares_under_rules(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.DataFrame:
+    """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
+
+    ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
+    """
+    rows = []
+    for reading, way in {**{rule: _with(case={"rule": rule}) for rule in OVERLAP_RULES}, **ways}.items():
+        for key, value in shares_at_points(cases, way).items():
+            rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
+    return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
+
+
+def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`shares_under_rules` for people: a row a reading, a column a point, and how many claims it meets."""
+    marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
+    text = table.value.map(significant).map("{:.1%} ".format) + table.verdict.map(marks)
+    short = table.claim.str.split(".", n=1).str[1]
+    wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
+    wide = wide.loc[table.reading.unique(), short.unique()]
+    met = table.verdict.eq("reproduced").groupby(table.reading).sum()
+    wide["met"] = [str(met[reading]) for reading in wide.index]
+    wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
+    return wide.loc[["printed", *table.reading.unique()]].reset_index()
+
+
+def counting_table(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.DataFrame:
+    """The steps and the exposed share as the cases are, and by `ways_of_counting`.
+
+    Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
+    and 5), exchange_exposed_s, exposed_share.
+    """
+    rows = []
+    for reading, way in {"as the document counts": _with(), **ways}.items():
+        for name, case in cases.items():
+            counted = way(case)
+            t = counted.times
+            one, two, _, four, five = t.steps_s
+            rows.append(
+                {
+                    "reading": reading,
+                    "model": name,
+                    "forward_s": t.forward_s,
+                    "backward_s": t.backward_s,
+                    "tensor_s": t.tensor_s,
+                    "longest_reduce_s": max(one, two),
+                    "longest_gather_s": max(four, five),
+                    "exchange_exposed_s": t.gradients_s(counted.rule),
+                    "exposed_share": counted.share,
+                }
+            )
+    table = pd.DataFrame(rows)
+    return table.astype({name: float for name in table.columns[2:]})
+
+
+def _with(**parts: Mapping[str, object]) -> Change:
+    return lambda case: case.changed(**parts)
+
+
+def _printed(key: str) -> str:
+    entry = claims.claim(key)
+    return f"{claims.RELATIONS[entry.relation]} {show(entry.paper_value * 100)}%"
+
 
 def exposed_entries(
     cases: Mapping[str, Case],
     apart: Case,
-    points: Mapping[str, Point],
     lost_rtts: float,
-    coasts: Route,
-    within_s: float,
     rules: pd.DataFrame,
     dense_rate: float,
     other_tokens: int,
@@ -42,12 +158,14 @@ def exposed_entries(
 
     Parameters
     ----------
-    cases, points, lost_rtts, coasts, within_s
-        As in `exposed_values`.
+    cases
+        "dense" and "moe".
     apart
         The dense model over at least two datacenters.
+    lost_rtts
+        Round trips of tail loss.
     rules
-        Of `exposed_points.shares_under_rules`.
+        Of `shares_under_rules`.
     dense_rate
         Of a GPU without sparsity [FLOP/s].
     other_tokens
@@ -57,38 +175,28 @@ def exposed_entries(
     -------
     Three tables by claim id.
     """
-    values = exposed_values(cases, points, lost_rtts, coasts, within_s)
+    values = exposed_values(cases, lost_rtts)
     reasons = joined_texts(
         layer_reasons(cases, dense_rate),
-        point_reasons(cases, points, values, rules),
+        point_reasons(cases, values, rules),
         assumption_reasons(cases, rules),
-        wide_area_reasons(apart, coasts, within_s),
+        wide_area_reasons(apart),
     )
-    return values, reasons, exposed_readings(values, cases, points, lost_rtts, coasts, within_s, other_tokens)
+    return values, reasons, exposed_readings(values, cases, lost_rtts, other_tokens)
 
 
-def exposed_values(
-    cases: Mapping[str, Case], points: Mapping[str, Point], lost_rtts: float, coasts: Route, within_s: float
-) -> dict[str, float]:
-    """Our value of every claim on communication, in the claim's unit.
+def coasts_and_transfer_s() -> tuple[Route, float]:
+    """The route between the two datacenters, and the time that section 6.3 gives a transfer between them [s]."""
+    route = fibre_route("flops2024 east", "flops2024 west")
+    return route, catalog.item("wide_area", "flops2024")["transfer_time"]
 
-    Parameters
-    ----------
-    cases
-        "dense" and "moe".
-    points
-        Of `exposed_points.printed_points`.
-    lost_rtts
-        Round trips of tail loss.
-    coasts
-        The route between them.
-    within_s
-        Time that section 6.3 gives the wide area [s].
 
-    Returns
-    -------
-    Values by claim id.
+def exposed_values(cases: Mapping[str, Case], lost_rtts: float) -> dict[str, float]:
+    """Our value of every claim on communication, in the claim's unit, by claim id.
+
+    cases: "dense" and "moe". lost_rtts: round trips of tail loss.
     """
+    coasts, within_s = coasts_and_transfer_s()
     found = {name: communication_quantities(case) for name, case in cases.items()}
     of_the_mixture = {}
     if "moe" in cases:
@@ -100,7 +208,7 @@ def exposed_values(
         }
     return (
         values_by_id(found)
-        | shares_at_points(cases, points)
+        | shares_at_points(cases)
         | of_the_mixture
         | {
             "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
@@ -113,21 +221,15 @@ def exposed_values(
 
 
 def exposed_readings(
-    ours: Mapping[str, float],
-    cases: Mapping[str, Case],
-    points: Mapping[str, Point],
-    lost_rtts: float,
-    coasts: Route,
-    within_s: float,
-    other_tokens: int,
+    ours: Mapping[str, float], cases: Mapping[str, Case], lost_rtts: float, other_tokens: int
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
     Parameters
     ----------
     ours
-        Of `exposed_values`, as the next five are.
-    cases, points, lost_rtts, coasts, within_s
+        Of `exposed_values`.
+    cases, lost_rtts
         As there.
     other_tokens
         Of a sequence: what "32k" may mean too.
@@ -138,13 +240,10 @@ def exposed_readings(
     """
     if files.parameterized():
         return {}
-    dense, rtt = cases["dense"], "flops2024.dense.wan_rtt"
+    (coasts, within_s), dense, rtt = coasts_and_transfer_s(), cases["dense"], "flops2024.dense.wan_rtt"
     tokens, racks, fewer = dense.model.sequence_length, dense.site.racks, int(claims.paper_value(RACKS))
     longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
     smaller = {name: case.changed(site={"racks": fewer}) for name, case in cases.items()}
-    longer_values, smaller_values = (
-        exposed_values(changed, points, lost_rtts, coasts, within_s) for changed in (longer, smaller)
-    )
     ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delays_s, strict=True))
     routes = {f"factor {factor:g}": {DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
     straight = coasts.delay_s / coasts.factor
@@ -155,13 +254,15 @@ def exposed_readings(
         again["the mixture's scores over its products with weights"] = mixture.score_flops / mixture.linear_flops / 3
     kept = dense.layer.state_bytes
     states = (kept["gradients"] + kept["optimizer"]) / float(dense.layout.gpus_here)
-    return turning(
+    return verdict_readings(
         ours,
         {
             f"32k tokens are {tokens:,}, for k is a thousand elsewhere in the text": {
-                f"{other_tokens:,}": longer_values
+                f"{other_tokens:,}": exposed_values(longer, lost_rtts)
             },
-            f"{racks:,} racks, which the budget's share buys": {"the printed 23.3K": smaller_values},
+            f"{racks:,} racks, which the budget's share buys": {
+                "the printed 23.3K": exposed_values(smaller, lost_rtts)
+            },
             f"ways of light {coasts.factor:g} times the great circle, the middle of what is assumed": routes,
             "the scores once more, over both passes": {name: {OVERHEAD: value} for name, value in again.items()},
             "gradients alone, as in section 4.1": {"with optimizer states": {NODE: states}},
@@ -194,8 +295,9 @@ def layer_reasons(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str
     return {f"flops2024.{key}": text for key, text in reasons.items()}
 
 
-def wide_area_reasons(dense: Case, coasts: Route, within_s: float) -> dict[str, str]:
-    """Reasons for bytes, rate and delay between the datacenters; arguments as in `exposed_values`."""
+def wide_area_reasons(dense: Case) -> dict[str, str]:
+    """Reasons for bytes, rate and delay between the datacenters. dense: over at least two of them."""
+    coasts, within_s = coasts_and_transfer_s()
     printed, rate, delay = map(claims.paper_value, (NODE, FLOW, DELAY))
     ours, each = float(dense.times.steps_bytes[2]), dense.precision
     size, needed = show(ours, "B", 3), printed / ours * each.gradients
@@ -209,26 +311,13 @@ def wide_area_reasons(dense: Case, coasts: Route, within_s: float) -> dict[str, 
     }
 
 
-def point_reasons(
-    cases: Mapping[str, Case], points: Mapping[str, Point], ours: Mapping[str, float], rules: pd.DataFrame
-) -> dict[str, str]:
+def point_reasons(cases: Mapping[str, Case], ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
     """Reasons for the claims at points that are not met: which speed, rule or other reading meets them.
 
-    Parameters
-    ----------
-    cases, points
-        As in `exposed_values`.
-    ours
-        Values of the claims.
-    rules
-        Of `exposed_points.shares_under_rules`.
-
-    Returns
-    -------
-    Texts by claim id.
+    ours: values of the claims. rules: of `shares_under_rules`.
     """
     found = {}
-    for key, (model, speeds, less) in points.items():
+    for key, (model, speeds, less) in printed_points(cases).items():
         if not less and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
             others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]
@@ -240,7 +329,7 @@ def point_reasons(
 def assumption_reasons(cases: Mapping[str, Case], rules: pd.DataFrame) -> dict[str, str]:
     """Least and most exposed share of each model's printed machine, over the rules and over other readings.
 
-    rules: of `exposed_points.shares_under_rules`.
+    rules: of `shares_under_rules`.
     """
     texts = {EXPOSED + name: _ranges(rules, name) for name in cases}
     return {key: f"over the rules {ruled}, over other readings {read}" for key, (ruled, read) in texts.items()}
@@ -249,7 +338,7 @@ def assumption_reasons(cases: Mapping[str, Case], rules: pd.DataFrame) -> dict[s
 def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
     """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
 
-    rules: of `exposed_points.shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
+    rules: of `shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
     """
     texts = []
     for name, case in cases.items():

@@ -6,14 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024 import quantities
-from railcore.documents.readings import claim_verdicts
-from railcore.documents.readings import verdict_readings as turning
+from railcore.documents.flops2024 import specification
+from railcore.documents.readings import claim_verdicts, verdict_readings
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter.layer import Layer
-from railcore.systems.datacenter.layout import layout
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.layouts import Layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import scaling_laws
 from railcore.training.transformer import Transformer
@@ -26,9 +24,7 @@ def sizing_entries(
     machine: Sizing,
     chosen_law: str,
     training_s: float,
-    models: Mapping[str, Transformer],
-    layers: Mapping[str, Layer],
-    where: Site,
+    cases: Mapping[str, Case],
     shapes: pd.DataFrame,
     width_multiple: int,
     checked_batches: Sequence[int],
@@ -41,8 +37,8 @@ def sizing_entries(
         What the budget buys.
     chosen_law, training_s
         Scaling law, and the training time that gives the printed size [s].
-    models, layers, where
-        The dense model and the mixture, in this order, their layers, and the racks.
+    cases
+        The dense model and the mixture, in this order, on the racks.
     shapes
         Of `scaling_laws.shapes`: the depth-to-width rule for the sizes of `named_sizes`.
     width_multiple
@@ -54,51 +50,43 @@ def sizing_entries(
     -------
     Three tables by claim id.
     """
-    dense, of_models, law = next(iter(models)), layout_values(models, layers, where), scaling_laws.law(chosen_law)
-    rule, bytes_of = shapes.set_index("model"), layers[dense].precision
-    values = of_models | quantities.values_by_id(
+    dense, rule, law = next(iter(cases.values())), shapes.set_index("model"), scaling_laws.law(chosen_law)
+    values = layout_values(cases) | specification.values_by_id(
         {
-            "infra": quantities.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
+            "infra": specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
             "scaling": {"params": float(law.parameters_after(training_s, machine.dense_flops))},
             "model": rule.loc["103.8T", ["layers", "hidden"]].to_dict(),
-            "layout": {"activations": quantities.activation_formula_error(models[dense], bytes_of, checked_batches)},
+            "layout": {
+                "activations": specification.activation_formula_error(dense.model, dense.precision, checked_batches)
+            },
             "moe": rule.loc["8 x 17T", ["layers", "hidden"]].to_dict(),
         }
     )
     sizes = rule.loc[["103.8T", "96T"]]
-    reasons = sizing_reasons(
-        machine, chosen_law, models[dense], layers[dense], where.memory_bytes, sizes, width_multiple
-    )
-    return values, reasons, sizing_readings(values, models, layers, where, machine, sizes)
+    reasons = sizing_reasons(machine, chosen_law, dense, sizes, width_multiple)
+    return values, reasons, sizing_readings(values, cases, machine, sizes)
 
 
 def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
     """Parameters of the models for the depth-to-width rule, by name: the document's, `smaller` and `others`."""
     paper = claims.paper_value
-    sizes = {"103.8T": paper(SIZE), "96T": paper("flops2024.model.params"), "50T": smaller}
-    return (
-        sizes
-        | {"8 x 17T": paper("flops2024.moe.expert_model_params")}
-        | dict(zip(("GPT-3", "1T"), others, strict=True))
-    )
+    return {
+        "103.8T": paper(SIZE),
+        "96T": paper("flops2024.model.params"),
+        "50T": smaller,
+        "8 x 17T": paper("flops2024.moe.expert_model_params"),
+        **dict(zip(("GPT-3", "1T"), others, strict=True)),
+    }
 
 
-def layout_values(models: Mapping[str, Transformer], layers: Mapping[str, Layer], where: Site) -> dict[str, float]:
-    """Values of the claims on memory and layout. models: the dense one and the mixture, in this order."""
-    dense, mixture = (
-        quantities.model_quantities(model, layers[name], layout(layers[name], where), where.memory_bytes)
-        for name, model in models.items()
-    )
-    return quantities.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
+def layout_values(cases: Mapping[str, Case]) -> dict[str, float]:
+    """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
+    dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
+    return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
 def sizing_readings(
-    ours: Mapping[str, float],
-    models: Mapping[str, Transformer],
-    layers: Mapping[str, Layer],
-    where: Site,
-    machine: Sizing,
-    shapes: pd.DataFrame,
+    ours: Mapping[str, float], cases: Mapping[str, Case], machine: Sizing, shapes: pd.DataFrame
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
@@ -106,10 +94,8 @@ def sizing_readings(
     ----------
     ours
         Values of all claims.
-    models, layers, where
+    cases, machine
         As in `sizing_entries`.
-    machine
-        What the budget buys.
     shapes
         By model, a row for each size that the text names, the chosen one first.
 
@@ -119,31 +105,32 @@ def sizing_readings(
     """
     if files.parameterized():
         return {}
-    dense, mixture = models
+    dense, mixture = cases.values()
     few = {"the printed 23.3K": claims.paper_value(RACKS)}
     few["the racks of the printed 1.67 million GPUs"] = claims.paper_value(GPUS) // machine.rack_gpus
     racks = {}
     for name, count in few.items():
         bought = replace(machine, budget_usd=count * machine.rack_usd / machine.compute_share)
         chosen = {"racks": ours[RACKS], "gpus": ours[GPUS]}
-        infra = quantities.values_by_id({"infra": quantities.machine_quantities(bought) | chosen})
-        racks[name] = infra | layout_values(models, layers, replace(where, racks=int(count)))
-    state = {name: float(layout(each, where).device_bytes) for name, each in layers.items() if name in models}
-    residual, one = f"{MEMORY}.residual", layers[dense]
+        infra = specification.values_by_id({"infra": specification.machine_quantities(bought) | chosen})
+        racks[name] = infra | layout_values(
+            {key: case.changed(site={"racks": int(count)}) for key, case in cases.items()}
+        )
+    residual, one, laid = f"{MEMORY}.residual", dense.layer, dense.layout
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
     widths = {f"the rule at {name}": {HIDDEN: width} for name, width in list(shapes.hidden.items())[1:]}
-    widths |= {"96T in 134 layers": {HIDDEN: float(models[dense].hidden)}}
-    return turning(
+    widths |= {"96T in 134 layers": {HIDDEN: float(dense.model.hidden)}}
+    return verdict_readings(
         ours,
         {
             f"{machine.racks:,.0f} racks, which the budget's share buys": racks,
-            f"all degrees up to {where.rack_gpus} tried and the smallest taken, as section 4 says": {
-                "the smallest that divides a rack": {DEGREE: float(layout(one, where).tensor)}
+            f"all degrees up to {dense.site.rack_gpus} tried and the smallest taken, as section 4 says": {
+                "the smallest that divides a rack": {DEGREE: float(laid.tensor)}
             },
             "state and the activations of one micro-batch, which section 4 has a device hold": {
                 "state alone": {
-                    "flops2024.layout.device_memory": state[dense],
-                    "flops2024.moe.device_memory": state[mixture],
+                    "flops2024.layout.device_memory": float(laid.device_bytes),
+                    "flops2024.moe.device_memory": float(mixture.layout.device_bytes),
                 }
             },
             "10 s b h bytes of one layer and micro-batch, as section 4 prints": {
@@ -156,13 +143,7 @@ def sizing_readings(
 
 
 def sizing_reasons(
-    machine: Sizing,
-    chosen_law: str,
-    model: Transformer,
-    one: Layer,
-    memory_bytes: float,
-    shapes: pd.DataFrame,
-    width_multiple: int,
+    machine: Sizing, chosen_law: str, dense: Case, shapes: pd.DataFrame, width_multiple: int
 ) -> dict[str, str]:
     """Why a claim comes out as it does.
 
@@ -170,10 +151,8 @@ def sizing_reasons(
     ----------
     machine, chosen_law
         As in `sizing_entries`.
-    model, one
-        The dense model and its layer.
-    memory_bytes
-        Of a GPU.
+    dense
+        The dense model on the racks.
     shapes
         As in `sizing_readings`.
     width_multiple
@@ -184,6 +163,7 @@ def sizing_reasons(
     Texts by claim id.
     """
     paper, flops = claims.paper_value, machine.dense_flops
+    model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
     laws = [scaling_laws.law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
     chosen = shapes.iloc[0]

@@ -13,12 +13,9 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.systems.datacenter.batches import tokens
-from railcore.systems.datacenter.exposed import Times, chunk_bytes, times, wide_area
-from railcore.systems.datacenter.layer import Layer, layer
-from railcore.systems.datacenter.layout import Layout, layout
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.exposed import Case, Times, chunk_bytes, times, tokens, wide_area
+from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
+from railcore.systems.datacenter.sizing import Site
 from railcore.training.collectives import algorithms
 from railcore.training.transformer import Transformer
 

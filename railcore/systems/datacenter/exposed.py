@@ -2,26 +2,35 @@
 
 Data-parallel gradients go through five steps (flops2024, section 4.1), each over what the one before left: (1) among
 the g layers of a rack on the scale-up network, (2) among y racks of a datacenter on the scale-out network, (3) among
-the datacenters, (4) and (5) back over the scale-out and the scale-up network.
+the datacenters, (4) and (5) back over the scale-out and the scale-up network. A `Case` is a model on a machine under
+one set of assumptions; the tables show it against speeds, datacenters, micro-batches and each assumption.
 Symbols: F forward and B backward time, T tensor-parallel and P pipeline time of a pass, x1 to x5 the steps, m
-micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer.
+micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer, L stages of one layer each.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import checks
-from railcore.systems.datacenter.layer import RECOMPUTED, Layer
-from railcore.systems.datacenter.layout import Layout, layout
-from railcore.systems.datacenter.site import Site
+from railcore.facts import catalog, checks
+from railcore.facts.sensitivity import tornado_table
+from railcore.facts.units import show
+from railcore.systems.datacenter.layouts import RECOMPUTED, Layer, Layout, Precision, layer, layout
+from railcore.systems.datacenter.sizing import Site
 from railcore.training.collectives import algorithms
+from railcore.training.pipeline_schedule import pipeline_bubble_time
+from railcore.training.transformer import Transformer
 
 REDUCE = ("all_reduce", "reduce_scatter")
 WIDE_AREA = ("one_shot", "direct")
+CASE_PARTS = ("model", "precision", "site", "options", "case")
+NETWORK_OF_FIELD = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
+RULE = "rule of overlap"
 EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
 
@@ -48,7 +57,11 @@ class Times:
         return self.tensor_s + self.pipeline_s + self.experts_s
 
     def gradients_s(self, rule: str = "each network") -> Any:
-        """Time of the gradient exchange that the last backward pass does not hide [s], by one of `OVERLAP_RULES`."""
+        """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
+
+        Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
+        for reductions it exposes the most.
+        """
         return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
@@ -65,42 +78,33 @@ def _over(time: Any, cover: Any) -> Any:
     return np.maximum(0.0, time - cover)
 
 
-def _scale_out(x: Times) -> Any:
-    return _over(x.steps_s[1], x.backward_s)
-
-
 def _slowest_reduce(x: Times) -> Any:
     return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
 
 
-def _each_network(x: Times) -> Any:
-    return sum(_over(step, x.backward_s) for step in x.steps_s[:3])
-
-
-def _busiest_network(x: Times) -> Any:
+def _busiest_network(x: Times, traffic_s: Any, cover: Any) -> Any:
+    """traffic_s: how long the passes' own traffic keeps the scale-up and the scale-out network."""
     one, two, three, four, five = x.steps_s
-    return _over(np.maximum(np.maximum(one + five, two + four), three), x.backward_s)
-
-
-def _gathers_forward(x: Times) -> Any:
-    return _slowest_reduce(x) + _over(np.maximum(x.steps_s[3], x.steps_s[4]), x.forward_s)
+    return _over(np.maximum(np.maximum(one + five + traffic_s[0], two + four + traffic_s[1]), three), cover)
 
 
 def _whole_period(x: Times) -> Any:
-    one, two, three, four, five = x.steps_s
-    up, out = one + five + 2 * x.tensor_s, two + four + 2 * x.pipeline_s
-    waits = x.forward_s + x.backward_s + 2 * (x.tensor_s + x.pipeline_s)  # experts_s keeps a network busy all the while
-    return _over(np.maximum(np.maximum(up, out), three), waits)
+    up, out = 2 * x.tensor_s, 2 * x.pipeline_s  # experts_s keeps a network busy all the while
+    return _busiest_network(x, (up, out), x.forward_s + x.backward_s + up + out)
 
 
 # What of the five steps stays exposed. The exchange runs under the last backward pass B.
 OVERLAP_RULES: dict[str, Callable[[Times], Any]] = {
-    "scale-out reduce": _scale_out,  # (x2 - B)+
+    "scale-out reduce": lambda x: _over(x.steps_s[1], x.backward_s),  # (x2 - B)+
     "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
-    "each network": _each_network,  # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
-    "gathers under forward": _gathers_forward,  # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
-    "busiest network": _busiest_network,  # (max(x1 + x5, x2 + x4, x3) - B)+
-    "whole period": _whole_period,  # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
+    # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
+    "each network": lambda x: sum(_over(step, x.backward_s) for step in x.steps_s[:3]),
+    # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
+    "gathers under forward": lambda x: _slowest_reduce(x) + _over(np.maximum(*x.steps_s[3:]), x.forward_s),
+    # (max(x1 + x5, x2 + x4, x3) - B)+
+    "busiest network": lambda x: _busiest_network(x, (0, 0), x.backward_s),
+    # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
+    "whole period": _whole_period,
 }
 
 
@@ -166,9 +170,7 @@ def wide_area(size_bytes: Any, site: Site) -> tuple[Any, Any]:
     return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
 
 
-def exposed_share(
-    layer: Layer, site: Site, rule: str = "each network", micro_batches: ArrayLike = 1, **options: Any
-) -> Any:
+def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
     """Exposed share of layers on a site, each with its own layout.
 
     Parameters
@@ -177,8 +179,6 @@ def exposed_share(
         Any field of them may be an array: a sweep is one call.
     rule
         Of `OVERLAP_RULES`: what of the gradient exchange stays exposed.
-    micro_batches
-        Of an iteration.
     **options
         Of `times`.
 
@@ -186,8 +186,262 @@ def exposed_share(
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return times(layer, layout(layer, site, strict=False), site, **options).share(rule, micro_batches)
+    return times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
 def _fitting(fits: Any, value: Any, other: float = np.nan) -> Any:
     return value if np.all(fits) else np.where(fits, value, other)
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that the exposed share of a model depends on.
+
+    options: of `times`. rule: of `OVERLAP_RULES`. micro_batch: sequences. layer, layout and times are
+    computed when asked for; an array in a field of `site` makes a sweep of them.
+    """
+
+    model: Transformer
+    precision: Precision
+    site: Site
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rule: str = "each network"
+    micro_batch: int = 1
+
+    @property
+    def layer(self) -> Layer:
+        """One layer of the model."""
+        return layer(self.model, self.precision, self.micro_batch)
+
+    @property
+    def layout(self) -> Layout:
+        """The layer on its racks. Raises ValueError where it does not fit."""
+        return layout(self.layer, self.site)
+
+    @property
+    def times(self) -> Times:
+        """Compute and communication of the layer. Raises ValueError where it does not fit."""
+        one = self.layer
+        return times(one, layout(one, self.site), self.site, **self.options)
+
+    @property
+    def share(self) -> Any:
+        """Exposed share of the time, not a number where the model does not fit."""
+        return exposed_share(self.layer, self.site, self.rule, **self.options)
+
+    def changed(self, **parts: Mapping[str, Any]) -> "Case":
+        """The case with other fields: changed(site={"nic_Bps": 5e10}, options={"recomputed": 1.0}, case={"rule": ...}).
+
+        Raises ValueError for a part that is none of `CASE_PARTS`.
+        """
+        for name in parts:
+            checks.one_of("part", name, CASE_PARTS)
+        new = dict(parts.get("case", {}))
+        for name in ("model", "precision", "site"):
+            if name in parts:
+                new[name] = replace(getattr(self, name), **parts[name])
+        return replace(self, options={**self.options, **parts.get("options", {})}, **new)
+
+
+def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+    """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
+
+    The least over the two ways of the exchange of bytes / (hidden_s - steps d - lost round trips), d the one-way delay.
+    The inverse of `wide_area`.
+
+    Parameters
+    ----------
+    layer, laid, site
+        The layer, its layout, and the machine, whose wan_Bps does not count.
+    hidden_s
+        Time that covers the exchange [s].
+
+    Returns
+    -------
+    Bandwidth [bytes/s]; infinite where delay and loss alone take longer, 0 for one datacenter.
+    """
+    needed = []
+    for form in WIDE_AREA:
+        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
+        slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
+        needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
+    return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]
+
+
+def tokens(layer: Layer, laid: Layout) -> float:
+    """Tokens of one micro-batch of every replica that works: s b g y in each datacenter."""
+    sequence_tokens = layer.tensor_bytes / (layer.hidden * layer.precision.element)
+    return sequence_tokens * laid.replicas_here * laid.datacenters
+
+
+def pipelined_iteration(
+    times: Times, stages: int, micro_batches: Sequence[int], rule: str = "each network"
+) -> pd.DataFrame:
+    """An iteration with its pipeline filled and drained, and one exchange of gradients at its end.
+
+    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `Times.gradients_s` of the stage that ends last. L - 1 of the passes
+    are the bubble, (L - 1) / (m + L - 1) of the time without X. A stage waits for the send of a pass, as it does for T.
+
+    Parameters
+    ----------
+    times
+        Of a layer, which is a stage.
+    stages, micro_batches
+        L; values of m.
+    rule
+        Of `OVERLAP_RULES`.
+
+    Returns
+    -------
+    Columns micro_batches, time_s, computing, exposed, idle (shares of time_s, which sum to 1), steady_share: exposed
+    without fill and drain, with an exchange for each micro-batch.
+    """
+    m = np.asarray(micro_batches)
+    idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
+    exposed_s = times.exposed_s(rule, m)
+    whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
+    exposed, idle = exposed_s / whole_s, idle_s / whole_s
+    columns = {"micro_batches": m, "time_s": whole_s, "computing": 1 - exposed - idle, "exposed": exposed, "idle": idle}
+    return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
+
+
+def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> pd.DataFrame:
+    """`pipelined_iteration` of several cases under their rules: columns model, tokens (of an iteration), its columns,
+    host_bytes.
+
+    host_bytes: activations offloaded from a GPU of the first stage, of min(m, L) micro-batches in flight (1F1B).
+    """
+    parts = []
+    for name, case in cases.items():
+        laid = case.layout
+        table = pipelined_iteration(case.times, int(laid.layers), micro_batches, case.rule)
+        table.insert(0, "tokens", tokens(case.layer, laid) * np.asarray(micro_batches))
+        table.insert(0, "model", name)
+        in_flight = np.minimum(micro_batches, laid.layers) / laid.layers
+        parts.append(table.assign(host_bytes=laid.host_bytes * in_flight))
+    return pd.concat(parts, ignore_index=True)
+
+
+def share_by_speed(
+    cases: Mapping[str, Case], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
+) -> pd.DataFrame:
+    """Exposed share of every case against the speed of one network, the others as they are.
+
+    speeds_Bps: by field of the site, hb_Bps, nic_Bps, wan_Bps [bytes/s]. The wide area is drawn lossless, and with
+    lost_rtts round trips of loss at the tail too.
+    Columns network, speed_Bps, model, case ("lossless" or with the round trips), share.
+    """
+    parts = []
+    for network, speeds in speeds_Bps.items():
+        losses = {"lossless": 0.0} | ({f"tail loss, {lost_rtts:g} RTT": lost_rtts} if network == "wan_Bps" else {})
+        for loss, rtts in losses.items():
+            for name, case in cases.items():
+                swept = case.changed(site={"tail_loss_rtts": rtts, network: np.asarray(speeds, float)})
+                columns = {"network": NETWORK_OF_FIELD[network], "speed_Bps": speeds, "model": name, "case": loss}
+                parts.append(pd.DataFrame(columns | {"share": swept.share}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost_rtts: float = 1) -> pd.DataFrame:
+    """The same racks in one or more datacenters, all as far apart as the site says.
+
+    Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), exposed_share,
+    wide_area_s (step 3 at the site's capacity), needed_per_gpu_Bps and needed_per_gpu_with_loss_Bps: the least
+    wide-area rate of a GPU at which the backward pass covers step 3, lossless and with lost_rtts, infinite where none
+    does; needed_per_datacenter_Bps: of all GPUs of a datacenter together, lossless [bytes/s], and in fibre_pairs of
+    the catalog. Not a number where a datacenter does not hold the model.
+    """
+    pair_Bps = catalog.item("wide_area", "fibre pair")["capacity"]
+    rows = []
+    for count in datacenters:
+        for name, case in cases.items():
+            row = {"datacenters": count, "model": name}
+            here = case.changed(site={"datacenters": count})
+            laid = layout(here.layer, here.site, strict=False)
+            if laid.tensor:
+                t = here.times
+                needed, lossy = (
+                    least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
+                    for rtts in (here.site.tail_loss_rtts, lost_rtts)
+                )
+                row |= {
+                    "racks_per_layer": laid.racks_per_layer_here,
+                    "replicas": laid.replicas_here * count,
+                    "tokens": tokens(here.layer, laid),
+                    "exposed_share": here.share,
+                    "wide_area_s": t.steps_s[2],
+                    "needed_per_gpu_Bps": needed,
+                    "needed_per_gpu_with_loss_Bps": lossy,
+                    "needed_per_datacenter_Bps": needed * laid.gpus_here,
+                    "fibre_pairs": np.ceil(needed * laid.gpus_here / pair_Bps),
+                }
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    return table.astype({name: float for name in table.columns[2:]})
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Part of a case, field in it, its unit, and its low and high: by default half and twice the case's own value."""
+
+    part: str
+    field: str
+    unit: str = ""
+    values: tuple[Any, ...] | None = None
+
+    def ends(self, case: Case) -> tuple[Any, ...]:
+        """Low and high value."""
+        if self.values is not None:
+            return self.values
+        now = getattr(getattr(case, self.part), self.field)
+        return tuple(type(now)(now * factor) for factor in (0.5, 2.0))
+
+
+ASSUMPTIONS = {
+    "scale-up bandwidth of a GPU": Assumption("site", "hb_Bps", "bps"),
+    "scale-out bandwidth of a GPU": Assumption("site", "nic_Bps", "bps"),
+    "wide-area capacity of a GPU": Assumption("site", "wan_Bps", "bps"),
+    "delay between datacenters": Assumption("site", "one_way_delay_s", "s"),
+    "round trips lost at the tail": Assumption("site", "tail_loss_rtts", values=(0.0, 1.0)),
+    "datacenters": Assumption("site", "datacenters", values=(1, 4)),
+    "racks": Assumption("site", "racks"),
+    "GPUs of a rack": Assumption("site", "rack_gpus"),
+    "rate of a GPU": Assumption("site", "gpu_rate", "FLOP/s"),
+    "memory of a GPU": Assumption("site", "memory_bytes", "B"),
+    "bytes of a gradient": Assumption("precision", "gradients", "B"),
+    "bytes of an activation": Assumption("precision", "element", "B"),
+    "sequence length": Assumption("model", "sequence_length", "tokens"),
+    "sequences of a micro-batch": Assumption("case", "micro_batch", values=(1, 2)),
+    "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
+    "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
+    RULE: Assumption("case", "rule", values=tuple(OVERLAP_RULES)),
+}
+
+
+def exposed_sensitivity(cases: Mapping[str, Case]) -> pd.DataFrame:
+    """Exposed share of each case with one of `ASSUMPTIONS` at its low and at its high, all others as they are.
+
+    The ends of the rule of overlap are the rules that expose least and most. An end at which the model does not fit
+    leaves the share where it is and says so. Columns of `tornado_table`, and model.
+    """
+    tables = []
+    for model, case in cases.items():
+        share = partial(_share_with, case)
+        rules = sorted((share(RULE, rule), rule) for rule in OVERLAP_RULES)
+        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()} | {RULE: (rules[0][1], rules[-1][1])}
+        table = tornado_table(ends, share, float(case.share), _text)
+        for side in ("low", "high"):
+            misfit = table[f"at_{side}"].isna()
+            table.loc[misfit, side] += " does not fit"
+            table.loc[misfit, f"at_{side}"] = table["centre"]
+        tables.append(table.assign(model=model))
+    return pd.concat(tables)
+
+
+def _share_with(case: Case, name: str, end: Any) -> float:
+    where = ASSUMPTIONS[name]
+    return float(case.changed(**{where.part: {where.field: end}}).share)
+
+
+def _text(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else show(value, ASSUMPTIONS[name].unit, 5)

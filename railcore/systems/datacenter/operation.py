@@ -1,11 +1,15 @@
-"""Time, energy and cost of a training run, and what an hour of the machine costs.
+"""What a machine does for its money: training runs, the models that it serves, and the models that budgets train.
 
-Symbols: N parameters that a token meets, D tokens, F peak rate of the machine, u utilization, x exposed share, G
-goodput; T = 6 N D / (F u (1 - x) G).
+Symbols of training: N parameters that a token meets, D tokens, F peak rate of the machine, u utilization, x exposed
+share, G goodput; T = 6 N D / (F u (1 - x) G).
+Serving: a copy is p stages, each a rack of t GPUs; p batches of b sequences are in flight, one on each stage, so that a
+stage keeps b caches of the whole model. W bytes of weights, K bytes of the cache of a sequence, L layers, h hidden, c
+tokens of context, B bandwidth of a GPU's memory, R its rate, e bytes of an activation.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,10 +17,21 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
-from railcore.facts.units import day
-from railcore.systems.datacenter.sizing import Sizing
-from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw
+from railcore.facts.units import day, show
+from railcore.systems.datacenter.exposed import times
+from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision
+from railcore.systems.datacenter.sizing import Site, Sizing, best_format, site, size
+from railcore.training.collectives import algorithms
+from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, law, whole_shape
 from railcore.training.transformer import Transformer
+
+PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
+SERVING_COLUMNS = (
+    "model weight_bits context stages copy_gpus copies batch sequences "
+    "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"
+).split()
+ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
+SIZES = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
 
 
 @dataclass(frozen=True)
@@ -127,29 +142,19 @@ def training_run(
     return TrainingRun(d, flops, time, drawn, energy_rate * time, wear_rate * time)
 
 
-def utilization_cases(gpu: str, exposed: float, goodput: float, published: str = "Llama-3 405B") -> pd.DataFrame:
+def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """Arguments of `training_run` from the ideal to what has been measured.
 
     Full utilization; exposed communication; the GPU's fastest measured products on top, where the same seconds of
     communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
     low, which contains all of that and the pipeline's fill and drain.
-
-    Parameters
-    ----------
-    gpu
-        Of the catalog.
-    exposed
-        x, share of an iteration at the GPU's peak rate.
-    goodput
-        From the second case on.
-    published
-        Of the catalog's models, with a measured MFU.
-
-    Returns
-    -------
+    gpu: of the catalog. exposed: x, share of an iteration at the GPU's peak rate. goodput: from the second case on.
     Columns case, utilization, exposed_share, goodput.
     """
-    kernels, mfu = catalog.item("efficiencies", gpu), catalog.item("models", published).row("model_flops_utilization")
+    kernels, mfu = (
+        catalog.item("efficiencies", gpu),
+        catalog.item("models", PUBLISHED_RUN).row("model_flops_utilization"),
+    )
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
     ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
     u = best * catalog.item("efficiencies", "all")["sustained_fraction"]
@@ -157,7 +162,7 @@ def utilization_cases(gpu: str, exposed: float, goodput: float, published: str =
         ("full utilization", 1.0, 0.0, 1.0),
         ("exposed communication", 1.0, exposed, goodput),
         ("measured products", u, exposed * u / (1 - exposed + exposed * u), goodput),
-        *((f"MFU of {published}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
+        *((f"MFU of {PUBLISHED_RUN}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
     ]
     return pd.DataFrame(rows, columns=["case", "utilization", "exposed_share", "goodput"])
 
@@ -192,19 +197,20 @@ def training_runs(
     exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
     its low and high, cost_per_million_tokens_usd.
     """
-    tables = []
+    tables, stock = [], catalog.item("operation", "text")["public_stock"]
     for name, model in models.items():
         n = float(model.active_parameters)
-        tokens = float(law.tokens(law.compute(n)))
-        tables.append(utilization_cases(gpu, exposed[name], goodput).assign(model=name, parameters=n, tokens=tokens))
+        d = float(law.tokens(law.compute(n)))
+        cases = utilization_cases(gpu, exposed[name], goodput)
+        of_model = {"model": name, "case": cases.pop("case"), "parameters": n, "tokens": d, "text_passes": d / stock}
+        tables.append(pd.DataFrame(of_model).join(cases))
     table = pd.concat(tables, ignore_index=True)
     shares = [table[name].to_numpy() for name in ("utilization", "exposed_share", "goodput")]
     prices = operating_prices(), operating_prices("low", "high"), operating_prices("high", "low")
     run, cheap, dear = (
         training_run(table.parameters.to_numpy(), table.tokens.to_numpy(), machine, price, *shares) for price in prices
     )
-    table = table.assign(
-        text_passes=table.tokens / catalog.item("operation", "text")["public_stock"],
+    return table.assign(
         time_days=run.time_s / day,
         lives=run.time_s / prices[0].useful_life,
         energy_TWh=run.energy_J / units.unit("TWh")[1],
@@ -215,5 +221,263 @@ def training_runs(
         total_high_usd=dear.total_usd,
         cost_per_million_tokens_usd=run.token_usd * 1e6,
     )
-    first = ["model", "case", "parameters", "tokens", "text_passes"]
-    return table[first + [name for name in table.columns if name not in first]]
+
+
+def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
+    """Keys and values of a sequence [bytes]: 2 L k d c e with k key-value heads of size d."""
+    size = 2.0 * model.layers * model.kv_heads * model.head_dim
+    return size * np.asarray(context, float) * np.asarray(element, float)
+
+
+def serve(
+    model: Transformer,
+    machine: Site,
+    memory_Bps: float,
+    stages: ArrayLike,
+    weight: float,
+    cache: float = 1.0,
+    context: float = 0.0,
+    batch: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """A model decoded on a machine.
+
+    A stage takes max((W'/p + b K/p) / (t B), b f / (p t R)) + 2 L / p AllReduces of b h e + b h e / t to the next, and
+    a token p of them; W' are the weights that b tokens meet, of E experts a share 1 - (1 - k/E)^b; f = 2 N + 4 c a d L
+    FLOPs of a token. Prefill: c tokens through all stages at the GPUs' rate, one sequence alone.
+
+    Parameters
+    ----------
+    model, machine
+        A machine's racks of t GPUs each are the stages.
+    memory_Bps
+        Bandwidth of a GPU's memory as reached, B [bytes/s].
+    stages
+        p, at most one for each layer.
+    weight, cache
+        Bytes of a parameter and of an element of the cache; activations are sent as the latter.
+    context
+        Tokens of a sequence, c; 0 for the model's.
+    batch
+        b, by default what memory has room for.
+
+    Returns
+    -------
+    A row for each number of stages; columns stages, copy_gpus (p t), copies (that the machine holds), batch (of a
+    stage), sequences (in flight on the machine), weight_bytes W, cache_bytes K, memory_s, compute_s, collectives_s and
+    sends_s of a token, token_s (between two tokens of a sequence: the longer of memory and compute, and
+    communication), tokens_per_s (of the machine), prefill_s (of a whole context on an empty machine). From batch on not
+    numbers where a stage has no room for one sequence.
+
+    Raises
+    ------
+    ValueError
+        For more stages than layers, and numbers that are not positive.
+    """
+    p, t = np.atleast_1d(checks.positive("stages", stages)), int(machine.rack_gpus)
+    c = context or float(model.sequence_length)
+    for name, value in (("memory_Bps", memory_Bps), ("weight", weight), ("cache", cache), ("context", c)):
+        checks.positive(name, value)
+    if np.any(p > model.layers):
+        raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
+    usable = float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
+    held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
+    room = np.maximum(np.floor((t * usable - held / p) / each), 0)
+    asked = room if batch is None else np.asarray(batch, float)
+    b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
+    latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
+    sent = b * model.hidden * cache
+    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
+    scores = 4 * c * model.heads * model.head_dim * model.layers
+    flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
+    table = pd.DataFrame(
+        {
+            "stages": p,
+            "copy_gpus": p * t,
+            "copies": np.floor(np.floor(machine.racks / machine.datacenters) / p) * machine.datacenters,
+            "batch": b,
+            "weight_bytes": held,
+            "cache_bytes": each,
+            "memory_s": (_met(model, b) * weight + b * each) / (t * memory_Bps),
+            "compute_s": b * flops / rate,
+            "collectives_s": 2 * model.layers * sums,
+            "sends_s": p * (send + sent / t / machine.nic_Bps),
+            "prefill_s": c * (flops - scores / 2) / rate,
+        }
+    )
+    table["sequences"] = table.copies * table.stages * table.batch
+    table["token_s"] = table[["memory_s", "compute_s"]].max(axis=1, skipna=False) + table.collectives_s + table.sends_s
+    return table.assign(tokens_per_s=table.sequences / table.token_s)
+
+
+def serving_table(
+    models: Mapping[str, Transformer],
+    machines: Mapping[float, Site],
+    memory_Bps: float,
+    stages: Sequence[int],
+    contexts: Sequence[float],
+    usd_per_s: float,
+) -> pd.DataFrame:
+    """`serve` for each model, bytes of a parameter, context and number of stages, where a sequence fits.
+
+    Parameters
+    ----------
+    models
+        By name.
+    machines
+        By bytes of a parameter, with the GPUs' rate in that format.
+    memory_Bps
+        Bandwidth of a GPU's memory as reached [bytes/s].
+    stages, contexts
+        Of a copy, more than layers are left out; tokens of a sequence, computed already.
+    usd_per_s
+        Cost of the whole machine, which all copies together bear.
+
+    Returns
+    -------
+    Columns model, weight_bits, context, stages, copy_gpus, copies, batch, sequences, token_s, user_tokens_per_s,
+    tokens_per_s, prefill_s, bound (memory, compute or network), cost_per_million_tokens_usd.
+    """
+    tables = []
+    for (name, model), (weight, machine), context in product(models.items(), machines.items(), contexts):
+        possible = np.array([p for p in stages if p <= model.layers])
+        found = serve(model, machine, memory_Bps, possible, weight, context=context)
+        waits = found[["memory_s", "compute_s"]].assign(network_s=found.collectives_s + found.sends_s)
+        found["bound"] = waits.set_axis(["memory", "compute", "network"], axis=1).fillna(0).idxmax(axis=1)
+        found["cost_per_million_tokens_usd"] = usd_per_s / found.tokens_per_s * 1e6
+        found["user_tokens_per_s"] = 1 / found.token_s
+        tables.append(found.assign(model=name, weight_bits=8 * weight, context=context))
+    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)[SERVING_COLUMNS]
+
+
+def memory_rate(gpu: str) -> float:
+    """Bandwidth of a catalog GPU's memory as streams reach it [bytes/s]."""
+    return catalog.item("gpus", gpu)["memory_bandwidth"] * catalog.item("efficiencies", gpu)["memory_fraction"]
+
+
+def _met(model: Transformer, tokens: Any) -> Any:
+    """Parameters that `tokens` tokens meet in a pass, experts chosen evenly."""
+    experts = model.parameters()["experts"]
+    share = 1 - (1 - model.top_k / model.experts) ** tokens if model.experts else 0.0
+    return model.total_parameters - experts + experts * share
+
+
+def models_by_budget(
+    platforms: Sequence[str],
+    budgets_usd: Sequence[float],
+    like: Transformer,
+    days: float,
+    book: str,
+    where: str,
+    law_name: str = "Hoffmann 2",
+) -> pd.DataFrame:
+    """The loss-optimal model of a training time on each machine, or the largest that its racks hold.
+
+    Number format and bytes per parameter are the narrowest of the platform's GPU, in the catalog's precisions.
+
+    Parameters
+    ----------
+    platforms, budgets_usd
+        Of the catalog, with prices and powers; of the whole datacenter [USD].
+    like
+        Its vocabulary, sequence length and proportions, in the shape of the depth-to-width rule.
+    days
+        Training time at full utilization [days].
+    book, where
+        Of the catalog's prices (`sizing.size`) and sites (`sizing.site`).
+    law_name
+        Of the scaling laws.
+
+    Returns
+    -------
+    Columns platform, format, budget_usd, racks, gpus, power_w (of the facility), optimal_parameters,
+    largest_parameters (that fit), parameters (that are trained), layers, hidden, tensor_degree, replicas,
+    exposed_share, time_days (until the trained model is loss-optimal, with the exposed share of its layout) and limit:
+    "time", or what of the loss-optimal model does not fit.
+    """
+    tables, found = [], law(law_name)
+    budget = np.asarray(budgets_usd, float)
+    for platform in platforms:
+        number_format = best_format(catalog.item("platforms", platform)["gpu"])
+        bytes_of = precision(precision_for_format(number_format))
+        box = size(budget, platform, book)
+        racks = box.racks.astype(int)
+        machine = site(racks, platform, f"{number_format}_dense_rate", where)
+        optimal = found.parameters_after(days * day, box.dense_flops)
+        wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
+        fits = layout(wanted, machine, strict=False).tensor > 0
+        trained = np.where(fits, optimal, np.minimum(optimal, largest))
+        each = layer_of_size(like, bytes_of, np.maximum(trained, SIZES[0]))
+        laid = layout(each, machine, strict=False)
+        share = times(each, laid, machine).share()
+        needed = found.training_time(trained, box.dense_flops * (1 - np.nan_to_num(share))) / day
+        columns = {
+            "platform": platform,
+            "format": number_format,
+            "budget_usd": budget,
+            "racks": racks,
+            "gpus": box.gpus.astype(int),
+            "power_w": box.total_w,
+            "optimal_parameters": optimal,
+            "largest_parameters": largest,
+            "parameters": np.where(laid.tensor > 0, trained, np.nan),
+            "layers": each.layers.astype(int),
+            "hidden": each.hidden.astype(int),
+            "tensor_degree": laid.tensor.astype(int),
+            "replicas": laid.replicas_here * machine.datacenters,
+            "exposed_share": share,
+            "time_days": np.where(laid.tensor > 0, needed, np.nan),
+            "limit": np.where(fits, "time", _limits(wanted, machine)),
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def budget_table(table: pd.DataFrame) -> pd.DataFrame:
+    """`models_by_budget` for people: the columns that matter most, parameters in trillions."""
+    short = table.drop(columns=["racks", "largest_parameters", "layers", "hidden", "replicas"])
+    return in_trillions(short, "optimal_parameters", "parameters")
+
+
+def in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """A table for people with some columns in trillions, which their names then say."""
+    return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
+        columns={each: f"{each} [trillion]" for each in columns}
+    )
+
+
+def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray) -> Layer:
+    """The layer of models of so many parameters in the shape of the depth-to-width rule."""
+    shape = whole_shape(parameters, like.heads)
+    return layer(like, bytes_of, 1, shape.layers, shape.hidden)
+
+
+def precision_for_format(number_format: str) -> str:
+    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
+    for name in catalog.names("precisions"):
+        if catalog.item("precisions", name)["rate_format"] == number_format:
+            return name
+    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
+
+
+def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) -> np.ndarray:
+    """Parameters of the largest of SIZES, in the shape of the depth-to-width rule, that racks hold; 0 for none.
+
+    machine: its racks may be an array, the result has its shape.
+    """
+    racks = np.asarray(machine.racks)[..., None]
+    fits = layout(layer_of_size(like, bytes_of, SIZES), replace(machine, racks=racks), strict=False).tensor > 0
+    return np.max(np.where(fits, SIZES, 0.0), axis=-1)
+
+
+def _limits(wanted: Layer, machine: Site) -> list[str]:
+    """Why each model has no layout: a layer is more than a rack's memory, or layers are more than racks."""
+    holds = float(machine.memory_bytes) * float(machine.rack_gpus)
+    needs = np.asarray(wanted.layer_state_bytes + wanted.activation_bytes)
+    here = np.asarray(machine.racks) / machine.datacenters
+    layers = np.asarray(wanted.layers)
+    return [
+        f"a layer takes {show(need, 'B', 3)}, a rack has {show(holds, 'B', 3)}"
+        if need > holds
+        else f"{depth:,.0f} layers, {racks:,.0f} racks in a datacenter"
+        for need, depth, racks in zip(needs, layers, np.broadcast_to(here, layers.shape), strict=True)
+    ]

@@ -1,54 +1,269 @@
-"""Goodput of a job by way of recovery from failures, checkpoints and restarts.
+"""What failures do to a job laid out over racks, and its goodput by way of recovery, checkpoints and restarts.
 
-Symbols as in `failures`; M mean time between interruptions, delta checkpoint, tau work between two, c standstill of the
-job after a failure, w share of the work done without it, G goodput.
+First the GPUs that each part stops, and how often; then the shares of replicas and groups that work while parts are
+out of service; then goodput. Tensor groups stay inside a rack; L groups, one of each layer, are a replica, and all
+groups of a layer hold the same weights. A part that fails at rate f and is repaired in r is out of service for the
+share u = f r / (1 + f r) of the time; parts are independent, in steady state.
+Symbols: t GPUs of a group, g groups of a rack, s its spare GPUs, L layers, M mean time between interruptions, delta
+checkpoint, tau work between two, c standstill of the job after a failure, w share of the work done without it, G
+goodput.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import special
 
 from railcore.facts import catalog, checks
-from railcore.facts.units import hour, show
+from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
-from railcore.systems.datacenter.availability import (
-    binomial,
-    complete_pipelines,
-    groups_with_spares,
-    paired_groups,
-    replica_availability,
-    spares_needed,
-)
-from railcore.systems.datacenter.failures import ReplicaGrid, blast_radius, interruption_time, replica_grid
-from railcore.systems.datacenter.layer import Layer
-from railcore.systems.datacenter.layout import Layout
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.layouts import Layer, Layout
+from railcore.systems.datacenter.sizing import Site
+
+BLAST_COLUMNS = ["part", "count", "failures_per_year", "repair_h", "events_per_day", "out_of_service"]
+BLAST_COLUMNS += ["gpus", "groups", "replicas", "replica_gpus"]
+
+
+@dataclass(frozen=True)
+class ReplicaGrid:
+    """Tensor groups of a layout by layer and rack, in whole numbers.
+
+    layers: L; tensor: t; groups_per_rack: g; rack_gpus: GPUs of a rack; racks: of a layer in one datacenter.
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    layers: int
+    tensor: int
+    groups_per_rack: int
+    rack_gpus: int
+    racks: int
+    datacenters: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            checks.whole(name, value)
+        if self.spares < 0:
+            raise ValueError(f"groups_per_rack is {self.groups_per_rack}: give what {self.rack_gpus} GPUs hold")
+
+    @property
+    def replicas(self) -> int:
+        """Groups of a layer in all datacenters, which is the number of replicas."""
+        return self.groups_per_rack * self.racks * self.datacenters
+
+    @property
+    def all_racks(self) -> int:
+        """Racks of all layers and datacenters."""
+        return self.racks * self.datacenters * self.layers
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all groups."""
+        return self.all_racks * self.groups_per_rack * self.tensor
+
+    @property
+    def spares(self) -> int:
+        """GPUs of a rack that no group needs, s."""
+        return self.rack_gpus - self.tensor * self.groups_per_rack
+
+    def groups_met(self, block: int) -> float:
+        """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
+        owner = np.arange(self.rack_gpus - self.spares) // self.tensor
+        return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
+
+
+def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
+    """Groups of one layout, of a model that fits. tensor: groups of another size, as many as a rack has room for."""
+    if np.ndim(laid.tensor) or not laid.tensor > 0:
+        raise ValueError(f"laid has the tensor degree {laid.tensor!r}: give one layout, of a model that fits")
+    t, rack = tensor or int(laid.tensor), int(laid.rack_gpus)
+    return ReplicaGrid(int(laid.layers), t, rack // t, rack, int(laid.racks_per_layer_here), int(laid.datacenters))
+
+
+def blast_radius(
+    job: ReplicaGrid, platform: str, radix: int = 64, planes: int = 1, leaf_layers: int = 1, rates: str = "value"
+) -> pd.DataFrame:
+    """What one failed part of each kind stops, and how often; spare GPUs are not counted.
+
+    A GPU stops its group, a group its replica. A host stops the groups of its GPUs, an HB switch its rack (assumed), a
+    leaf switch one GPU in each of radix / 2 racks. With several planes, links, transceivers and leaf switches take
+    bandwidth only. process: the catalog's software failures, assumed to stop the GPU of one process.
+
+    Parameters
+    ----------
+    job
+        Groups of the job.
+    platform
+        Of the catalog.
+    radix, planes
+        Of the scale-out network.
+    leaf_layers
+        Layers among the racks below a leaf: 1 where all hold the same one, up to radix / 2.
+    rates
+        "low", "value" or "high" of failure and repair.
+
+    Returns
+    -------
+    Columns part, count, failures_per_year (of one), repair_h, events_per_day, out_of_service (share u), gpus (that fail
+    at once), groups, replicas (that stop), replica_gpus (theirs).
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range.
+    """
+    checks.whole("radix", radix, 2)
+    checks.whole("planes", planes)
+    leaf = radix // 2
+    checks.whole("leaf_layers", leaf_layers, 1, leaf)
+    box, one, g = catalog.item("platforms", platform), int(planes == 1), job.groups_per_rack
+    host = int(box["host_gpus"] if "host_gpus" in box else catalog.item("failure_rates", "host")["gpus"])
+    met = job.groups_met(host)
+    parts = pd.DataFrame.from_dict(
+        {
+            "GPU": (job.gpus, 1, 1, 1),
+            "NIC": (job.gpus, 1, 1, 1),
+            "host": (-(-job.gpus // host), host, met, met),
+            "HB switch": (job.all_racks * int(box["hb_switch_parts"]), job.rack_gpus, g, g),
+            "link": (job.gpus * one, 1, 1, 1),
+            "transceiver": (2 * job.gpus * one, 1, 1, 1),
+            "switch": (-(-job.gpus // leaf) * one, leaf, leaf, leaf / leaf_layers),
+            "process": (job.gpus, 1, 1, 1),
+        },
+        orient="index",
+        columns=["count", "gpus", "groups", "replicas"],
+    )
+    hardware = parts.drop("process")
+    expected = reliability.expected_failures(hardware["count"].to_dict(), hardware["gpus"].to_dict(), rates)
+    table = parts.join(expected.set_index("part")[["failures_per_year", "repair_h"]])
+    job_rows = catalog.item("failure_rates", "job")
+    software, restart = (getattr(job_rows.row(name), rates) for name in ("software_failure_rate", "restart_time"))
+    table.loc["process", ["failures_per_year", "repair_h"]] = software * year, restart / hour
+    down = table["failures_per_year"] * table["repair_h"] * hour / year
+    table["events_per_day"] = table["count"] * table["failures_per_year"] * day / year
+    table["out_of_service"] = down / (1 + down)
+    table["replica_gpus"] = table["replicas"] * job.tensor * job.layers
+    return table.rename_axis("part").reset_index()[BLAST_COLUMNS]
+
+
+def interruption_time(blast: pd.DataFrame) -> float:
+    """Mean time between failures that stop GPUs of the job [s], from `blast_radius`."""
+    return reliability.mean_time_between_failures(float(blast["events_per_day"].sum()) * year / day)
+
+
+def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
+    """Share of time in which a replica of fixed groups is whole: product over its parts of 1 - u.
+
+    Of each kind, a replica has count x (replicas that one part stops) / (all replicas) parts.
+    """
+    each = blast["count"] * blast["replicas"] / job.replicas
+    return float(np.exp(np.sum(each * np.log1p(-blast["out_of_service"]))))
+
+
+def paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
+    """Share of replicas that work when groups of successive layers are paired anew after every failure.
+
+    Any working group of a layer can take the place of another. A pool of n groups of each layer carries as many
+    pipelines as the layer with the fewest groups has: n - E[max over L layers of the groups out] on average.
+    same_rail: a pool is the groups in one place of the racks of a datacenter, so that traffic stays on its rails; else
+    all groups of a datacenter. Failures of one group are binomial. Failures of several groups of a layer at once (leaf
+    and HB switches) are Poisson, on top.
+    """
+    n = job.racks * (1 if same_rail else job.groups_per_rack)
+    wide = {"switch"} if same_rail else {"switch", "HB switch"}
+    several = (blast["part"].isin(wide) & (blast["replicas"] > 1)).to_numpy()
+    each = blast["count"] * blast["groups"] / (job.replicas * job.layers)  # of a kind that a group depends on
+    alone = -np.expm1(np.sum(each[~several] * np.log1p(-blast["out_of_service"][~several])))
+    out = binomial(n, alone)
+    for row, parts in zip(blast[several].itertuples(), each[several], strict=True):
+        size, times = round(row.replicas), np.arange(n // round(row.replicas) + 1)
+        events = np.zeros(n + 1)
+        events[times * size] = np.diff(special.pdtr(times, parts * n / size * row.out_of_service), prepend=0)
+        out = np.convolve(out, events)[: n + 1]
+    return complete_pipelines(out, job.layers)
+
+
+def complete_pipelines(out: ArrayLike, layers: int) -> float:
+    """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
+
+    out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
+    """
+    up_to = np.minimum(np.cumsum(out), 1)[:-1]
+    return float(1 - np.sum(1 - up_to**layers) / len(up_to))
+
+
+def groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
+    """Share of a rack's groups that work when any of its GPUs can join any group: 1 - E[groups lost] / g.
+
+    With X GPUs out of service, ceil((X - s) / t) groups are lost; with an HB switch out of service, all. X is the sum
+    of a binomial over the rack's GPUs, spares included, and one over its hosts. Leaf switches count rack by rack.
+    """
+    parts = blast.set_index("part")
+    u, counts = parts["out_of_service"], parts["count"]
+    gpu = 1 - np.prod([1 - u[part] for part in ("GPU", "NIC", "process")])
+    if counts["link"]:
+        gpu = 1 - (1 - gpu) * (1 - u["link"]) * (1 - u["transceiver"]) ** 2 * (1 - u["switch"])
+    size = int(parts["gpus"]["host"])
+    out = binomial(job.rack_gpus, gpu)
+    hosts, events = -(-job.rack_gpus // size), np.zeros(job.rack_gpus + size + 1)
+    events[np.arange(hosts + 1) * size] = binomial(hosts, u["host"])
+    out = np.convolve(out, events)
+    lost = np.minimum(np.ceil(np.maximum(np.arange(len(out)) - job.spares, 0) / job.tensor), job.groups_per_rack)
+    switches = (1 - u["HB switch"]) ** (counts["HB switch"] / job.all_racks)
+    return float(switches * (1 - np.sum(out * lost) / job.groups_per_rack))
+
+
+def spares_needed(needed: int, out_of_service: float, probability: float, pools: int = 1) -> int:
+    """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
+
+    P(Binomial(needed + k, u) <= k) >= probability^(1 / pools).
+
+    Parameters
+    ----------
+    needed
+        Parts of a pool that have to work.
+    out_of_service
+        u of a part, below 1.
+    probability
+        That no pool lacks a part, above 0 and below 1.
+    pools
+        Pools that are complete at once.
+
+    Returns
+    -------
+    k, spares of each pool.
+    """
+    checks.whole("needed", needed)
+    checks.whole("pools", pools)
+    checks.share("out_of_service", out_of_service, below_1=True)
+    checks.share("probability", probability, above_0=True, below_1=True)
+    most, asked = needed, probability ** (1 / pools)
+    while special.bdtr(most, needed + most, out_of_service) < asked:
+        most *= 2
+    k = np.arange(most + 1)
+    return int(np.argmax(special.bdtr(k, needed + k, out_of_service) >= asked))
+
+
+def binomial(n: int, p: float) -> np.ndarray:
+    """Probabilities of 0 to n events in n trials of probability p each."""
+    return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
 
 def restart_curves(
-    cases: Mapping[str, tuple[float, float]], checkpoints: Mapping[str, float], restarts_s: ArrayLike
+    job: ReplicaGrid,
+    mtbf: float,
+    iteration_s: float,
+    published_gpus: int,
+    checkpoints: Mapping[str, float],
+    storage_Bps: float,
+    restarts_s: ArrayLike,
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 
-    cases: M and the least work between two checkpoints [s] by name; checkpoints: delta [s] by name.
-    Rows case, checkpoint, restart_s, interval_s (tau), goodput.
-    """
-    tables = []
-    for case, (mtbf, iteration_s) in cases.items():
-        for name, delta in checkpoints.items():
-            tau = _interval(mtbf, delta, iteration_s)
-            left = reliability.goodput(mtbf, delta, restarts_s, tau)
-            rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
-            tables.append(pd.DataFrame(rows))
-    return pd.concat(tables, ignore_index=True)
-
-
-def restart_cases(
-    job: ReplicaGrid, mtbf: float, iteration_s: float, published_gpus: int
-) -> dict[str, tuple[float, float]]:
-    """Cases of `restart_curves`: all GPUs of a job, saved at will or after iterations, and a job of fewer GPUs.
+    Three cases: a job of fewer GPUs, and all GPUs of a job, saved at will or after whole iterations.
 
     Parameters
     ----------
@@ -60,23 +275,32 @@ def restart_cases(
         Time of an iteration [s].
     published_gpus
         GPUs of the smaller job.
+    checkpoints
+        Of `state_times`: delta [s] by where it goes.
+    storage_Bps
+        What storage takes from all GPUs at once [bytes/s], for the names.
+    restarts_s
+        R [s].
 
     Returns
     -------
-    M and the least work between two checkpoints [s] by name.
+    Columns case, checkpoint, restart_s, interval_s (tau), goodput.
     """
     few = mtbf * job.gpus / int(checks.whole("published_gpus", published_gpus))
-    return {
+    cases = {
         f"{published_gpus:,} GPUs, a failure every {few / hour:,.1f} h": (few, 0.0),
         f"all GPUs, a failure every {mtbf:,.0f} s": (mtbf, 0.0),
         f"all, saved after iterations of {iteration_s:,.0f} s": (mtbf, iteration_s),
     }
-
-
-def checkpoint_names(checkpoints: Mapping[str, float], storage_Bps: float) -> dict[str, float]:
-    """Checkpoint times [s] of `state_times` by names that say them, and what storage takes from all GPUs at once."""
     rates = {"storage": f", {show(storage_Bps, 'B/s', 3)} in all"}
-    return {f"checkpoint in {name}: {s:.2g} s{rates.get(name, '')}": s for name, s in checkpoints.items()}
+    tables = []
+    for (case, (m, least)), (place, delta) in product(cases.items(), checkpoints.items()):
+        tau = _interval(m, delta, least)
+        left = reliability.goodput(m, delta, restarts_s, tau)
+        name = f"checkpoint in {place}: {delta:.2g} s{rates.get(place, '')}"
+        rows = {"case": case, "checkpoint": name, "restart_s": restarts_s, "interval_s": tau, "goodput": left}
+        tables.append(pd.DataFrame(rows))
+    return pd.concat(tables, ignore_index=True)
 
 
 def state_times(layer: Layer, laid: Layout, site: Site, storage_Bps: float) -> tuple[dict[str, float], float]:
@@ -161,7 +385,12 @@ def recovery_goodput(
         for name, delta in checkpoints.items():
             left = float(reliability.goodput(m, delta, 0.0, _interval(m, delta, iteration_s)))
             rows.append((f"restart all from {name}", rates, m, 1.0, left, restart))
-        for way, works in _without_spares(job, blast).items():
+        unspared = {
+            "leave the replica out": replica_availability(blast, job),
+            "pair groups anew, on their rails": paired_groups(blast, job),
+            "pair groups anew, in a datacenter": paired_groups(blast, job, same_rail=False),
+        }
+        for way, works in unspared.items():
             rows.append((way, rates, m, 1.0, works, regroup))
         for t in range(job.tensor - 1, max(job.tensor - 3, 0), -1):
             less = replica_grid(laid, t)
@@ -179,15 +408,6 @@ def recovery_goodput(
 
 def _interval(mtbf: float, checkpoint: float, iteration_s: float) -> float:
     return max(float(reliability.checkpoint_interval(mtbf, checkpoint)), iteration_s)
-
-
-def _without_spares(job: ReplicaGrid, blast: pd.DataFrame) -> dict[str, float]:
-    """Share of the GPUs that works, by way."""
-    return {
-        "leave the replica out": replica_availability(blast, job),
-        "pair groups anew, on their rails": paired_groups(blast, job),
-        "pair groups anew, in a datacenter": paired_groups(blast, job, same_rail=False),
-    }
 
 
 def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float, float]]:

@@ -17,9 +17,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Times
-from railcore.systems.datacenter.scenario import Case
-from railcore.systems.datacenter.site import Site
+from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Case, Times
+from railcore.systems.datacenter.sizing import Site
 
 NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 LANE_OF_STEP = (0, 1, 2, 1, 0)
@@ -128,8 +127,8 @@ def timeline(
     work, delay_s = busy_and_delay_s(times, site)
     passes = _passes(times, 0.0)
     backward_end = passes[-1][3]
-    progress = spread * np.arange(1, chunks + 1) / chunks
-    ready = np.interp(progress * float(times.backward_s), *_progress(passes))
+    (start, middle), (_, end) = ((a, b) for _, event, a, b in passes if event == "backward")
+    ready = np.interp(spread * np.arange(1, chunks + 1) / chunks, (0, 0.5, 1), (start, middle, end))
     done = _served(ready, np.asarray(work) / chunks, delay_s, order, _stops(passes, shared))
     due_s = max(end + delay_s * (step == 2) for _, step, _, end in done if step < due)
     following = _passes(times, max(backward_end, due_s))[:5]
@@ -216,17 +215,6 @@ def _passes(times: Times, start: float) -> list[tuple[str, str, float, float]]:
             found.append((lane, event, start, start + float(lasts)))
             start = found[-1][3]
     return found
-
-
-def _progress(passes: list) -> tuple[list[float], list[float]]:
-    """Seconds of the backward pass that are computed, and when, at the corners of that curve."""
-    computed: list[float] = [0.0]
-    when: list[float] = []
-    for _, event, start, end in passes:
-        if event == "backward":
-            when += [start, end] if not when else [end]
-            computed.append(computed[-1] + end - start)
-    return computed, when
 
 
 def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:

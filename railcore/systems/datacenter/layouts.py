@@ -1,0 +1,401 @@
+"""One transformer layer, and how a model of such layers is laid out over racks.
+
+A layer asks its GPUs for parameters, memory by kind, FLOPs and bytes to send. It has the proportions of a `Transformer`
+at any depth and width, so that arrays of model sizes are one call. A layout gives the tensor-parallel degree, layers of
+a rack, replicas, and racks of a layer. The layers in a rack are one and the same layer of different replicas
+(flops2024, section 4): pipeline stages are whole racks, gradients are summed in the rack first.
+Symbols: L layers, which is also the pipeline-parallel degree, h hidden, s sequence length, b sequences of a
+micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rack / t layers of a rack, y racks that
+hold a layer in one datacenter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog, checks
+from railcore.facts.units import show
+from railcore.systems.datacenter.sizing import Site, Sizing
+from railcore.training.transformer import Transformer
+
+_COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
+
+RECOMPUTED = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes that training in a number format keeps.
+
+    rate_format: of the matrix products ("fp4", "fp8", "bf16"). master, weights, gradients, optimizer: per parameter;
+    element: of an activation kept or sent, r; mask: of an element of a dropout mask [bytes].
+    Raises ValueError for bytes that are negative or not finite.
+    """
+
+    rate_format: str
+    master: float
+    weights: float
+    gradients: float
+    optimizer: float
+    element: float
+    mask: float
+
+    def __post_init__(self) -> None:
+        for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
+            checks.at_least(name, getattr(self, name))
+
+    @property
+    def state(self) -> float:
+        """Bytes of a parameter with its copies, gradient and optimizer states."""
+        return self.master + self.weights + self.gradients + self.optimizer
+
+
+def precision(name: str) -> Precision:
+    """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
+    item = catalog.item("precisions", name)
+    return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
+
+    layers, hidden: L, h of the model. parameters: of the whole model; weights: of a layer, all experts.
+    linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
+    tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
+    recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
+    exchanges: AllReduces of tensor_bytes over tensor ranks in a pass, after attention and feed-forward, or one
+    for both where they run side by side. heads: attention heads. precision: bytes of everything. name: of the model.
+    """
+
+    layers: Any
+    hidden: Any
+    parameters: Any
+    weights: Any
+    linear_flops: Any
+    score_flops: Any
+    tensor_bytes: Any
+    activation_bytes: Any
+    gradient_bytes: Any
+    exchanges: int
+    heads: int
+    precision: Precision
+    name: str = ""
+
+    @property
+    def state_bytes(self) -> dict[str, Any]:
+        """Training state of the model [bytes]: model (master and working copy), gradients, optimizer."""
+        each = self.precision
+        return {
+            "model": self.parameters * (each.master + each.weights),
+            "gradients": self.parameters * each.gradients,
+            "optimizer": self.parameters * each.optimizer,
+        }
+
+    @property
+    def layer_state_bytes(self) -> Any:
+        """Training state of a layer and its share of the embeddings [bytes]."""
+        return self.parameters * (self.precision.state / self.layers)
+
+    def flops(self, recomputed: float = RECOMPUTED) -> Any:
+        """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
+
+        (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
+        Source: Korthikanti et al. 2022, arXiv:2205.05198, Eq. (9), which has s/3h: three passes in place of one.
+        """
+        return self.linear_flops + self.score_flops * (1 + recomputed / 3)
+
+
+def layer(
+    model: Transformer,
+    bytes_of: Precision,
+    micro_batch: ArrayLike = 1,
+    layers: ArrayLike | None = None,
+    hidden: ArrayLike | None = None,
+) -> Layer:
+    """One layer of a model; or, with arrays of layers L and hidden h, of models with the same proportions.
+
+    Weights of a layer grow with h^2 (router, norms and biases with h), its scores with s^2 h, embeddings with h.
+    Mixture layers and dense ones are averaged where a model has both.
+
+    Parameters
+    ----------
+    model
+        Proportions, sequence length and vocabulary.
+    bytes_of
+        Bytes that training keeps of a parameter and of an activation.
+    micro_batch
+        Sequences of a micro-batch, b.
+    layers, hidden
+        L and h of models of another size; by default the model's own.
+
+    Returns
+    -------
+    A `Layer`, whose fields have the shape of the arrays given.
+
+    Raises
+    ------
+    ValueError
+        Naming an argument that is not positive.
+    """
+    depth = checks.positive("layers", model.layers if layers is None else layers)
+    width = checks.positive("hidden", model.hidden if hidden is None else hidden)
+    b = checks.positive("micro_batch", micro_batch)
+    wider = width / model.hidden
+    kinds, flops = model.parameters(), model.forward_flops()
+    matrices = (kinds["attention"] + kinds["feed-forward"] + kinds["experts"]) / model.layers * wider**2
+    edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
+    vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
+    kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)
+    element = bytes_of.element / 2  # the transformer counts elements of two bytes
+    kept_bytes = kept["dropout"] * bytes_of.mask + (sum(kept.values()) - kept["dropout"]) * element
+    linear = (flops["projections"] + flops["feed-forward"]) * wider**2 + flops["router"] * wider
+    return Layer(
+        layers=depth,
+        hidden=width,
+        parameters=depth * (matrices + vectors) + edges,
+        weights=matrices + vectors,
+        linear_flops=b * linear / model.layers,
+        score_flops=b * flops["scores"] / model.layers * wider,
+        tensor_bytes=model.sequence_length * b * width * bytes_of.element,
+        activation_bytes=b * kept_bytes * wider,
+        gradient_bytes=(matrices + vectors) * bytes_of.gradients,
+        exchanges=1 if model.parallel_block else 2,
+        heads=model.heads,
+        precision=bytes_of,
+        name=model.name,
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest not a number.
+
+    tensor: t. layers_per_rack: g. racks_per_layer: over all datacenters, L into the racks; racks_per_layer_here: y, in
+    each datacenter. replicas: g racks_per_layer, some of which no datacenter may hold; replicas_here: g y.
+    device_bytes: training state of a GPU; active_bytes: activations of the micro-batch that it computes.
+    host_bytes: activations that a GPU of the first stage offloads to its host. That stage has the most micro-batches in
+    flight: L where passes alternate (1F1B), for the last of L stages has one.
+    warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
+    """
+
+    tensor: Any
+    layers_per_rack: Any
+    racks_per_layer: Any
+    racks_per_layer_here: Any
+    datacenters: Any
+    device_bytes: Any
+    active_bytes: Any
+    host_bytes: Any
+    rack_gpus: Any
+    layers: Any
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def replicas(self) -> Any:
+        """Data-parallel replicas that the racks hold, wherever they stand."""
+        return self.layers_per_rack * self.racks_per_layer
+
+    @property
+    def replicas_here(self) -> Any:
+        """Replicas in one datacenter."""
+        return self.layers_per_rack * self.racks_per_layer_here
+
+    @property
+    def gpus_here(self) -> Any:
+        """GPUs that work in one datacenter."""
+        return self.racks_per_layer_here * self.layers * self.rack_gpus
+
+
+def device_bytes(layer: Layer, tensor: ArrayLike) -> tuple[Any, Any]:
+    """Training state and activations of one GPU [bytes]: a layer's over t."""
+    return layer.layer_state_bytes / np.asarray(tensor), layer.activation_bytes / np.asarray(tensor)
+
+
+def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
+    """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
+
+    Parameters
+    ----------
+    layer, site
+        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    tensor
+        A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
+    strict
+        Raise ValueError where a model does not fit; else mark such elements as `Layout` says.
+
+    Returns
+    -------
+    A `Layout`.
+
+    Raises
+    ------
+    ValueError
+        Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
+    """
+    size = int(np.max(site.rack_gpus))
+    if np.any(np.asarray(site.rack_gpus) != size):
+        raise ValueError(f"rack_gpus is {site.rack_gpus!r}: give one size of rack")
+    divisors = [t for t in range(1, size + 1) if size % t == 0]
+    degrees = np.array([checks.one_of("tensor", tensor, divisors)] if tensor else divisors, float)
+    needed = layer.layer_state_bytes + layer.activation_bytes
+    least = needed / site.memory_bytes
+    t = np.append(degrees, 0.0)[np.searchsorted(degrees, least)]
+    share = np.where(t > 0, t, np.nan)
+    g, depth = size / share, np.ceil(layer.layers)
+    racks, here = np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters))
+    if strict:
+        _check_memory(t, needed, int(degrees.max()), layer, site)
+        _check_racks(here, depth, layer, site)
+    state, active = device_bytes(layer, share)
+    return Layout(
+        tensor=np.where(here >= 1, t, 0)[()],
+        layers_per_rack=g[()],
+        racks_per_layer=racks[()],
+        racks_per_layer_here=np.where(here >= 1, here, np.nan)[()],
+        datacenters=site.datacenters,
+        device_bytes=state,
+        active_bytes=active,
+        host_bytes=active * depth,
+        rack_gpus=size,
+        layers=depth[()],
+        warnings=_warnings(t, least, layer, racks, here, site),
+    )
+
+
+def _check_memory(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
+    if np.all(t > 0):
+        return
+    missing = np.max(needed - largest * np.asarray(site.memory_bytes))
+    raise ValueError(
+        f"{_named(layer)}tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a "
+        "layer without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+    )
+
+
+def _check_racks(here: Any, depth: Any, layer: Layer, site: Site) -> None:
+    if np.all(here >= 1):
+        return
+    need = np.max(depth * np.asarray(site.datacenters))
+    several = np.any(np.asarray(site.datacenters) > 1)
+    over = f" over {site.datacenters} datacenters" if several else ""
+    fewer = ", or fewer datacenters" if several else ""
+    raise ValueError(
+        f"{_named(layer)}racks is {site.racks!r}{over}: give at least {need:,.0f}, one for each layer in each "
+        f"datacenter{fewer}"
+    )
+
+
+def _named(layer: Layer) -> str:
+    return f"{layer.name}: " if layer.name else ""
+
+
+def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
+    """Oddities of a single layout; sweeps have none. least: memories of a GPU that a layer needs."""
+    if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
+        return ()
+    found = [
+        f"tensor degree {t:.0f} does not divide {what} {value:,.0f}"
+        for what, value in (("heads", layer.heads), ("hidden", layer.hidden))
+        if value % t
+    ]
+    if least <= 0.5:
+        used, whole = show(least * site.memory_bytes, "B", 3), show(site.memory_bytes, "B", 3)
+        found.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
+    left = site.racks - here * layer.layers * site.datacenters
+    if left:
+        found.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
+    if racks > here * site.datacenters:
+        lost = racks - here * site.datacenters
+        found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
+    return tuple(found)
+
+
+def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.DataFrame:
+    """Memory of a GPU for each model and each tensor-parallel degree that divides a rack.
+
+    Columns model, tensor, state_bytes (weights, gradients, optimizer), activation_bytes (one micro-batch), bytes.
+    """
+    degrees = np.array([t for t in range(1, rack_gpus + 1) if rack_gpus % t == 0])
+    tables = []
+    for model, each in layers.items():
+        state, active = device_bytes(each, degrees)
+        columns = {"tensor": degrees, "state_bytes": state, "activation_bytes": active, "bytes": state + active}
+        tables.append(pd.DataFrame({"model": model, **columns}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def fitting_models(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
+    """`tensor_degree_memory` with a row for each degree, a column of bytes for each model, and the models that fit."""
+    wide = table.pivot(index="tensor", columns="model", values="bytes")[list(table["model"].unique())]
+    fits = [", ".join(row.index[row <= memory_bytes]) for _, row in wide.iterrows()]
+    return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
+
+
+def layouts_across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> dict[str, Layout]:
+    """Layout of each model on each machine, whether it fits or not, by the names of both."""
+    return {
+        f"{model}, {where}": layout(one, place, strict=False)
+        for where, place in sites.items()
+        for model, one in layers.items()
+    }
+
+
+def misfit(plan: Layout) -> str:
+    """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
+
+    The layout is one of `layout(..., strict=False)`.
+    """
+    if plan.tensor:
+        return ""
+    if np.isnan(plan.device_bytes):
+        return "does not fit: a layer needs more memory than a rack has"
+    return f"does not fit: {plan.layers * plan.datacenters:,.0f} racks needed"
+
+
+def layout_summary(machine: Sizing, plan: Layout) -> str:
+    """A machine in one line, and how many replicas of a model it trains in each datacenter, or why none."""
+    power = show(float(np.max(machine.total_w)), "W", 3)
+    trains = misfit(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
+    return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
+
+
+def layout_warnings(layouts: Mapping[str, Layout]) -> pd.DataFrame:
+    """Warnings of layouts, each once: columns warning, cases (names of the layouts that have it)."""
+    every = [(text, name) for name, plan in layouts.items() for text in plan.warnings]
+    table = pd.DataFrame(every, columns=["warning", "cases"])
+    return table.groupby("warning", sort=False, as_index=False).agg(", ".join)
+
+
+def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> pd.DataFrame:
+    """Layouts of models side by side; counts of one that does not fit are 0, its bytes not a number.
+
+    Columns case, tensor_degree, layers_per_rack, racks_per_layer_here and gpus_here of a datacenter, replicas (all
+    racks) and replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and
+    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit`), warnings.
+    """
+    rows = [
+        {
+            "case": name,
+            "tensor_degree": plan.tensor,
+            "layers_per_rack": plan.layers_per_rack,
+            "racks_per_layer_here": plan.racks_per_layer_here,
+            "gpus_here": plan.gpus_here,
+            "replicas": plan.replicas,
+            "replicas_used": plan.replicas_here * plan.datacenters,
+            "state_bytes": plan.device_bytes,
+            "activation_bytes": plan.active_bytes,
+            "host_bytes": plan.host_bytes,
+            "host_share": plan.host_bytes / host_memory_bytes,
+            "note": misfit(plan),
+            "warnings": "; ".join(plan.warnings),
+        }
+        for name, plan in layouts.items()
+    ]
+    table = pd.DataFrame(rows)
+    table[_COUNTS] = table[_COUNTS].where(table["tensor_degree"] > 0, 0).astype(int)
+    return table
