@@ -12,7 +12,7 @@ from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, exposed_points, specification
 from railcore.documents.flops2024.quantities import communication_quantities
 from railcore.documents.flops2024.specification import document_site
-from railcore.documents.hidden_value import hidden_value
+from railcore.documents.readings import hidden_value
 from railcore.facts import catalog, claims
 from railcore.network import wide_area as wan
 from railcore.systems import datacenter as dc

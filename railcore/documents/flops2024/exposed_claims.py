@@ -12,8 +12,7 @@ import pandas as pd
 
 from railcore.documents.flops2024.exposed_points import Point, shares_at_points
 from railcore.documents.flops2024.quantities import communication_quantities, values_by_id
-from railcore.documents.hidden_value import hidden_value
-from railcore.documents.readings import claim_verdicts, joined_texts
+from railcore.documents.readings import claim_verdicts, hidden_value, joined_texts
 from railcore.documents.readings import verdict_readings as turning
 from railcore.facts import claims, files
 from railcore.facts.units import km, show
