@@ -48,11 +48,8 @@ def entries_together(*groups: Entries) -> Entries:
 
 def claim_verdicts(values: Values) -> dict[str, str]:
     """Verdict of each claim's value."""
-    found = {}
-    for claim_id, value in values.items():
-        entry = claims.claim(claim_id)
-        found[claim_id] = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance)
-    return found
+    entries = {claim_id: claims.claim(claim_id) for claim_id in values}
+    return {key: claims.verdict(values[key], e.paper_value, e.relation, e.tolerance) for key, e in entries.items()}
 
 
 def turned(ours: Values, others: Values) -> list[str]:

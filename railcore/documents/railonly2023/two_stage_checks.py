@@ -30,6 +30,17 @@ from railcore.training.iteration.two_stage import (
     two_stage_sweep,
 )
 
+DAYS = "intro.palm_days_one_gh200"
+MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
+OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
+    "weight_bytes": (2, 4),
+    "element_bytes": (1, 2, 4),
+    "block": two_stage.BLOCKS,
+    "flops": two_stage.FLOPS,
+    "group_rule": two_stage.GROUP_RULES,
+    "group_rounding": two_stage.ROUNDINGS,
+}
+
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:
     """T_iter from the counted bytes of a rank: those between domains over B_S, those inside its domain over B_F.
@@ -333,17 +344,6 @@ def terms_by_hb_domain_size(
     return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)
 
 
-MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
-OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
-    "weight_bytes": (2, 4),
-    "element_bytes": (1, 2, 4),
-    "block": two_stage.BLOCKS,
-    "flops": two_stage.FLOPS,
-    "group_rule": two_stage.GROUP_RULES,
-    "group_rounding": two_stage.ROUNDINGS,
-}
-
-
 def open_choices(
     gpu_flops: float, hb_Bps: float, printed_hb_Bps: float, clusters: Sequence[int]
 ) -> dict[str, Sequence]:
@@ -426,13 +426,8 @@ class FigureCase:
         for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
             found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(self.gpus, self.hb_domain_size, tokens)
         flops = models[palm].token_flops * self.training_tokens
-        found["intro.palm_days_one_gh200"] = flops / (
-            self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day
-        )
+        found[DAYS] = flops / (self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
         return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
-
-
-DAYS = "intro.palm_days_one_gh200"
 
 
 def equation_claims(errors: Mapping[str, float], rules: pd.DataFrame, gpt_layers: int, palm_layers: int) -> Entries:
