@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents.photonic2025 import parallelism_rules
-from railcore.documents.railonly2025 import hb_domain_claims
+from railcore.documents.railonly2025 import iteration_claims
 from railcore.facts import claims
 from railcore.network.topology import rail_only
 from railcore.training import parallelism_splits, transformer
@@ -145,7 +145,7 @@ def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
     rates = pd.DataFrame(
         {"sustained_fraction": [0.1, 0.25, 0.9], "GPT-1T": [0.0, printed["gpt1t"], 1.0], "GPT-146B": [9, 8, 7.0]}
     )
-    values, reasons, taken = hb_domain_claims.fig8_claims(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
+    values, reasons, taken = iteration_claims.fig8_claims(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
     assert values == {
         "railonly2025.fig8.diminishing": 0.5,
         "railonly2025.fig8.gpt1t_k256_slowdown": 0.08,
@@ -201,19 +201,19 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
 def test_readings_of_fig8_order_as_their_networks_do():
     """Two phases in sequence are no faster than rings, and hiding nothing is no faster than hiding the gradients."""
     models, gh200 = {"Llama-3 8B": LLAMA}, machine.from_catalog("GH200")
-    found = hb_domain_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
-    assert list(found["reading"]) == list(hb_domain_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
+    found = iteration_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
+    assert list(found["reading"]) == list(iteration_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
     ends = found.set_index("reading")
     assert (ends["Llama-3 8B min"] <= ends["Llama-3 8B max"]).all()
     largest = ends["Llama-3 8B max"]
     described = largest["as the document describes it"]
     assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
-    box, options = hb_domain_claims.fig8_options(gh200)
+    box, options = iteration_claims.fig8_options(gh200)
     assert box.phases and not gh200.phases and options["interleave"] == 1 and "phases" not in options
 
 
 def test_the_claim_on_dense_models_is_the_largest_slowdown():
     dense = pd.DataFrame({"model": ["a", "a", "b", "b"], "slowdown": [0.0, 0.02, 0.0, 0.01]})
-    values, reasons, taken = hb_domain_claims.dense_slowdown_claim(dense, 64, 3)
+    values, reasons, taken = iteration_claims.dense_slowdown_claim(dense, 64, 3)
     assert values == {"railonly2025.text.dense_slowdown": 0.02} and not taken
     assert "over 2 strategies, the 3 best ways to split 64 GPUs for each of a, b" in next(iter(reasons.values()))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
-from railcore.documents.hidden_value import hidden_value
+from railcore.documents.readings import hidden_value
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import expert_placement, exposed, timeline

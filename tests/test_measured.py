@@ -1,6 +1,6 @@
 import pytest
 
-from railcore.documents.railonly2025.validation_claims import iteration_time_claims
+from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
 from railcore.facts import catalog, claims
 from railcore.training import transformer, validation
 from railcore.training.iteration import RUNTIMES, iteration_times, machine

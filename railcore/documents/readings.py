@@ -1,9 +1,18 @@
-"""Which verdicts depend on how a text is read, and what the other readings give."""
+"""How a document is read: entries for the ledger, every combination of what a text leaves open, and hidden values.
 
-from collections.abc import Mapping
+A reading is a row of choices; its values are a row of a table with a column for each claim, named without its document.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from railcore.facts import claims, files
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from railcore.facts import claims, files, units
+from railcore.facts.checks import Floats
 
 Values = Mapping[str, float | None]
 Entries = tuple[dict[str, float], dict[str, str], dict[str, str]]  # values, reasons and readings for `claims.record`
@@ -39,11 +48,8 @@ def entries_together(*groups: Entries) -> Entries:
 
 def claim_verdicts(values: Values) -> dict[str, str]:
     """Verdict of each claim's value."""
-    found = {}
-    for claim_id, value in values.items():
-        entry = claims.claim(claim_id)
-        found[claim_id] = claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance)
-    return found
+    entries = {claim_id: claims.claim(claim_id) for claim_id in values}
+    return {key: claims.verdict(values[key], e.paper_value, e.relation, e.tolerance) for key, e in entries.items()}
 
 
 def turned(ours: Values, others: Values) -> list[str]:
@@ -81,3 +87,151 @@ def joined_texts(*parts: Mapping[str, str]) -> dict[str, str]:
     """Texts for one claim in several tables as one sentence, in their order."""
     keys = dict.fromkeys(key for part in parts for key in part)
     return {key: "; ".join(part[key] for part in parts if key in part) for key in keys}
+
+
+def reading_combinations(ours: Mapping, choices: Mapping[str, Sequence]) -> pd.DataFrame:
+    """Every combination of `choices`, a row each, with the reading `ours` as row 0.
+
+    Raises ValueError where `ours` and `choices` name different things.
+    """
+    if set(ours) != set(choices):
+        raise ValueError(f"ours names {sorted(ours)}: give one choice for each of {sorted(choices)}")
+    rows = pd.DataFrame(list(product(*choices.values())), columns=list(choices))
+    return pd.concat([pd.DataFrame([ours])[list(choices)], rows]).drop_duplicates(ignore_index=True)
+
+
+def _printed(names: Iterable[str], document: str) -> tuple[Floats, Floats]:
+    """Values of claims as the document prints them, and their tolerances with room for rounding."""
+    entries = [claims.claim(f"{document}.{name}") for name in names]
+    return np.array([e.paper_value for e in entries]), np.array([e.tolerance for e in entries]) + 1e-12
+
+
+def nearest_readings(values: pd.DataFrame, document: str, used: Sequence[str]) -> NDArray[np.intp]:
+    """Rows of the readings that meet most of the claims `used` and are nearest to them; several where they tie.
+
+    values: of the claims, a row for each reading; used: some of its columns. Nearest: least mean relative deviation.
+    """
+    paper, tolerance = _printed(used, document)
+    off = np.abs(values[list(used)].to_numpy() / paper - 1)
+    met = (off <= tolerance).sum(axis=1)
+    most = np.flatnonzero(met == met.max())
+    mean = off[most].mean(axis=1)
+    return most[mean <= mean.min() + 1e-9]
+
+
+def reading_null_test(
+    values: pd.DataFrame, document: str, used: Sequence[str], spreads: Sequence[float], draws: int
+) -> pd.DataFrame:
+    """How many claims the best of many readings meets by chance: the same search for numbers that nobody printed.
+
+    In each draw every printed value is multiplied by a random factor from 1 - spread to 1 + spread; its tolerance
+    stays. If the readings were enough to meet any number, they would meet these as well as the printed ones.
+
+    Parameters
+    ----------
+    values
+        Of the claims, a row for each reading.
+    document
+        Prefix of the claims' ids.
+    used
+        Columns of `values` from which the nearest reading is chosen.
+    spreads, draws
+        Largest relative changes of the printed values; draws for each of them.
+
+    Returns
+    -------
+    Columns spread; met (claims that the best reading meets, printed values); share (of the draws in which the best
+    reading meets as many); predicted (other claims that the reading nearest to `used` meets, printed values);
+    share_predicted (of the draws in which it meets as many); mean_met.
+    """
+    every = list(values)
+    paper, tolerance = _printed(every, document)
+    numbers = np.unique(values.round(9).to_numpy(), axis=0).T.copy()
+    mine = np.isin(every, list(used))
+
+    def best(targets: Floats) -> tuple[int, int]:
+        low, high = (targets * (1 + side * tolerance) for side in (-1, 1))
+        met = (numbers >= low[:, None]) & (numbers <= high[:, None])
+        of_used = met[mine].sum(axis=0)
+        most = np.flatnonzero(of_used == of_used.max())
+        off = np.abs(numbers[:, most][mine] / targets[mine, None] - 1).mean(axis=0)
+        nearest = most[off.round(12).argmin()]
+        return int(met.sum(axis=0).max()), int(met[~mine, nearest].sum())
+
+    known, rng, rows = best(paper), np.random.default_rng(0), []
+    for spread in spreads:
+        drawn = np.array([best(paper * rng.uniform(1 - spread, 1 + spread, len(paper))) for _ in range(draws)])
+        share = (drawn >= known).mean(axis=0)
+        rows.append((spread, known[0], share[0], known[1], share[1], drawn[:, 0].mean()))
+    return pd.DataFrame(rows, columns=["spread", "met", "share", "predicted", "share_predicted", "mean_met"])
+
+
+def reading_scores(tried: pd.DataFrame, values: pd.DataFrame, document: str, **only) -> pd.DataFrame:
+    """Readings worth a look: claims met, mean deviation and values. The first row has the document's own values.
+
+    Then our reading (row 0); the eight best of all (most claims met, then least mean deviation, equal values once); the
+    two best with the choices of `only`; and every reading that differs from ours in one choice.
+
+    Parameters
+    ----------
+    tried
+        `reading_combinations`.
+    values
+        Of the claims, a row for each reading.
+    document
+        Prefix of the claims' ids.
+    only
+        One value for some of the choices.
+
+    Returns
+    -------
+    Columns reading (what differs from ours), claims_met, mean_deviation, and those of `values`.
+    """
+    paper, tolerance = _printed(values, document)
+    off = (values / paper - 1).abs()
+    table = values.assign(claims_met=(off <= tolerance).sum(axis=1), mean_deviation=off.mean(axis=1))
+    order = table.sort_values(["claims_met", "mean_deviation"], ascending=[False, True], kind="stable").index
+    order = values.loc[order].round(6).drop_duplicates().index
+    changed = tried.ne(tried.iloc[0])
+    fits = (tried[list(only)] == list(only.values())).all(axis=1)
+    picked = [0, *order[:8], *order[fits[order]][:2], *np.flatnonzero(changed.sum(axis=1) == 1)]
+    picked = list(dict.fromkeys(int(row) for row in picked))
+    said = [_changes(tried.loc[row][changed.loc[row]]) for row in picked]
+    printed = pd.DataFrame([paper], columns=list(values)).assign(claims_met=len(values.columns), mean_deviation=0.0)
+    found = pd.concat([printed, table.loc[picked]], ignore_index=True)
+    found.insert(0, "reading", ["the document", *said])
+    return found[["reading", "claims_met", "mean_deviation", *values]]
+
+
+def _changes(changes: pd.Series) -> str:
+    texts = []
+    for key, value in changes.items():
+        stem, _, suffix = str(key).rpartition("_")
+        symbol = {"Bps": "B/s", "flops": "FLOP/s"}.get(suffix, "")
+        text = value if isinstance(value, str) else units.show(value, symbol)
+        texts.append(f"{units.words(stem if symbol and stem else str(key))} {text}")
+    return ", ".join(texts) or "ours"
+
+
+def hidden_value(quantity: Callable[[float], float], target: float, near: float, span: float = 16.0) -> float:
+    """Argument at which a quantity is `target`.
+
+    Parameters
+    ----------
+    quantity
+        Of one positive argument, monotone.
+    target
+        Printed value.
+    near, span
+        The argument is looked for from near / span to near x span.
+
+    Returns
+    -------
+    The argument, not a number where none in the span gives the target.
+    """
+    from scipy.optimize import elementwise
+
+    off = np.vectorize(lambda power: quantity(np.exp(power)) - target, otypes=[float])
+    ends = np.log(near / span), np.log(near * span)
+    found = elementwise.find_root(off, ends, tolerances={"xatol": 1e-9})
+    return float(np.exp(found.x)) if found.success else float("nan")

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.flops2024.specification import communication_quantities, document_site, values_by_id
-from railcore.documents.hidden_value import hidden_value
-from railcore.documents.readings import claim_verdicts, joined_texts, verdict_readings
+from railcore.documents.readings import claim_verdicts, hidden_value, joined_texts, verdict_readings
 from railcore.facts import catalog, claims, files
 from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -39,32 +40,29 @@ def rules_of_thumb(
     Returns
     -------
     Columns id, model, gpus, practices; best_strategy, best_s; obeying_strategy, obeying_s; excess = obeying_s / best_s
-    - 1, infinite where no strategy that obeys fits. Cases where nothing fits at all are left out.
+    - 1, infinite where no strategy that obeys fits. Cases where nothing fits at all are left out, and single GPUs.
     """
     rows = []
     for rule in printed_rows(1):
         low, high = float(rule["parameters_above"]), float(rule["parameters_below"] or np.inf)
-        least, most = float(rule["gpus_above"]), float(rule["gpus_most"] or np.inf)
+        least, most = max(float(rule["gpus_above"]), 1.0), float(rule["gpus_most"] or np.inf)  # one GPU splits nothing
         practices = [practice.split("+") for practice in rule["practices"].split("/")]
         for name, model in models.items():
             for n in (n for n in gpus if least < n <= most and low < model.total_parameters < high):
                 best = _fastest(model, machine, n, batch)
-                if best is None:
-                    continue
-                tried = [_fastest(model, machine, n, batch, **_only(ways, n)) for ways in practices if n > 1]
-                obeying = min(filter(None, tried), key=lambda row: row["total_s"], default=None)
-                ours = (strategy_label(obeying), obeying["total_s"]) if obeying else ("none fits", np.inf)
-                case = (rule["id"], name, n, rule["practices"], strategy_label(best), best["total_s"])
-                rows.append(case + ours)
+                tried = [_fastest(model, machine, n, batch, **_only(ways, n)) for ways in practices]
+                rows.append((rule["id"], name, n, rule["practices"], *best, *min(tried, key=itemgetter(1))))
     columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s".split()
     table = pd.DataFrame(rows, columns=columns)
+    table = table[np.isfinite(table["best_s"])]
     return table.assign(excess=table["obeying_s"] / table["best_s"] - 1)
 
 
-def _fastest(model: Transformer, machine: Machine, gpus: int, batch: int, **limits: Any) -> dict[str, Any] | None:
+def _fastest(model: Transformer, machine: Machine, gpus: int, batch: int, **limits: Any) -> tuple[str, float]:
+    """Label and iteration time [s] of the fastest strategy within limits; infinite where none fits."""
     box = replace(machine, hb_domain_size=min(machine.hb_domain_size, gpus))
     rows = search(model, box, gpus, batch, top=1, **limits).best.to_dict("records")
-    return rows[0] if rows else None
+    return (strategy_label(rows[0]), rows[0]["total_s"]) if rows else ("none fits", np.inf)
 
 
 def _only(ways: Sequence[str], gpus: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""railonly2025's Fig. 8, HB domain size against iteration time: readings of its model, and its claims."""
+"""railonly2025 on iteration time: mean error (Fig. 7), days of Llama 3 405B, and HB domain size (Fig. 8)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,13 +7,21 @@ from typing import Any
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
-from railcore.facts import claims
+from railcore.facts import catalog, claims
+from railcore.facts.units import day
 from railcore.training.iteration.layer import MODERN, RUNTIMES
 from railcore.training.iteration.machine import Machine
 from railcore.training.search.hb_domain_sweep import best_times, rising_gains
 from railcore.training.transformer import Transformer
+from railcore.training.validation import TrainingDuration
 
-MODELS = {"gpt1t": "GPT-1T", "gpt146b": "GPT-146B"}
+ERROR, DAYS = "railonly2025.fig7.mean_error", "railonly2025.intro.llama3_days"
+FIG8_MODELS = ("GPT-1T", "GPT-146B")
+FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
+    ("gpt1t_k256_slowdown", "GPT-1T", "slowdown", ".2%"),
+    ("gpt146b_k256_slowdown", "GPT-146B", "slowdown", ".2%"),
+    ("gpt1t_plateau", "GPT-1T", "plateau", ","),
+)
 # How the document describes its model: two phases of a collective in sequence, only gradients hidden, plain 1F1B.
 _DESCRIBED = replace(RUNTIMES["megatron2021"], overlap_data=True)
 FIG8_READINGS: Mapping[str, Mapping[str, Any]] = {
@@ -22,6 +30,29 @@ FIG8_READINGS: Mapping[str, Mapping[str, Any]] = {
     "nothing hidden": {"phases": True, "runtime": RUNTIMES["megatron2021"], "interleave": 1, "sharding": 0},
     "today's software": {"phases": False, "runtime": MODERN},
 }
+
+
+def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_out: pd.DataFrame) -> Entries:
+    """Values, reasons and readings for `claims.record`.
+
+    llama: the training of Llama 3 405B. modelled: `predictions` of the runs that the document cites. left_out:
+    `cross_validation` by half.
+    """
+    days, mfu = llama.training_s / day, llama.model_flops_utilization
+    published = catalog.item("models", "Llama-3 405B").row("model_flops_utilization")
+    errors = left_out["mean_absolute_error"]
+    values = {DAYS: days, ERROR: float((errors * left_out["runs"]).sum() / left_out["runs"].sum())}
+    reason = (
+        f"by this model the published mapping reaches {mfu:.1%} of the peak rate, layers padded to whole chunks; "
+        f"{published.low:.0%} to {published.high:.0%} are published, and the printed days need "
+        f"{mfu * days / claims.paper_value(DAYS):.1%} for all tokens: they are the length of a part of the training"
+    )
+    reading = (
+        f"our model on the {len(modelled)} published runs that the document cites, because its own are not public; "
+        "mean absolute error of runs left out, one number fitted to every other run; fitted to all of them it is "
+        f"{modelled['error'].abs().mean():.1%}, and {errors.min():.1%} to {errors.max():.1%} by paper and half"
+    )
+    return values, {DAYS: reason}, {ERROR: reading}
 
 
 def fig8_options(machine: Machine, reading: str = "as the document describes it") -> tuple[Machine, dict[str, Any]]:
@@ -83,23 +114,17 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame,
     For `claims.record`.
     """
     values, reasons, taken = {"diminishing": rising_gains(table)}, dict[str, str](), dict[str, str]()
-    for key, name in MODELS.items():
-        mine = summary[summary["model"] == name].set_index("gpus")
-        others = mine.drop(index=gpus)
-        slow = f"{key}_k256_slowdown"
-        values[slow] = mine["slowdown"][gpus]
-        each = ", ".join(f"{share:.2%} at {n:,} GPUs" for n, share in others["slowdown"].items())
-        taken[slow] = f"{gpus:,} GPUs, the cluster is not printed; {each}"
-        paper = claims.paper_value(f"railonly2025.fig8.{slow}")
-        nearest = rates.loc[(rates[name] - paper).abs().idxmin()]
-        reasons[slow] = (
-            f"the largest of all clusters would come nearest, with {nearest[name]:.2%}, if a GPU sustained "
-            f"{nearest['sustained_fraction']:.2g} of its best rate"
-        )
-        if key == "gpt1t":
-            values["gpt1t_plateau"] = mine["plateau"][gpus]
-            each = ", ".join(f"{size:,} at {n:,} GPUs" for n, size in others["plateau"].items())
-            taken["gpt1t_plateau"] = f"{gpus:,} GPUs, the cluster is not printed; {each}"
+    for name, model, column, form in FIG8_QUOTED:
+        mine = summary[summary["model"] == model].set_index("gpus")[column]
+        each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.drop(gpus).items())
+        values[name], taken[name] = mine[gpus], f"{gpus:,} GPUs, the cluster is not printed; {each}"
+        if column == "slowdown":
+            off = rates[model] - claims.paper_value(f"railonly2025.fig8.{name}")
+            nearest = rates.loc[off.abs().idxmin()]
+            reasons[name] = (
+                f"the largest of all clusters would come nearest, with {nearest[model]:.2%}, if a GPU sustained "
+                f"{nearest['sustained_fraction']:.2g} of its best rate"
+            )
     reasons["diminishing"] = (
         "the best strategy changes where a larger tensor-parallel group starts to fit; while it stays, every doubling "
         "gains less"
