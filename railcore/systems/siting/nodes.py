@@ -24,8 +24,15 @@ from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.rules import RULES, available, eligible
-from railcore.systems.siting.supply import Supply, average_intensity, crossing_lines_w, supply
+from railcore.systems.siting.supply import (
+    RULES,
+    Supply,
+    available,
+    average_intensity,
+    crossing_lines_w,
+    eligible,
+    supply,
+)
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
@@ -83,24 +90,6 @@ class Nodes:
             fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
             kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
-
-    def links(self) -> pd.DataFrame:
-        """High-voltage lines between nodes, one row for each pair of nodes, the lower number first.
-
-        A line inside a node is no link. A line to a substation of no node links nothing either, but counts in
-        `supply.interconnect_w`, because it crosses the node's border all the same. Columns from_node, to_node,
-        power_w (rated circuits), circuits, kv (highest), length_m (shortest).
-        """
-        ends = np.sort(self._ends(), axis=0)
-        between = (ends[0] >= 0) & (ends[0] != ends[1])
-        lines = self.grid.lines[between].assign(from_node=ends[0][between], to_node=ends[1][between])
-        columns = {"power_w": "sum", "circuits": "sum", "kv": "max", "length_m": "min"}
-        return lines.groupby(["from_node", "to_node"], as_index=False).agg(columns)
-
-    def _ends(self) -> np.ndarray:
-        """Node at both ends of each line, -1 for none, shape (2, lines)."""
-        at = dict(zip(self.grid.substations["sub_id"], self.of_substation, strict=True))
-        return np.stack([self.grid.lines[end].map(at).to_numpy(int) for end in ("from_sub", "to_sub")])
 
 
 def densest_first(sites: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:

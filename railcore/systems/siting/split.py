@@ -4,29 +4,31 @@ A place is a chosen candidate; chosen places share no plant. With u_i = min(P_i,
 share, y_i 1 for a chosen candidate and x_i its power, every split meets
 
 sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
-sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation,
-sum of y_i over a group >= its least places.
+sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
 
-"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`packing.strongest`; x follows in closed form,
+"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`search.strongest`; x follows in closed form,
 `SplitTerms.dealt_w`). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says
-whether there are k places at all; an exact search for cliques in the graph of pairs that go together (`cliques`) finds
-the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on 1,300 candidates of radius
-100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
+whether there are k places at all; an exact search for cliques in the graph of pairs that go together
+(`search.shortest`) finds the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on
+1,300 candidates of radius 100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from railcore.facts import units
 from railcore.facts.units import GW, km
-from railcore.systems.siting.geometry import longest_m
-from railcore.systems.siting.split.constraints import SplitTerms
-from railcore.systems.siting.split.options import SiteOptions, undominated
-from railcore.systems.siting.split.packing import strongest
-from railcore.systems.siting.split.shortest import shortest
+from railcore.systems.siting.candidates import Candidates, candidates
+from railcore.systems.siting.geometry import distance_to, links_between, longest_m
+from railcore.systems.siting.grid import PowerGrid, nearest_city
+from railcore.systems.siting.options import SiteOptions, SplitTerms, site_options, undominated
+from railcore.systems.siting.placement import Places
+from railcore.systems.siting.search import shortest, strongest
 
 
 class NoPlaces(ValueError):
@@ -182,3 +184,148 @@ def _why(options: SiteOptions, terms: SplitTerms, steps: int = 8) -> str:
     even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
     have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
     return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"
+
+
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # of `split`, by the name that a siting gets
+
+
+@dataclass(frozen=True)
+class FoundPlaces:
+    """The best places for a demand.
+
+    candidates: all that were there; split: which of them, as `split.Split`; places: one row each with name (nearest
+    city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
+    for every two, as `geometry.links_between`.
+    """
+
+    candidates: Candidates
+    split: Split
+    places: pd.DataFrame
+    ways: pd.DataFrame
+
+    @property
+    def map_layers(self) -> dict[str, pd.DataFrame]:
+        """Places and the links between them, as maps take them."""
+        return {"places": self.places, "ways": self.ways}
+
+
+def find_places(
+    grid: PowerGrid,
+    demand_w: float,
+    radius_m: float,
+    rule: str,
+    k: int = 1,
+    asked: Mapping[str, Any] | None = None,
+    oil: bool = True,
+    step_deg: float = 0.25,
+    coal_basis: str = "capacity",
+    **terms: Any,
+) -> FoundPlaces:
+    """The best k places that feed a demand together.
+
+    Parameters
+    ----------
+    grid
+        Whose plants feed it.
+    demand_w, radius_m
+        Power of all places together [W], and how far a plant may lie from its place [m].
+    rule, asked
+        Requirement rule, one of `rules.RULES`; most_coal and reserve of `rules.eligible`.
+    k
+        Number of places.
+    oil, step_deg, coal_basis
+        As in `candidates.candidates`.
+    terms
+        Of `split.split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
+        not overlap.
+
+    Returns
+    -------
+    `FoundPlaces`.
+
+    Raises
+    ------
+    ValueError as in `candidates`, `rules` and `split`: a demand that no k places meet says how much the best have.
+    """
+    every = candidates(grid, radius_m, step_deg, oil, coal_basis)
+    options = site_options(every, rule, **(asked or {}))
+    chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+    table = chosen.table(options).assign(radius_m=radius_m)
+    table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
+    return FoundPlaces(every, chosen, table, links_between(every, chosen.places.tolist()))
+
+
+def sitings_by_objective(
+    options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """Sitings by name, and how each number of places came out: "nearest 2" and "roomiest 2" for k = 2.
+
+    Parameters
+    ----------
+    options
+        Candidates to choose from.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    terms
+        Of `split.split`, without the objective.
+
+    Returns
+    -------
+    Indices of the places by name of the siting, and a table with the column siting and those of `splits`. A siting that
+    does not exist is left out, and the table says why.
+
+    Raises
+    ------
+    ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
+    """
+    if not (ks := list(ks)):
+        raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
+    tables = []
+    for name, objective in OBJECTIVES.items():
+        rows = splits(options, demand_w, ks, objective=objective, **terms)
+        rows.insert(0, "siting", name + " " + rows["k"].astype(str))
+        tables.append(rows)
+    every = pd.concat(tables, ignore_index=True)
+    found = {row.siting: row.places for row in every.itertuples() if row.places}
+    if not found:
+        raise ValueError("\n".join(dict.fromkeys(every["problem"])))
+    return found, every
+
+
+def nearest_to_anchors(
+    places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+) -> list[int]:
+    """The place nearest to each anchor that has an even part of the demand.
+
+    Parameters
+    ----------
+    places, power_w
+        Places, and what each can give [W].
+    demand_w, radius_m
+        Power of all together [W], and how far a place may lie from its anchor [m].
+    anchors
+        Names of places in the catalog's family wide_area.
+
+    Returns
+    -------
+    Indices of the places, in the order of the anchors.
+
+    Raises
+    ------
+    ValueError where no place within radius_m of an anchor has its part (it says what the best has), and where the
+    places found share a plant.
+    """
+    power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
+    for name in anchors:
+        away = distance_to(places, name)
+        enough = (away <= radius_m) & (power >= part_w)
+        if not enough.any():
+            best, part = (units.show(each, "W", 3) for each in (power[away <= radius_m].max(initial=0.0), part_w))
+            raise ValueError(
+                f"demand_w is {units.show(demand_w, 'W', 3)}: each place needs {part}, and the best within "
+                f"{radius_m / units.km:g} km of {name} has {best}: give a smaller demand, larger radius or another rule"
+            )
+        found.append(int(np.argmin(np.where(enough, away, np.inf))))
+    if places.plants[found].sum(axis=0).max() > 1:
+        raise ValueError(f"anchors are {anchors!r}: their nearest places share a plant; give anchors farther apart")
+    return found
