@@ -10,7 +10,7 @@ import pandas as pd
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, files, units
 from railcore.systems.siting.authorities import MOST_PARTS, authority, authority_table, feeders_of_parts
-from railcore.systems.siting.candidates import Candidates, Region, around, of_column
+from railcore.systems.siting.candidates import Candidates, Region
 from railcore.systems.siting.geometry import distance_to
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import Nodes
@@ -104,10 +104,12 @@ PAIR = "east and west"
 AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
 REGIONS: dict[str, Region] = {
     "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": around(EAST, AROUND_M),
-    "Washington State": of_column("state", "Washington"),
-    "100 km of the intertie": around(WEST, AROUND_M),
-    **{name: of_column("interconnect", name) for name in ("Eastern", "Western", "Texas")},
+    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
+    "Washington State": lambda found: found.state == "Washington",
+    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
+    "Eastern": lambda found: found.interconnect == "Eastern",
+    "Western": lambda found: found.interconnect == "Western",
+    "Texas": lambda found: found.interconnect == "Texas",
 }
 
 

@@ -95,7 +95,7 @@ def disposable_power(
     ValueError for missing columns, an unknown kind of cleaning and a window without hours.
     """
     checks.one_of("clean", clean, CLEANED)
-    _has(series, "demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"]))
+    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"])))
     kept = _between(screened(series, **rule), start, end).astype({"authority": str})
     kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
     published = f"net_generation_{clean}_w"
@@ -119,14 +119,6 @@ def disposable_power(
     return order.reset_index(drop=True)
 
 
-def _has(series: pd.DataFrame, *names: str) -> None:
-    if missing := [name for name in names if name not in series]:
-        raise ValueError(
-            f"series has no column {missing[0]!r}: disposable power needs demand_w and net_generation_w; "
-            "join a file of each with pandas.concat"
-        )
-
-
 def _between(series: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
     """Rows whose hour (which ends at hour_utc) lies after start and not after end."""
     mask = np.ones(len(series), bool)
@@ -138,7 +130,7 @@ def _between(series: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
             raise ValueError(f"{name} is {text!r}: give a date such as 2022-10-08, without a zone")
         mask &= (series["hour_utc"] > when) == after
     if not mask.any():
-        span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}" if len(series) else "nothing"
+        span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}"
         raise ValueError(f"start {start!r} and end {end!r} leave no hour of {span}: give a window inside it")
     return series[mask]
 
@@ -259,7 +251,9 @@ def _places(series: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, tuple[int, in
 
 def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
     if missing := [name for name in names if name not in series]:
-        raise ValueError(f"series has no column {missing[0]!r}; it has {', '.join(series)}: load it with this package")
+        raise ValueError(
+            f"series has no column {missing[0]!r}; it has {', '.join(series)}: join files with pandas.concat"
+        )
     if not len(series):
         raise ValueError("series has no rows: give one or more hours")
 

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from railcore.systems.siting.geometry import distance_to, sums_within_radii, unit_vectors, within_radii
+from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, outlines, state_of
 from railcore.systems.siting.supply import RULES, Supply, available, crossing_lines_w, passes, rules_count, supply
 
@@ -230,16 +230,6 @@ def _taken_in_turn(plants: csr_array) -> int:
 
 
 Region = Callable[[Candidates], np.ndarray]  # True for the candidates that lie in it
-
-
-def around(item: str, radius_m: float) -> Region:
-    """Centres within a radius of a place of the catalog's family wide_area."""
-    return lambda found: distance_to(found, item) <= radius_m
-
-
-def of_column(column: str, value: str) -> Region:
-    """Centres whose "state" or "interconnect" is this one."""
-    return lambda found: getattr(found, column) == value
 
 
 def siting_sensitivity(

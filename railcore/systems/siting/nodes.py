@@ -77,13 +77,12 @@ class Nodes:
         """
         plants = self.grid.plants.assign(node=self.of_plant)
         plants["site_w"] = plants.groupby("sub_id")["power_w"].transform("sum")
-        size = {"node": True, "site_w": False, "sub_id": True, "power_w": False, "fuel": True}  # True: ascending
-        by_size = plants.sort_values(list(size), ascending=list(size.values()))
-        largest = by_size.groupby("node").first()
-        where = {column: self.most_of(column) for column in ("state", "interconnect", "authority")}
+        size = ["node", "site_w", "sub_id", "power_w", "fuel"]
+        by_size = plants.sort_values(size, ascending=[True, False, True, False, True])
+        largest = by_size.groupby("node")[["name", "state"]].first()
         return self.supply.table().assign(
             name=largest["name"].astype(str) + ", " + largest["state"].astype(str),
-            **where,
+            **{column: self.most_of(column) for column in ("state", "interconnect", "authority")},
             latitude=self.latitude,
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),

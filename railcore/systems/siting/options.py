@@ -126,7 +126,8 @@ def undominated(
     checks.at_least("within_m", within_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
     first = (size, -options.power_w) if apart else (-options.power_w, size)
-    rank = np.argsort(np.lexsort((np.arange(len(options)), *first)))
+    order = np.lexsort((np.arange(len(options)), *first))
+    rank = np.argsort(order)
     near = pairs_within(options, within_m)
     a, b = np.where(rank[near[:, 0]] < rank[near[:, 1]], near[:, ::-1].T, near.T)  # b may replace a
     alike = options.power_w[b] >= options.power_w[a]
@@ -137,12 +138,11 @@ def undominated(
     if not apart:
         subset = _shared(options, a, b) == size[b]
         a, b = a[subset], b[subset]
-    order = np.argsort(rank[b], kind="stable")
-    a, b = a[order], b[order]
-    keep, ends = np.ones(len(options), bool), np.flatnonzero(np.diff(b, prepend=-1, append=-1))
-    for start, end in pairwise(ends.tolist() if len(b) else []):  # those that one candidate may replace
-        if keep[b[start]]:
-            keep[a[start:end]] = False
+    replaced = csr_array((np.ones(len(a)), (rank[b], a)), shape=(len(options), len(options)))
+    keep = np.ones(len(options), bool)
+    for one, (start, end) in zip(order.tolist(), pairwise(replaced.indptr.tolist()), strict=True):
+        if keep[one]:
+            keep[replaced.indices[start:end]] = False
     return np.flatnonzero(keep)
 
 

@@ -77,12 +77,6 @@ def power_mix(places: Places, column: str, basis: str = "capacity") -> pd.DataFr
     return pd.DataFrame(np.divide(power, whole, out=np.zeros_like(power), where=whole > 0), columns=names)
 
 
-def renewable_share(places: Places, basis: str = "capacity") -> np.ndarray:
-    """Share of each place's power that renewable plants have: sun, wind, water and heat of the earth."""
-    mix = power_mix(places, "fuel", basis)
-    return mix[mix.columns.intersection(RENEWABLE)].sum(axis=1).to_numpy()
-
-
 def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, demand_w: float) -> pd.DataFrame:
     """Every place of each siting: a row each.
 
@@ -120,7 +114,9 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
         "power_w": power[at],
         "fed_w": np.concatenate([shares_or_nan(power[chosen], demand_w) * demand_w for chosen in every.values()]),
     }
-    return pd.DataFrame(columns | {f"renewable_{basis}": renewable_share(places, basis)[at] for basis in BASES})
+    for basis in BASES:
+        columns[f"renewable_{basis}"] = power_mix(places, "fuel", basis).filter(RENEWABLE).sum(axis=1).to_numpy()[at]
+    return pd.DataFrame(columns)
 
 
 DEGREES_PER_HOUR = 15.0  # that the sun moves over

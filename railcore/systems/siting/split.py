@@ -168,14 +168,14 @@ def best(options: SiteOptions, terms: SplitTerms) -> list[int]:
     return order[shortest(options[order], needs[order], k, separation, upper_m)].tolist()
 
 
-def _why(options: SiteOptions, terms: SplitTerms, steps: int = 8) -> str:
-    """How much the best k places have, by halving a range to 1 / 2^steps of what the k strongest alone would have."""
+def _why(options: SiteOptions, terms: SplitTerms) -> str:
+    """How much the best k places have, by halving a range to 1 / 2^8 of what the k strongest alone would have."""
     apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
     capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
     asked = f"no {terms.k} place{apart}{capped} ha{'ve' if terms.k > 1 else 's'} {terms.demand_w / GW:.3g} GW"
     most_w = min(terms.demand_w, float(np.sort(terms.usable_w(options))[-terms.k :].sum()))
     low, high = 0.0, 1.0
-    for _ in range(steps if most_w else 0):
+    for _ in range(8 if most_w else 0):
         middle = (low + high) / 2
         less = replace(terms, demand_w=most_w * middle, objective="spare")
         kept, _ = left(options, less)

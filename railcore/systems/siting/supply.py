@@ -131,11 +131,10 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
     substations: sparse (groups, substations of the grid) with 1 for a member.
     """
     number = pd.Series(np.arange(len(grid.substations)), grid.substations["sub_id"])
-    ends = [number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
-    power = grid.lines["power_w"].to_numpy(float)
-    touching = sum(np.bincount(end, weights=power, minlength=len(number)) for end in ends)
-    one, other = (substations.tocsc()[:, end] for end in ends)
-    return substations @ touching - 2 * (one.multiply(other) @ power)
+    ends = tuple(number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub"))
+    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(number), len(number)))
+    touching = lines.sum(axis=0) + lines.sum(axis=1)
+    return substations @ touching - 2 * (substations @ lines).multiply(substations).sum(axis=1)
 
 
 def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
@@ -162,53 +161,44 @@ def _weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> 
     return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
-PRODUCERS = {"unit": "largest_unit_w", "site": "largest_site_w"}
-RESERVES = (*PRODUCERS, "none")
+RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # what lines must replace
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement: name, formula, what it says, and the power that it lets a datacenter have [W].
+    """A requirement: formula, what it says, and the power that it lets a datacenter have [W].
 
     Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can
     be bought, c capacity factor, u largest unit, l load of others nearby.
     """
 
-    name: str
     formula: str
     meaning: str
     power: Callable[[Supply], Any]
 
 
 RULES = {
-    rule.name: rule
-    for rule in (
-        Rule("installed", "Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
-        Rule(
-            "firm minus largest",
-            "Σ f p − u",
-            "plants that run at call, the largest unit out of service",
-            lambda s: s.firm_w - s.largest_unit_w,
-        ),
-        Rule(
-            "idle firm",
-            "Σ f p (1 − c)",
-            "what plants that run at call do not sell in an average hour",
-            lambda s: s.idle_w,
-        ),
-        Rule(
-            "idle fuelled",
-            "Σ f e p (1 − c)",
-            "of that, plants whose fuel can be bought: idle hours of water power have no water",
-            lambda s: s.idle_fuelled_w,
-        ),
-        Rule(
-            "headroom after load",
-            "Σ f p − u − l",
-            "plants that run at call, the largest unit out, after the load within the same radius",
-            lambda s: s.firm_w - s.largest_unit_w - s.load_w,
-        ),
-    )
+    "installed": Rule("Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
+    "firm minus largest": Rule(
+        "Σ f p − u",
+        "plants that run at call, the largest unit out of service",
+        lambda s: s.firm_w - s.largest_unit_w,
+    ),
+    "idle firm": Rule(
+        "Σ f p (1 − c)",
+        "what plants that run at call do not sell in an average hour",
+        lambda s: s.idle_w,
+    ),
+    "idle fuelled": Rule(
+        "Σ f e p (1 − c)",
+        "of that, plants whose fuel can be bought: idle hours of water power have no water",
+        lambda s: s.idle_fuelled_w,
+    ),
+    "headroom after load": Rule(
+        "Σ f p − u − l",
+        "plants that run at call, the largest unit out, after the load within the same radius",
+        lambda s: s.firm_w - s.largest_unit_w - s.load_w,
+    ),
 }
 
 
@@ -226,11 +216,9 @@ def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> n
     lines). Raises ValueError for a share outside (0, 1] and an unknown reserve.
     """
     checks.share("most_coal", most_coal, above_0=True)
-    checks.one_of("reserve", reserve, RESERVES)
+    producer = RESERVES[checks.one_of("reserve", reserve, RESERVES)]
     clean = supply.coal_share < most_coal
-    if reserve == "none":
-        return clean
-    return clean & (supply.interconnect_w >= getattr(supply, PRODUCERS[reserve]))
+    return clean & (supply.interconnect_w >= getattr(supply, producer)) if producer else clean
 
 
 def available(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:

@@ -236,13 +236,13 @@ def label(
     return False
 
 
-def links(ax: Axes, data: pd.DataFrame, taken: list, origin: tuple[float, float] = ORIGIN, bold: bool = True) -> None:
+def links(ax: Axes, data: pd.DataFrame, taken: list, bold: bool = True) -> None:
     """Great circles between places.
 
     Parameters
     ----------
-    ax, origin
-        Of the map, see `ground`.
+    ax
+        Of the country's map, see `ground`.
     data
         Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s.
     taken
@@ -258,7 +258,7 @@ def links(ax: Axes, data: pd.DataFrame, taken: list, origin: tuple[float, float]
     thick: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
     for row in data.itertuples():
         way = great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
-        x, y = albers(*way, origin)
+        x, y = albers(*way)
         ax.plot(x, y, **thick if bold else {"color": "#777777", "linewidth": 0.8, "zorder": 5})
         if bold:
             km = row.distance_m / units.km
@@ -390,6 +390,7 @@ def handles(scale: float = 1.0) -> dict[str, list[Line2D]]:
 
 
 MOST_NAMED = 3  # links between places that are written on
+MOST_WORDS = 7  # plants, and cities, that are written on close up
 CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
 POWER: dict = {"fontsize": 7.5, "color": "#333333"}
 CLOSE = 5.0  # marks of plants are that much larger close up
@@ -580,10 +581,10 @@ def _mark(ax: Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bb
     return Bbox([[x - half, y - half], [x + half, y + half]])
 
 
-def _plant_words(ax: Axes, plants: pd.DataFrame, taken: list, origin: tuple[float, float], most: int = 7) -> None:
+def _plant_words(ax: Axes, plants: pd.DataFrame, taken: list, origin: tuple[float, float]) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
-    seen = plants.assign(x=x, y=y)[inside(ax, x, y)].nlargest(most, "power_w")
+    seen = plants.assign(x=x, y=y)[inside(ax, x, y)].nlargest(MOST_WORDS, "power_w")
     reaches = area(seen["power_w"].to_numpy(), CLOSE) ** 0.5 / 2
     boxes = [_mark(ax, point, reach * 0.8) for point, reach in zip(seen[["x", "y"]].to_numpy(), reaches, strict=True)]
     for i, row in enumerate(seen.itertuples()):
@@ -600,15 +601,13 @@ def _cities(
     taken: list,
     origin: tuple[float, float],
     bar: Bbox | None = None,
-    most: int = 7,
-    apart_m: float = 40e3,
 ) -> None:
     """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
     seen = cities.assign(x=x, y=y)[inside(ax, x, y)].sort_values("population", ascending=False)
     at = seen[["x", "y"]].to_numpy()
-    near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < apart_m, -1).any(axis=1)
-    for row in seen[~near].head(most).itertuples():
+    near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
+    for row in seen[~near].head(MOST_WORDS).itertuples():
         if bar is not None and bar.overlaps(_mark(ax, (row.x, row.y), CITY["markersize"] / 2)):
             continue
         ax.plot(row.x, row.y, zorder=7, **CITY)
