@@ -17,8 +17,8 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, candidates_by_radius
 from railcore.systems.siting.grid import PowerGrid, grid
-from railcore.systems.siting.options import site_options
-from railcore.systems.siting.split import OBJECTIVES, find_places, nearest_to_anchors, sitings_by_objective
+from railcore.systems.siting.options import OBJECTIVES, site_options
+from railcore.systems.siting.split import find_places, nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.supply import RULES
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]

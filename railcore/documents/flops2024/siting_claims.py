@@ -174,7 +174,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     around_m
         Only centres that near to Washington, D.C. count [m].
     asked
-        most_coal and reserve of `rules.eligible`.
+        most_coal and reserve of `supply.eligible`.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def siting_account(
     demand_w, anchors_m
         Power asked for [W], and how far a western candidate may lie from the intertie's northern end [m].
     asked
-        most_coal and reserve of `rules.eligible`.
+        most_coal and reserve of `supply.eligible`.
 
     Returns
     -------

@@ -17,6 +17,9 @@ from railcore.facts import catalog, checks, files, units
 from railcore.systems.siting import eia
 
 MOST_PARTS = 12
+TOTALS = ("demand", "net_generation")
+SPREAD = 1.4826  # of a normal distribution over its median absolute deviation
+HOUR = np.timedelta64(1, "h")
 CLEANED = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
 
 
@@ -74,8 +77,7 @@ def disposable_power(
     Parameters
     ----------
     series
-        As `eia.balance_series` gives it; generation and demand may be on different rows
-        (pandas.concat).
+        As `eia.balance_series` gives it; generation and demand may be on different rows (pandas.concat).
     start, end
         Dates such as "2022-10-08": hours between the two midnights (UTC), by default all.
     clean
@@ -156,11 +158,6 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
     return pd.DataFrame(rows)
 
 
-TOTALS = ("demand", "net_generation")
-SPREAD = 1.4826  # of a normal distribution over its median absolute deviation
-HOUR = np.timedelta64(1, "h")
-
-
 def expected_hours(
     values: np.ndarray,
     spreads: float = 8.0,
@@ -221,7 +218,7 @@ def _median(values: np.ndarray, reach: int) -> np.ndarray:
     """Median over the `reach` values on either side and the value itself."""
     from scipy.ndimage import median_filter
 
-    return median_filter(np.ascontiguousarray(values), 2 * reach + 1, mode="mirror") if len(values) else values
+    return median_filter(np.ascontiguousarray(values), 2 * reach + 1, mode="mirror")
 
 
 def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
@@ -230,23 +227,16 @@ def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
     Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than
     level_hours moves the level with it and is not found.
     """
-    code, at, shape = _places(series)
+    category = series["authority"].astype("category").cat
+    code, hours = category.codes.to_numpy(), series["hour_utc"].to_numpy("datetime64[h]")
+    at = ((hours - hours.min()) / HOUR).astype(int)
     values = series[column].to_numpy(float)
     there = np.flatnonzero(np.isfinite(values))
-    matrix = np.full(shape, np.nan)
+    matrix = np.full((len(category.categories), at.max() + 1), np.nan)
     matrix[code[there], at[there]] = values[there]
     e, limit = expected_hours(matrix, **rule)
     off = np.abs(np.where(np.isfinite(values), values, np.inf) - e[code, at])
     return np.isfinite(values) & (off > limit[code, at])
-
-
-def _places(series: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """Row's authority and hour as indices into a matrix (authorities, hours), and its shape."""
-    _known_columns(series, ("authority", "hour_utc"))
-    category = series["authority"].astype("category").cat
-    hours = series["hour_utc"].to_numpy("datetime64[h]")
-    at = ((hours - hours.min()) / HOUR).astype(int)
-    return category.codes.to_numpy(), at, (len(category.categories), int(at.max()) + 1)
 
 
 def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
@@ -281,20 +271,15 @@ def quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.D
     rows that `screened` marks. rule: parameters of `expected_hours`. Raises ValueError for an unknown column.
     """
     _known_columns(series, ("authority", "hour_utc", column))
-    table = series[["authority", "hour_utc"]].assign(value=series[column], spike=_flags(series, column, **rule))
     keys = ["authority", "hour_utc"]
-    given = table[table["value"].notna()]
-    twice = given[given.duplicated(keys, keep=False)]
-    differ = (twice.groupby(keys, observed=True)["value"].nunique() > 1).groupby("authority", observed=True).sum()
-    by = table.groupby("authority", observed=True)
-    whole = given.drop_duplicates(keys).groupby("authority", observed=True).size()
-    result = pd.DataFrame({"first": by["hour_utc"].min(), "last": by["hour_utc"].max()})
-    result["hours"] = whole.reindex(result.index).fillna(0).astype(int)
-    span = ((result["last"] - result["first"]) / HOUR).astype(int) + 1
-    result["missing"] = span - result["hours"]
-    rows = given.groupby("authority", observed=True).size().reindex(result.index).fillna(0).astype(int)
-    result["duplicated"] = rows - result["hours"]
-    result["differing"] = differ.reindex(result.index).fillna(0).astype(int)
-    result["spikes"] = by["spike"].sum().astype(int)
+    table = series[keys].assign(value=series[column], spike=_flags(series, column, **rule))
+    each = table.groupby(keys, observed=True)["value"].agg(["count", "min", "max"])
+    each["hours"] = each["count"] > 0
+    each["duplicated"] = each["count"] - each["hours"]
+    each["differing"] = each["min"] < each["max"]
+    spans = {"first": ("hour_utc", "min"), "last": ("hour_utc", "max"), "spikes": ("spike", "sum")}
+    counts = each[["hours", "duplicated", "differing"]].groupby("authority", observed=True).sum()
+    result = table.groupby("authority", observed=True).agg(**spans).join(counts)
+    result["missing"] = ((result["last"] - result["first"]) / HOUR).astype(int) + 1 - result["hours"]
     columns = ["authority", "hours", "first", "last", "missing", "duplicated", "differing", "spikes"]
     return result.reset_index().astype({"authority": str})[columns]

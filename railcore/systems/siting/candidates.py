@@ -58,7 +58,7 @@ class Candidates:
         Parameters
         ----------
         demand_w, rule, most_coal, reserve
-            As in `rules.passes`.
+            As in `supply.passes`.
 
         Returns
         -------
@@ -244,18 +244,18 @@ def siting_sensitivity(
     Parameters
     ----------
     found
-        Candidates of several radii, with and without oil, as `candidates.every` gives them.
+        Candidates of several radii, with and without oil, as `candidates_by_radius` gives them.
     demand_w
         Power asked for [W].
     regions
         Which centres count, by name.
     most_coal, reserve
-        As in `rules.eligible`.
+        As in `supply.eligible`.
 
     Returns
     -------
     A row for each combination: radius_m, rule, oil, region; centres: that pass; places: of them that share no plant
-    (see `candidates.most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
+    (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
     has.
     """
     rows = []

@@ -98,7 +98,7 @@ def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
     """A column as numbers, NaN where blank or "."; errors as `as_watts`."""
     values = table[column]
     if pd.api.types.is_numeric_dtype(values):
-        return values.astype("Float64").astype(float)
+        return values.astype(float)
     text = values.astype(object).map(lambda cell: "" if pd.isna(cell) else str(cell).replace(",", "").strip())
     blank = text.isin(["", "."])
     read = pd.to_numeric(text.where(~blank), errors="coerce")
@@ -340,12 +340,17 @@ def _balance(path: Path) -> pd.DataFrame:
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{where}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
     with_rows(read, where)
-    values = {name: as_watts(read, own[0], where) for name, own in parts.items() if len(own) == 1}
-    for name, own in parts.items():
-        if len(own) > 1:
-            values[name] = pd.concat([as_watts(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
-    at = {"authority": read[here["authority"]], "hour_utc": read[here["hour_utc"]]}
-    return _series(at, {name: values[name] for name in parts}, where, here)
+    values = {
+        name: pd.concat([as_watts(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
+        for name, own in parts.items()
+    }
+    code = read[here["authority"]].astype("category")
+    if code.isna().any():
+        raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
+    code = code.cat.rename_categories([str(name).strip() for name in code.cat.categories])
+    check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
+    hours = _hours(read[here["hour_utc"]], where, here["hour_utc"])
+    return pd.DataFrame({"authority": code, "hour_utc": hours, **values})
 
 
 def _parts(names: list[str], where: str) -> dict[str, list[str]]:
@@ -367,25 +372,13 @@ def _parts(names: list[str], where: str) -> dict[str, list[str]]:
     return parts
 
 
-def _series(at: dict, values: dict, where: str, here: dict) -> pd.DataFrame:
-    code = at["authority"].astype("category")
-    if code.isna().any():
-        raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
-    code = code.cat.rename_categories([str(name).strip() for name in code.cat.categories])
-    check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
-    return pd.DataFrame({"authority": code, "hour_utc": _hours(at["hour_utc"], where, here["hour_utc"]), **values})
-
-
 def _hours(given: pd.Series, where: str, column: object) -> np.ndarray:
     """Hours in UTC without a zone; each different text is read once."""
     codes, texts = pd.factorize(given)
-    if pd.api.types.is_datetime64_any_dtype(given):
-        hours = pd.to_datetime(pd.DatetimeIndex(texts), utc=True).tz_localize(None)
-    else:
-        hours = pd.DatetimeIndex([pd.NaT] * len(texts))
-        for style in STYLES:
-            read = pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")
-            hours = hours.where(hours.notna(), read)
+    hours = pd.DatetimeIndex([pd.NaT] * len(texts))
+    for style in STYLES:
+        read = pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")
+        hours = hours.where(hours.notna(), read)
     odd = hours.isna() | (hours != hours.floor("h"))
     if odd.any() or (codes < 0).any():
         first = repr(str(texts[odd][0])) if odd.any() else "a blank"

@@ -36,7 +36,7 @@ from railcore.systems.siting.supply import (
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `rules.eligible` behind each count
+STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `supply.eligible` behind each count
 
 
 @dataclass(frozen=True)
@@ -192,13 +192,12 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
     checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
-        left = {kind: eligible(group.supply, most_coal, kind) for kind in ("none", "unit", "site")}
-        counts = {"nodes": len(group)} | {name: int(left[kind].sum()) for name, kind in STEPS.items()}
+        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in STEPS.items()}
         for rule in RULES:
             power = {kind: available(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
-            row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, **counts, **passing}
-            rows.append({**row, "best_w": float(power["unit"].max())})
+            row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, "nodes": len(group), **left}
+            rows.append({**row, **passing, "best_w": float(power["unit"].max())})
     return pd.DataFrame(rows)
 
 

@@ -71,7 +71,7 @@ def site_options(
     candidates
         To choose from.
     rule, most_coal, reserve
-        As in `rules.available`, which gives the power.
+        As in `supply.available`, which gives the power.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return count
 
 
-OBJECTIVES = ("shortest", "spare")
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
 MOST_PLACES = 10  # an exact search takes too long for more
 
 
@@ -207,7 +207,7 @@ class SplitTerms:
 
     def __post_init__(self) -> None:
         checks.whole("k", self.k, 1, MOST_PLACES)
-        checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
         checks.share("least_share", self.least_share)
         checks.at_least("least_separation_m", self.least_separation_m)
         checks.at_least("within_m", self.within_m)

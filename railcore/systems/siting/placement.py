@@ -197,7 +197,7 @@ def siting_traits(
 
     Raises
     ------
-    ValueError as in `placement.checked_sitings`.
+    ValueError as in `checked_sitings`.
     """
     power = np.asarray(power_w, float)
     capacity, energy = (power_mix(places, "fuel", basis) for basis in ("capacity", "energy"))
@@ -245,7 +245,7 @@ def carbon_and_cost(
     places, sitings
         Places, and which of them each siting takes.
     power_w, demand_w
-        What each place can give, and what all together feed [W]; shares are `placement.even_shares`.
+        What each place can give, and what all together feed [W]; shares are `even_shares`.
     oil
         Whether idle plants that burn oil run.
 
@@ -257,7 +257,7 @@ def carbon_and_cost(
 
     Raises
     ------
-    ValueError as in `placement.checked_sitings`.
+    ValueError as in `checked_sitings`.
     """
     power, joules, rows = np.asarray(power_w, float), demand_w * units.year, []
     carbon = marginal_intensity(places.grid, places.plants, oil)
@@ -328,7 +328,7 @@ def places_near_line(
     demand_w, radius_m
         Power asked for [W], and how far a place may lie from an end [m].
     most_coal, reserve
-        As in `rules.eligible`.
+        As in `supply.eligible`.
 
     Returns
     -------

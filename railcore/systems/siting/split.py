@@ -26,7 +26,7 @@ from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import Candidates, candidates
 from railcore.systems.siting.geometry import distance_to, links_between, longest_m
 from railcore.systems.siting.grid import PowerGrid, nearest_city
-from railcore.systems.siting.options import SiteOptions, SplitTerms, site_options, undominated
+from railcore.systems.siting.options import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated
 from railcore.systems.siting.placement import Places
 from railcore.systems.siting.search import shortest, strongest
 
@@ -93,10 +93,9 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
     asked.check(options)
     usable = asked.usable_w(options)
     kept, enough = left(options, asked)
-    chosen = best(replace(options[kept], power_w=usable[kept]), asked)
-    if not chosen:
+    places = best(options, kept, asked)
+    if not len(places):
         raise NoPlaces(_why(options, asked))
-    places = kept[chosen]
     places = places[np.lexsort((places, -usable[places]))]
     return Split(
         asked,
@@ -153,19 +152,20 @@ def left(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
     return enough[kept], len(enough)
 
 
-def best(options: SiteOptions, terms: SplitTerms) -> list[int]:
-    """The best k of options whose power is the usable one, none where no k meet the terms."""
-    if len(options) < terms.k:
-        return []
-    k, separation, needs = terms.k, terms.least_separation_m, terms.needs(options)
+def best(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> np.ndarray:
+    """Indices of the best k of the options kept, none where no k meet the terms."""
+    if len(kept) < terms.k:
+        return kept[:0]
+    some = replace(options[kept], power_w=terms.usable_w(options)[kept])
+    k, separation, needs = terms.k, terms.least_separation_m, terms.needs(some)
     nearest = terms.objective == "shortest" and k > 1
-    order = np.argsort(-options.power_w, kind="stable")
-    found = strongest(options[order], needs[order], k, separation, heavy=not nearest)
-    if not found or not nearest:
-        return order[found].tolist() if found else []
-    upper_m = longest_m(options, order[found])
-    order = np.lexsort((options.latitude, options.longitude))
-    return order[shortest(options[order], needs[order], k, separation, upper_m)].tolist()
+    order = np.argsort(-some.power_w, kind="stable")
+    found = order[strongest(some[order], needs[order], k, separation, heavy=not nearest) or order[:0]]
+    if len(found) and nearest:
+        upper_m = longest_m(some, found)
+        order = np.lexsort((some.latitude, some.longitude))
+        found = order[shortest(some[order], needs[order], k, separation, upper_m)]
+    return kept[found]
 
 
 def _why(options: SiteOptions, terms: SplitTerms) -> str:
@@ -178,22 +178,18 @@ def _why(options: SiteOptions, terms: SplitTerms) -> str:
     for _ in range(8 if most_w else 0):
         middle = (low + high) / 2
         less = replace(terms, demand_w=most_w * middle, objective="spare")
-        kept, _ = left(options, less)
-        some = best(replace(options[kept], power_w=less.usable_w(options)[kept]), less)
-        low, high = (middle, high) if some else (low, middle)
+        some = best(options, left(options, less)[0], less)
+        low, high = (middle, high) if len(some) else (low, middle)
     even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
     have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
     return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"
-
-
-OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # of `split`, by the name that a siting gets
 
 
 @dataclass(frozen=True)
 class FoundPlaces:
     """The best places for a demand.
 
-    candidates: all that were there; split: which of them, as `split.Split`; places: one row each with name (nearest
+    candidates: all that were there; split: which of them, as `Split`; places: one row each with name (nearest
     city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
     for every two, as `geometry.links_between`.
     """
@@ -230,13 +226,13 @@ def find_places(
     demand_w, radius_m
         Power of all places together [W], and how far a plant may lie from its place [m].
     rule, asked
-        Requirement rule, one of `rules.RULES`; most_coal and reserve of `rules.eligible`.
+        Requirement rule, one of `supply.RULES`; most_coal and reserve of `supply.eligible`.
     k
         Number of places.
     oil, step_deg, coal_basis
         As in `candidates.candidates`.
     terms
-        Of `split.split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
+        Of `split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
         not overlap.
 
     Returns
@@ -245,7 +241,7 @@ def find_places(
 
     Raises
     ------
-    ValueError as in `candidates`, `rules` and `split`: a demand that no k places meet says how much the best have.
+    ValueError as in `candidates`, `supply` and `split`: a demand that no k places meet says how much the best have.
     """
     every = candidates(grid, radius_m, step_deg, oil, coal_basis)
     options = site_options(every, rule, **(asked or {}))
@@ -267,7 +263,7 @@ def sitings_by_objective(
     demand_w, ks
         Power of all places together [W], and the numbers of places to try.
     terms
-        Of `split.split`, without the objective.
+        Of `split`, without the objective.
 
     Returns
     -------
