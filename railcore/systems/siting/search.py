@@ -314,7 +314,7 @@ def _programme(options: SiteOptions, needs: SplitNeeds, k: int, heavy: bool) -> 
 def _holders(options: SiteOptions) -> csr_array:
     """Candidates that hold a plant, a row for each plant that several hold; rows within another are left out."""
     holders = options.plants.T.tocsr()
-    of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr) if b > a + 1]
+    of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr.tolist()) if b > a + 1]
     sets = [np.frombuffer(raw, holders.indices.dtype) for raw in dict.fromkeys(of_plant)]
     at = np.cumsum([0, *map(len, sets)])
     table = csr_array((np.ones(at[-1]), np.concatenate([*sets, np.zeros(0, int)]), at), shape=(len(sets), len(options)))

@@ -24,14 +24,39 @@ ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
 PARALLELS = (29.5, 45.5)  # on which lengths are true
 LAND, BORDER, INK = "#F5F3EE", "#BDB8AE", "#222222"
 SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
-
 WORDS = 46  # width of a link's text [typographic points]
+
+FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
+    "gas": (COLOURS[4], "o"),
+    "coal": ("#4D4D4D", "s"),
+    "wind": (COLOURS[2], "P"),
+    "hydro": (COLOURS[0], "v"),
+    "solar": ("#F0E442", "D"),
+    "nuclear": (COLOURS[3], "h"),
+    "other": ("#A6A6A6", "X"),
+}
+GROUPS = {"wind_offshore": "wind", "oil": "other", "geothermal": "other"}
+VOLTAGES = (345, 500, 765, np.inf)  # least of each kind of lines of alternating current [kV]
+LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
+    "345 kV": ("#A9BDD1", 0.5, "solid"),
+    "500 kV": ("#6C8CAD", 0.8, "solid"),
+    "765 kV": ("#2F5A87", 1.3, "solid"),
+    "direct current": ("#8C2D04", 1.3, (0, (4, 2))),
+}
+PASS, FAIL, PLACE, FOUND = "#111111", "#B5AFA4", COLOURS[1], "#DDD6F2"
+DARK = "#8A3500"
+LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
+MOST_NAMED = 3  # links between places that are written on
+MOST_WORDS = 7  # plants, and cities, that are written on close up
+CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
+POWER: dict = {"fontsize": 7.5, "color": "#333333"}
+CLOSE = 5.0  # marks of plants are that much larger close up
 
 Outlines = Mapping[str, Sequence[np.ndarray]]
 
 
 class GridTables(Protocol):
-    """Tables of a grid that a map draws (`systems.siting.grid.Grid`).
+    """Tables of a grid that a map draws (`systems.siting.grid.PowerGrid`).
 
     plants: latitude, longitude, fuel, power_w; lines: from_sub, to_sub, kv, type ("AC", "DC"); substations: sub_id,
     latitude, longitude.
@@ -273,34 +298,13 @@ def links(ax: Axes, data: pd.DataFrame, taken: list, bold: bool = True) -> None:
                 label(ax, words, along[:1], taken, 14, away=aside, **look)
 
 
-FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
-    "gas": (COLOURS[4], "o"),
-    "coal": ("#4D4D4D", "s"),
-    "wind": (COLOURS[2], "P"),
-    "hydro": (COLOURS[0], "v"),
-    "solar": ("#F0E442", "D"),
-    "nuclear": (COLOURS[3], "h"),
-    "other": ("#A6A6A6", "X"),
-}
-GROUPS = {"wind_offshore": "wind", "oil": "other", "geothermal": "other"}
-LINES = {  # lines: least voltage [kV], colour and width
-    "345 kV": (345, "#A9BDD1", 0.5),
-    "500 kV": (500, "#6C8CAD", 0.8),
-    "765 kV": (765, "#2F5A87", 1.3),
-    "direct current": (0, "#8C2D04", 1.3),
-}
-PASS, FAIL, PLACE, FOUND = "#111111", "#B5AFA4", COLOURS[1], "#DDD6F2"
-DARK = "#8A3500"
-LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
-
-
 def draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
     """Marks of plants by group of fuels, the largest first, area by power; those below LEAST_W are left out.
 
     Parameters
     ----------
     ax, origin
-        Of the map, see `basemap.ground`.
+        Of the map, see `ground`.
     plants
         Columns latitude, longitude, fuel, power_w.
     scale
@@ -311,14 +315,13 @@ def draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = OR
     Nothing.
     """
     x, y = albers(plants["latitude"], plants["longitude"], origin)
-    group = plants["fuel"].replace(GROUPS).to_numpy()
-    power = plants["power_w"].to_numpy(float)
-    seen = inside(ax, x, y) & (power >= LEAST_W)
+    marks = plants.assign(x=x, y=y, group=plants["fuel"].replace(GROUPS))
+    marks = marks[inside(ax, x, y) & (marks["power_w"] >= LEAST_W)]
+    marks = marks.sort_values("power_w", ascending=False, kind="stable")
+    look: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
     for name, (colour, marker) in FUELS.items():
-        order = np.flatnonzero((group == name) & seen)
-        order = order[np.argsort(-power[order], kind="stable")]
-        look: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
-        ax.scatter(x[order], y[order], s=area(power[order], scale), color=colour, marker=marker, **look)
+        mine = marks[marks["group"] == name]
+        ax.scatter(mine["x"], mine["y"], s=area(mine["power_w"], scale), color=colour, marker=marker, **look)
 
 
 def area(power_w: Any, scale: float = 1.0) -> Any:
@@ -332,7 +335,7 @@ def draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN,
     Parameters
     ----------
     ax, origin
-        Of the map, see `basemap.ground`.
+        Of the map, see `ground`.
     grid
         Tables of the grid.
     scale
@@ -346,19 +349,11 @@ def draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN,
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
     latitude, longitude = np.stack([*ends, np.full_like(ends[0], np.nan)], axis=1).transpose(2, 0, 1)
     x, y = albers(latitude, longitude, origin)
-    kind = grid.lines["kv"].map(_voltage).mask(grid.lines["type"] == "DC", "direct current").to_numpy()
-    for name, (_, colour, width) in LINES.items():
-        mine: dict = {"color": colour, "linewidth": width * scale, "linestyle": _dashes(name), "zorder": 2}
+    kind = pd.cut(grid.lines["kv"], VOLTAGES, right=False, labels=list(LINES)[:-1]).astype(object)
+    kind = kind.mask(grid.lines["type"] == "DC", "direct current").to_numpy()
+    for name, (colour, width, dashes) in LINES.items():
+        mine: dict = {"color": colour, "linewidth": width * scale, "linestyle": dashes, "zorder": 2}
         ax.plot(x[kind == name].ravel(), y[kind == name].ravel(), scalex=False, scaley=False, **mine)
-
-
-def _dashes(name: str) -> Any:
-    return (0, (4, 2)) if name == "direct current" else "solid"
-
-
-def _voltage(kv: float) -> str:
-    found = [name for name, (least, _, _) in LINES.items() if least and kv >= least]
-    return found[-1] if found else ""
 
 
 def inside(ax: Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -381,19 +376,12 @@ def handles(scale: float = 1.0) -> dict[str, list[Line2D]]:
             mark(name, "o", "white", area(gw * units.GW, scale) ** 0.5, "#555555", 1) for name, gw in sizes.items()
         ],
         "lines": [
-            Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=_dashes(name))
-            for name, (_, colour, width) in LINES.items()
+            Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
+            for name, (colour, width, dashes) in LINES.items()
         ],
         "nodes": [mark("passes", "o", "none", 10, PASS, 1.3), mark("fails", "o", "none", 10, FAIL, 0.8)],
         "places": [mark("chosen place", "*", PLACE, 13)],
     }
-
-
-MOST_NAMED = 3  # links between places that are written on
-MOST_WORDS = 7  # plants, and cities, that are written on close up
-CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
-POWER: dict = {"fontsize": 7.5, "color": "#333333"}
-CLOSE = 5.0  # marks of plants are that much larger close up
 
 
 def grid_map(
@@ -416,7 +404,7 @@ def grid_map(
     places
         Columns name, latitude, longitude, radius_m.
     ways
-        Links between the places, with the columns of `basemap.links`; all named up to three, else the longest.
+        Links between the places, with the columns of `links`; all named up to three, else the longest.
     title, note
         Above the map; what the grid is, below it.
 
@@ -433,7 +421,15 @@ def grid_map(
         rings(ax, fails, color="none", markeredgecolor=FAIL, markeredgewidth=0.6, zorder=1.5)
         rings(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
         rings(ax, holds, color="none", markeredgecolor=PASS, markeredgewidth=1.3)
-    _places(ax, places, ways)
+    taken: list = []
+    if places is not None:
+        rings(ax, places, color=PLACE, alpha=0.25)
+        _stars(ax, places, taken)
+    if ways is not None:
+        by_length = ways.sort_values("distance_m", ascending=False)
+        named = len(ways) if len(ways) <= MOST_NAMED else 1
+        links(ax, by_length.iloc[named:], taken, bold=False)
+        links(ax, by_length.iloc[:named], taken)
     shown = handles()
     groups = {f"plants ≥ {number(LEAST_W / units.MW)} MW": shown["plants"] + shown["sizes"]}
     groups["lines"] = shown["lines"]
@@ -513,7 +509,7 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     places
         Columns k, name, latitude, longitude, radius_m.
     ways
-        Columns k and those of `basemap.links`.
+        Columns k and those of `links`.
     outlines
         Rings of (longitude, latitude) by state.
     note
@@ -546,18 +542,6 @@ def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] =
     latitude = (cells[:, :1] + [-0.5, -0.5, 0.5, 0.5]) * step_deg
     longitude = (cells[:, 1:] + [-0.5, 0.5, 0.5, -0.5]) * step_deg
     return np.stack(albers(latitude, longitude, origin), axis=-1)
-
-
-def _places(ax: Axes, places: pd.DataFrame | None, ways: pd.DataFrame | None) -> None:
-    taken: list = []
-    if places is not None:
-        rings(ax, places, color=PLACE, alpha=0.25)
-        _stars(ax, places, taken)
-    if ways is not None:
-        by_length = ways.sort_values("distance_m", ascending=False)
-        named = len(ways) if len(ways) <= MOST_NAMED else 1
-        links(ax, by_length.iloc[named:], taken, bold=False)
-        links(ax, by_length.iloc[:named], taken)
 
 
 def _stars(
