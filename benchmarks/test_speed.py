@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from railcore.documents.flops2024.east_west import REGIONS
 
 from railcore.documents.flops2024 import specification
-from railcore.documents.flops2024.east_west import REGIONS
 from railcore.documents.railonly2023 import two_stage_traffic
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.systems import datacenter
-from railcore.systems.siting import candidates, grid, rules, sensitivity, split
+from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import traffic
 from railcore.training.iteration import machine, two_stage
 from railcore.training.parallelism import Strategy
@@ -147,10 +147,10 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
 
     def sweep():
-        return sensitivity.siting_sensitivity(candidates.candidates_by_radius(grid.grid(), radii), demand, REGIONS)
+        return candidates.siting_sensitivity(candidates.candidates_by_radius(grid.grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
-    assert len(table) == len(radii) * len(rules.RULES) * len(REGIONS) * 2
+    assert len(table) == len(radii) * len(supply.RULES) * len(REGIONS) * 2
 
 
 @pytest.mark.parametrize("objective", ["shortest", "spare"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import real_hours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
@@ -14,8 +15,7 @@ from openpyxl import Workbook
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
-from railcore.systems.siting import eia
-from railcore.systems.siting.eia import headers
+from railcore.systems.siting import authorities, eia
 from railcore.systems.siting.grid import NEEDED, grid
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
@@ -147,12 +147,12 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no file"):
         eia.plants(tmp_path / "none.xlsx")
     (tmp_path / "empty.csv").write_text("")
-    for read in (eia.plants, eia.balance_series, eia.parquet_series):
+    for read in (eia.plants, eia.balance_series):
         with pytest.raises(ValueError, match=r"empty\.csv"):
             read(tmp_path / "empty.csv")
 
 
-SOURCES = list(headers.meanings("plant column"))
+SOURCES = list(eia.meanings("plant column"))
 
 
 def plant_table(tmp_path, **change):
@@ -183,8 +183,8 @@ def test_the_csv_form_becomes_plants_too(tmp_path):
 
 def test_every_fuel_that_codes_name_is_in_the_catalog_or_storage():
     for kind in ("energy source", "prime mover", "hourly source", "hourly column", "plant column"):
-        assert set(headers.meanings(kind).values()) <= {*catalog.names("fuels"), "storage"}
-    states = {name for name in headers.meanings("state").values() if name}
+        assert set(eia.meanings(kind).values()) <= {*catalog.names("fuels"), "storage"}
+    states = {name for name in eia.meanings("state").values() if name}
     assert len(states) == 49 and states == set(grid().plants["state"]) | states
     assert set(grid().plants["state"]) <= states
 
@@ -274,61 +274,6 @@ def test_a_balance_file_without_rows_and_no_file_at_all_are_refused(tmp_path):
         eia.balance_series()
 
 
-def demand_file(tmp_path, **more):
-    at = pd.date_range("2023-01-01", periods=3, freq="h")
-    table = pd.DataFrame(
-        {
-            "ba": pd.Categorical(["SRP"] * 3 + ["SEC"] * 3),
-            "utc_end": [*at, *at],
-            "demand_clean_mw": pd.array([5, 6, 7, None, None, None], dtype="Int32"),
-            "raw_minus_clean_mw": pd.array([0, 60, None, None, None, None], dtype="Int64"),
-            "demand_raw_only_mw": pd.array([None, None, None, 1, 2, None], dtype="Int32"),
-        }
-        | more
-    )
-    table = table.drop(columns=[name for name, value in more.items() if value is None])
-    table.to_parquet(tmp_path / "demand.parquet")
-    return tmp_path / "demand.parquet"
-
-
-def test_parquet_gives_raw_and_clean_demand(tmp_path):
-    found = eia.parquet_series(demand_file(tmp_path))
-    np.testing.assert_array_equal(found["demand_w"] / MW, [5, 66, np.nan, 1, 2, np.nan])
-    np.testing.assert_array_equal(found["demand_clean_w"] / MW, [5, 6, 7, np.nan, np.nan, np.nan])
-    assert found["hour_utc"].iloc[0] == pd.Timestamp("2023-01-01")
-    other = demand_file(tmp_path, demand_raw_only_mw=None, demand_raw_only_kw=1)
-    with pytest.raises(ValueError, match=r"column 'demand_raw_only_kw' is in kw, expected mw"):
-        eia.parquet_series(other)
-
-
-def test_parquet_gives_net_generation_by_source(tmp_path):
-    columns = {name: [1, 2] for name in headers.meanings("hourly column")}
-    at = pd.date_range("2023-01-01", periods=2, freq="h", tz="UTC")
-    path = tmp_path / "generation.parquet"
-    table = pd.DataFrame({"ba": "PJM", "utc": at, **columns, "net_gen_mw": [8, 16]})
-    table.to_parquet(path)
-    found = eia.parquet_series(path)
-    assert list(found["net_generation_w"] / MW) == [8, 16] and list(found["gas_w"] / MW) == [1, 2]
-    assert found["hour_utc"].dt.tz is None
-    table.drop(columns="coal").to_parquet(path)
-    with pytest.raises(ValueError, match=r"generation\.parquet: no column 'coal'"):
-        eia.parquet_series(path)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"demand_clean_mw": None}, "no column 'demand_clean_mw'"),
-        ({"raw_minus_clean_mw": None, "raw_minus_clean_kw": 1}, "'raw_minus_clean_kw' is in kw, expected mw"),
-        ({"ba": "NOPE"}, "balancing authority 'NOPE' does not exist"),
-        ({"utc_end": pd.Timestamp("2023-01-01 00:30")}, "expected the end of an hour"),
-    ],
-)
-def test_parquet_that_is_wrong_is_refused_by_name(tmp_path, more, message):
-    with pytest.raises(ValueError, match=r"demand\.parquet.*" + message):
-        eia.parquet_series(demand_file(tmp_path, **more))
-
-
 def load(hours=24 * 60, seed=1):
     """Demand with days, a slow season and noise [MW]."""
     t = np.arange(hours)
@@ -336,17 +281,23 @@ def load(hours=24 * 60, seed=1):
     return 4000 * season * (1 + 0.25 * np.sin(2 * np.pi * t / 24)) + 40 * np.random.default_rng(seed).normal(size=hours)
 
 
+def spikes(values, **rule):
+    """Hours that the rule marks, of series in rows or of one."""
+    rows = np.atleast_2d(values)
+    frame = pd.concat([series(row, code=f"{i:03d}") for i, row in enumerate(rows)])
+    return authorities.screened(frame, **rule)["demand_spike"].to_numpy().reshape(np.shape(values))
+
+
 def test_no_spike_where_there_is_none():
-    assert not eia.spikes(load()).any()
+    assert not spikes(load()).any()
     for flat in (
         np.full(100, 7.0),
         np.zeros(100),
         np.full(100, np.nan),
-        np.array([]),
         np.array([3.0]),
         np.arange(30.0),
     ):
-        assert not eia.spikes(flat).any()
+        assert not spikes(flat).any()
 
 
 @settings(max_examples=25)
@@ -356,26 +307,26 @@ def test_a_spike_is_found_wherever_it_stands_at_any_scale(at, factor, length, sc
     values[at : at + length] *= factor
     wanted = np.zeros(len(values), bool)
     wanted[at : at + length] = True
-    np.testing.assert_array_equal(eia.spikes(values * scale), wanted)
+    np.testing.assert_array_equal(spikes(values * scale), wanted)
 
 
 def test_the_rule_is_local_and_deterministic_and_takes_series_in_rows():
     values = load()
     values[500] *= 5
-    both = eia.spikes(np.array([values, load(seed=2)]))
-    np.testing.assert_array_equal(both[0], eia.spikes(values))
+    both = spikes(np.array([values, load(seed=2)]))
+    np.testing.assert_array_equal(both[0], spikes(values))
     assert both.sum() == 1 and both[0, 500]
     gap = values.copy()
     gap[100:110] = np.nan
-    np.testing.assert_array_equal(eia.spikes(gap), both[0])
+    np.testing.assert_array_equal(spikes(gap), both[0])
     long = load()
     long[300:400] *= 0.1  # two days and longer move the level: the docstring says so
-    assert not eia.spikes(long)[330:370].any()
+    assert not spikes(long)[330:370].any()
 
 
 def test_what_is_expected_is_the_formula_computed_by_hand():
     x = load(hours=24 * 12)
-    e, limit = eia.expected_hours(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
+    e, limit = authorities.expected_hours(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
     t = 24 * 6 + 3
     level = [np.median(x[i - 5 : i + 6]) for i in range(5, len(x) - 5)]
     m = dict(zip(range(5, len(x) - 5), level, strict=True))
@@ -388,7 +339,7 @@ def test_what_is_expected_is_the_formula_computed_by_hand():
 @pytest.mark.parametrize("rule", [{"spreads": 0}, {"floor": -1}, {"level_hours": 0}, {"profile_days": 1.5}])
 def test_a_rule_that_makes_no_sense_is_refused(rule):
     with pytest.raises(ValueError, match=f"{next(iter(rule))} is "):
-        eia.spikes(load(), **rule)
+        spikes(load(), **rule)
 
 
 def series(values, code="SRP", start="2023-01-01"):
@@ -406,7 +357,7 @@ def test_quality_counts_what_is_missing_doubled_and_wrong():
     blank = again.iloc[[1]].assign(demand_w=np.nan)
     two = series(load(hours=5, seed=3), code="PJM", start="2023-01-03")
     none = series([np.nan] * 4, code="AEC")
-    found = eia.quality(pd.concat([one, again, blank, two, none])).set_index("authority")
+    found = authorities.quality(pd.concat([one, again, blank, two, none])).set_index("authority")
     srp = found.loc["SRP"]
     assert (srp["hours"], srp["missing"], srp["duplicated"], srp["differing"], srp["spikes"]) == (477, 3, 3, 1, 1)
     assert srp["first"] == pd.Timestamp("2023-01-01") and srp["last"] == pd.Timestamp("2023-01-20 23:00")
@@ -418,29 +369,29 @@ def test_a_spike_among_doubled_hours_is_found_in_either_row_and_in_any_order():
     one = series(load(hours=24 * 20))
     wrong = one.iloc[[100]].assign(demand_w=9e11)
     for rows in (pd.concat([one, wrong]), pd.concat([wrong, one]).sample(frac=1, random_state=0)):
-        found = eia.screened(rows)
+        found = authorities.screened(rows)
         assert list(found.loc[found["demand_spike"], "demand_w"]) == [9e11]
         assert np.isnan(found.loc[found["demand_spike"], "demand_screened_w"]).all()
 
 
 def test_cleaned_keeps_the_rest_and_says_what_it_needs():
     frame = series(load()).assign(net_generation_w=series(load(seed=5))["demand_w"])
-    found = eia.screened(frame)
+    found = authorities.screened(frame)
     pd.testing.assert_series_equal(found["demand_screened_w"], frame["demand_w"], check_names=False)
     assert {"net_generation_screened_w", "net_generation_spike"} <= set(found) and "demand_spike" not in frame
     with pytest.raises(ValueError, match="no column 'demand_w'"):
-        eia.screened(frame[["authority", "hour_utc"]])
+        authorities.screened(frame[["authority", "hour_utc"]])
     with pytest.raises(ValueError, match="no column 'load'"):
-        eia.quality(frame, "load")
+        authorities.quality(frame, "load")
     with pytest.raises(ValueError, match="no rows"):
-        eia.quality(frame[:0])
+        authorities.quality(frame[:0])
 
 
 def test_unknown_authorities_are_named_with_the_nearest():
     with pytest.raises(UnknownName, match="'BPTA' does not exist: the nearest are 'BPAT'"):
-        headers.check_authorities(["PJM", "", "BPTA"], "a file")
-    headers.check_authorities(pd.read_csv(grid_file("balancing_authorities.csv"))["ba"], "the table")
-    headers.check_authorities(pd.read_csv(grid_file("regions.csv"))["authority"], "the regions")
+        eia.check_authorities(["PJM", "", "BPTA"], "a file")
+    eia.check_authorities(pd.read_csv(grid_file("balancing_authorities.csv"))["ba"], "the table")
+    eia.check_authorities(pd.read_csv(grid_file("regions.csv"))["authority"], "the regions")
 
 
 def grid_file(name):
@@ -455,7 +406,7 @@ def test_every_region_of_the_embedded_grid_has_a_lead():
     assert list(regions.columns) == ["ipm_region", "authority", "note"]
     assert not regions["ipm_region"].duplicated().any()
     assert set(plants["ipm_region"]) == set(regions["ipm_region"])
-    about = headers.authority_codes()
+    about = eia.authority_codes()
     west = regions["authority"].map(lambda code: about[code]["interconnect"] == "Western")
     assert list(west) == list(regions["ipm_region"].str.startswith(("WEC_", "WECC_")))
 
@@ -465,12 +416,12 @@ def test_every_region_of_the_embedded_grid_has_a_lead():
 
 @pytest.fixture(scope="module")
 def demand():
-    return eia.parquet_series(FOLDER / "ba_demand_hourly_2022-10_2024-10.parquet")
+    return real_hours.demand_hours()
 
 
 @pytest.fixture(scope="module")
 def screened(demand):
-    return eia.screened(demand)
+    return authorities.screened(demand)
 
 
 WINDOW = ("2022-10-08", "2024-10-08")
@@ -518,15 +469,15 @@ def test_recall_and_false_positives_of_our_rule(screened):
 
 @real
 def test_quality_of_the_real_demand(demand):
-    found = eia.quality(demand).set_index("authority")
+    found = authorities.quality(demand).set_index("authority")
     assert (found["hours"] + found["missing"] == 18288).all() and not found["duplicated"].any()
     assert found.loc["SRP", "missing"] == 48 and found.loc["AEC", "hours"] == 0
 
 
 @real
 def test_real_generation_is_the_sum_of_its_sources_at_the_hours_of_demand(demand):
-    found = eia.parquet_series(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
-    parts = [f"{fuel}_w" for fuel in headers.meanings("hourly column").values()]
+    found = real_hours.generation_hours()
+    parts = [f"{fuel}_w" for fuel in eia.meanings("hourly column").values()]
     assert (found[parts].sum(axis=1) - found["net_generation_w"]).abs().max() <= 2 * MW
     assert found["authority"].nunique() == 9 and found["net_generation_w"].max() > 150 * GW
     # Both files end an hour in the same way: changes match best without a shift (ERCO trades little with others).

@@ -8,11 +8,10 @@ from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
 from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.emissions import carbon_and_cost, marginal_intensity
 from railcore.systems.siting.grid import PowerGrid, electricity_prices, grid
 from railcore.systems.siting.nodes import nodes
-from railcore.systems.siting.placement import even_shares
-from railcore.systems.siting.supply import average_intensity
+from railcore.systems.siting.placement import carbon_and_cost, even_shares
+from railcore.systems.siting.supply import average_intensity, marginal_intensity
 
 
 @pytest.fixture(scope="module")

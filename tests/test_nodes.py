@@ -11,9 +11,9 @@ from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import nodes as module
 from railcore.systems.siting.geometry import unit_vectors, within_radius
-from railcore.systems.siting.grid import PowerGrid, distances_from, grid
+from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.nodes import METHODS, accounting, nodes
-from railcore.systems.siting.rules import RULES, eligible, passes
+from railcore.systems.siting.supply import RULES, eligible, passes
 
 KM = 1e3
 WASHINGTON = (38.90, -77.04)
@@ -155,7 +155,6 @@ def test_tiny_and_huge_radius(method):
     assert len(one) == 1
     assert one.supply.interconnect_w == pytest.approx(0)
     assert one.supply.load_w == pytest.approx(power_grid.loads["load_w"].sum())
-    assert one.links().empty
 
 
 @settings(max_examples=15)
@@ -168,44 +167,19 @@ def test_lines_and_loads_by_hand(seed, radius, method):
     for row in subs.itertuples():
         far = great_circle_distance(found.latitude, found.longitude, row.latitude, row.longitude)
         of[row.sub_id] = int(far.argmin()) if far.min() <= radius else -1
-    boundary, pairs = np.zeros(len(found)), {}
+    boundary = np.zeros(len(found))
     for line in power_grid.lines.itertuples():
         a, b = sorted((of[line.from_sub], of[line.to_sub]))
         if a == b:
             continue
         for node in {a, b} - {-1}:
             boundary[node] += line.power_w
-        if a >= 0:
-            pairs.setdefault((a, b), []).append(line)
     assert found.supply.interconnect_w == pytest.approx(boundary)
-    links = found.links().set_index(["from_node", "to_node"])
-    assert set(links.index) == set(pairs)
-    for pair, lines in pairs.items():
-        assert links.loc[pair, "power_w"] == pytest.approx(sum(line.power_w for line in lines))
-        assert links.loc[pair, "circuits"] == sum(line.circuits for line in lines)
-        assert links.loc[pair, "kv"] == max(line.kv for line in lines)
-        assert links.loc[pair, "length_m"] == min(line.length_m for line in lines)
     load = np.zeros(len(found))
     for row in power_grid.loads.itertuples():
         far = great_circle_distance(found.latitude, found.longitude, row.latitude, row.longitude)
         load[far.argmin()] += row.load_w * (far.min() <= radius)
     assert found.supply.load_w == pytest.approx(load)
-
-
-def test_links_join_what_crosses_the_border(embedded):
-    found = nodes(embedded, 50 * KM)
-    links, of = found.links(), dict(zip(embedded.substations["sub_id"], found.of_substation, strict=True))
-    incident = np.zeros(len(found))
-    for end in ("from_node", "to_node"):
-        np.add.at(incident, links[end], links["power_w"])
-    assert (links["from_node"] < links["to_node"]).all()
-    assert not links.duplicated(["from_node", "to_node"]).any()
-    loose = np.zeros(len(found))
-    for a, b, power in embedded.lines[["from_sub", "to_sub", "power_w"]].itertuples(index=False):
-        if (of[a] < 0) != (of[b] < 0):
-            loose[max(of[a], of[b])] += power
-    assert found.supply.interconnect_w == pytest.approx(incident + loose)
-    assert loose.sum() > 0
 
 
 def test_table_of_the_embedded_grid(embedded):
@@ -283,14 +257,8 @@ def test_one_plant_is_one_node():
     for method in METHODS:
         found = nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
         assert len(found) == 1
-        assert distances_from(found, *power_grid.plants.loc[0, ["latitude", "longitude"]]) == pytest.approx(0, abs=0.1)
-
-
-def test_distance_to_washington(embedded):
-    found = nodes(embedded, 50 * KM)
-    near = distances_from(found, *WASHINGTON)
-    assert 0 < near.min() < 50 * KM
-    assert near == pytest.approx(great_circle_distance(found.latitude, found.longitude, *WASHINGTON))
+        place = power_grid.plants.loc[0, ["latitude", "longitude"]]
+        assert great_circle_distance(found.latitude, found.longitude, *place) == pytest.approx(0, abs=0.1)
 
 
 def test_errors_name_argument_value_and_remedy(embedded):
@@ -304,8 +272,6 @@ def test_errors_name_argument_value_and_remedy(embedded):
     with pytest.raises(ValueError, match="has no plants"):
         nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
     found = nodes(small(1), 50 * KM)
-    with pytest.raises(ValueError, match=r"longitude 2\.35 is outside the continental United States"):
-        distances_from(found, 48.86, 2.35)
     for demand in (0, -1.0, np.nan):
         with pytest.raises(ValueError, match="demand_w is"):
             accounting([found], demand)

@@ -10,17 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from railcore.documents.flops2024.east_west import REGIONS
+from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
-from railcore.systems.siting.candidates import candidates, candidates_by_radius, centres, most_disjoint
+from railcore.systems.siting.candidates import (
+    best_by_rule,
+    candidates,
+    candidates_by_radius,
+    centres,
+    most_disjoint,
+    siting_sensitivity,
+)
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii, within_radius
-from railcore.systems.siting.grid import PowerGrid, check_in_country, cities, grid, nearest_city, outlines, state_of
-from railcore.systems.siting.rules import RULES, available, eligible, passes, rule
-from railcore.systems.siting.sensitivity import best_by_rule, siting_sensitivity
-from railcore.systems.siting.supply import Supply, crossing_lines_w, largest_member, supply
+from railcore.systems.siting.grid import PowerGrid, cities, grid, nearest_city, outlines, state_of
+from railcore.systems.siting.supply import (
+    RULES,
+    Supply,
+    available,
+    crossing_lines_w,
+    eligible,
+    largest_member,
+    passes,
+    rule,
+    supply,
+)
 
 EMBEDDED, HERE = grid(), unit_vectors([0.0], [0.0])
 FUELS = catalog.names("fuels")
@@ -207,11 +222,6 @@ def test_state_of_places_and_of_the_sea():
     }
     latitude, longitude = np.array(list(known.values())).T
     assert state_of(latitude, longitude).tolist() == list(known)
-    check_in_country([47.5, 31.0], [-120.5, -99.0])
-    with pytest.raises(ValueError, match=r"centre at latitude 35.0, longitude -70.0 is outside"):
-        check_in_country([47.5, 35.0], [-120.5, -70.0], "centre")
-    with pytest.raises(ValueError, match="west is negative"):
-        check_in_country(38.9, 77.04)
 
 
 def test_states_of_most_plants_are_the_files_own():

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import east_west, printed_authorities, siting_claims, specification
-from railcore.documents.flops2024.east_west import PAIR, sitings_with_pair
+from railcore.documents.flops2024 import siting_claims, specification
+from railcore.documents.flops2024.siting_claims import PAIR, sitings_with_pair
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, candidates_by_radius
-from railcore.systems.siting.find import OBJECTIVES, find_places, nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.grid import PowerGrid, distances_from, grid
-from railcore.systems.siting.rules import RULES
-from railcore.systems.siting.split import site_options
+from railcore.systems.siting.grid import PowerGrid, grid
+from railcore.systems.siting.options import OBJECTIVES, site_options
+from railcore.systems.siting.split import find_places, nearest_to_anchors, sitings_by_objective
+from railcore.systems.siting.supply import RULES
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
 PLANTS = [
@@ -148,7 +148,7 @@ def test_sitings_of_the_two_objectives_are_those_without_the_pair():
     whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
     assert found == {name: places for name, places in whole.items() if name != PAIR}
     assert whole[PAIR] == tuple(
-        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (east_west.EAST, east_west.WEST))
+        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.EAST, siting_claims.WEST))
     )
     assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
 
@@ -216,8 +216,8 @@ def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
 
 def test_values_by_hand():
     """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
-    assert list(printed_authorities.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
-    assert list(printed_authorities.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
+    assert list(siting_claims.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(siting_claims.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
         found = siting_claims.siting_values(low, high, RULE, account(single))
@@ -245,9 +245,7 @@ def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied()
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
     exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)))
     assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE]
-    implied = printed_authorities.demand_side(printed_authorities.printed_powers()).set_index("authority")[
-        "implied_over_capacity"
-    ]
+    implied = siting_claims.demand_side(siting_claims.printed_powers()).set_index("authority")["implied_over_capacity"]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
     assert "idle fuelled 3, " in reasons[siting_claims.HALF] and "idle fuelled 0, " in reasons[siting_claims.HALF]
@@ -258,7 +256,7 @@ def test_counts_of_places_near_a_city():
     near = siting_claims.counts_by_rule(NEAR, 2 * GW, 100 * km)
     assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
     assert near == dict.fromkeys(RULES, 2)
-    place = catalog.item("wide_area", east_west.EAST)
+    place = catalog.item("wide_area", siting_claims.EAST)
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5
@@ -271,8 +269,3 @@ def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     assert not narrow.passing(LOW, RULE).any() and wide.passing(LOW, RULE).any()
     others = {name: narrow.passing(LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())
-
-
-def test_a_place_abroad_has_no_distance():
-    with pytest.raises(ValueError, match=r"latitude 48\.86, longitude 2\.35 is outside the continental"):
-        distances_from(NEAR, 48.86, 2.35)

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from railcore.documents.flops2024 import east_west, specification
+from railcore.documents.flops2024 import siting_claims, specification
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import exposed
 from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
-from railcore.systems.siting import direct_current, geometry, placement, traits
+from railcore.systems.siting import geometry, placement
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.find import nearest_to_anchors
 from railcore.systems.siting.grid import PowerGrid, grid
+from railcore.systems.siting.split import nearest_to_anchors
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import from_catalog
 
@@ -309,7 +309,7 @@ def test_a_siting_is_its_places_joined(table):
 def test_sitings_of_nothing_are_refused(sitings, what):
     for call in (
         lambda: training_by_siting(CASES, PLACES, POWER, sitings, 4 * GW),
-        lambda: traits.siting_traits(PLACES, sitings, POWER, 4 * GW),
+        lambda: placement.siting_traits(PLACES, sitings, POWER, 4 * GW),
         lambda: placement.places_of_sitings(PLACES, sitings, POWER, 4 * GW),
     ):
         with pytest.raises(ValueError, match=what):
@@ -322,7 +322,7 @@ def test_sitings_of_nothing_are_refused(sitings, what):
 
 
 def test_traits_by_hand():
-    rows = traits.siting_traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
+    rows = placement.siting_traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
     assert rows.interconnects.to_dict() == {
         "one": "Eastern",
         "east-west": "Eastern, Western",
@@ -364,13 +364,15 @@ def test_coal_has_no_say_in_the_authority_of_a_place():
 @given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_diversity_is_none_of_equals_and_all_of_strangers(rows):
     mixes = np.array(rows)
-    assert -1e-12 <= traits.mix_diversity(mixes) < 1
-    assert traits.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
-    assert traits.mix_diversity(np.eye(4)) == 1 and traits.mix_diversity(mixes[:1]) == 0
+    assert -1e-12 <= placement.mix_diversity(mixes) < 1
+    assert placement.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
+    assert placement.mix_diversity(np.eye(4)) == 1 and placement.mix_diversity(mixes[:1]) == 0
     bare = np.vstack([mixes[:2], np.zeros(4)])
-    assert traits.mix_diversity(bare) == traits.mix_diversity(mixes[:2]) and np.isnan(traits.mix_diversity(bare[1:]))
+    assert placement.mix_diversity(bare) == placement.mix_diversity(mixes[:2]) and np.isnan(
+        placement.mix_diversity(bare[1:])
+    )
     a, b = mixes[:2] / mixes[:2].sum(axis=1, keepdims=True)  # the other way round: half of what differs
-    assert traits.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
+    assert placement.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
 
 
 def test_parts_of_an_unknown_column():
@@ -382,7 +384,7 @@ def test_parts_of_an_unknown_column():
 def test_latency_falls_with_places():
     people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
     way = geometry.fibre_delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
-    one = traits.user_latency(*WASHINGTON, [5 * ms, 2 * way], people)
+    one = placement.user_latency(*WASHINGTON, [5 * ms, 2 * way], people)
     assert one == pytest.approx(
         {
             "mean_delay_s": way / 4,
@@ -391,41 +393,41 @@ def test_latency_falls_with_places():
             f"people_within_{2e3 * way:g}_ms": 1,
         }
     )
-    both = traits.user_latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
+    both = placement.user_latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
     assert both["mean_delay_s"] == pytest.approx(0, abs=1e-9) and both["people_within_5_ms"] == 1
-    nobody_nearer = [traits.user_latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
+    nobody_nearer = [placement.user_latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
     assert (np.diff([each["mean_delay_s"] for each in nobody_nearer]) < 0).all()
     assert (np.diff([each["people_within_10_ms"] for each in nobody_nearer]) >= 0).all()
     assert all(each["mean_delay_s"] <= each["farthest_delay_s"] for each in nobody_nearer)
     with pytest.raises(ValueError, match="latitude is empty"):
-        traits.user_latency([], [])
+        placement.user_latency([], [])
 
 
 # The direct-current line
 
 
 def test_the_intertie_of_the_embedded_grid():
-    line = east_west.intertie(grid())
+    line = siting_claims.intertie(grid())
     assert line.power_w == pytest.approx(3100 * MW) and line.length_m == pytest.approx(1281 * km, rel=0.01)
     assert (line.from_state, line.to_state) == ("Oregon", "California") and line.off_m < 5 * km
-    assert line.power_w == direct_current.direct_lines(grid()).power_w.max()
+    assert line.power_w == placement.direct_lines(grid()).power_w.max()
 
 
 def test_places_near_the_line():
-    line = east_west.intertie(PLACES.grid)
+    line = siting_claims.intertie(PLACES.grid)
     assert line.power_w == 1e9 and line.off_m == pytest.approx(0, abs=1) and line.from_name == "b"
-    ends = direct_current.distances_to_ends(line, PLACES.latitude, PLACES.longitude)
+    ends = placement.distances_to_ends(line, PLACES.latitude, PLACES.longitude)
     assert ends[1, 0] == 0 and ends[2, 1] == 0 and ends.shape == (4, 2)
-    rows = direct_current.places_near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
+    rows = placement.places_near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
     assert rows.loc[("installed", "b")].tolist() == ["Oregon", 1, 1, 2e9, 0]
     assert rows.loc[("idle firm", "b")].tolist()[:4] == ["Oregon", 1, 0, 1e9]
     assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(longest(*zip(CELILO, AUSTIN, strict=True)))
     bare = replace(PLACES.grid, lines=PLACES.grid.lines.assign(type="AC"))
     with pytest.raises(ValueError, match="no line of type DC"):
-        east_west.intertie(bare)
+        siting_claims.intertie(bare)
 
 
-ANCHORS = (east_west.EAST, east_west.WEST)
+ANCHORS = (siting_claims.EAST, siting_claims.WEST)
 
 
 def test_the_pair_is_the_nearest_with_half():

@@ -9,11 +9,9 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.split import SiteOptions, split, splits
-from railcore.systems.siting.split.cliques import SplitNeeds
-from railcore.systems.siting.split.constraints import SplitTerms
-from railcore.systems.siting.split.options import undominated
-from railcore.systems.siting.split.packing import strongest
+from railcore.systems.siting.options import SiteOptions, SplitNeeds, SplitTerms, undominated
+from railcore.systems.siting.search import strongest
+from railcore.systems.siting.split import split, splits
 
 km = 1e3
 
@@ -31,7 +29,6 @@ def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOpti
         near @ power,
         csr_array(near.astype(float)),
         random.choice(["A", "B", "C"], n),
-        random.choice(["west", "east"], n),
     )
 
 
@@ -53,7 +50,7 @@ def feeds(usable, authority, demand, k, caps, share) -> bool:
     return found.status == 0
 
 
-def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share=1.0, least=None):
+def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share=1.0):
     """(longest, spare) of every k candidates that meet the terms."""
     far, both = table(options), (options.plants @ options.plants.T).toarray()
     usable, found = np.minimum(options.power_w, place_cap), []
@@ -61,8 +58,6 @@ def brute(options, demand, k, separation=0.0, place_cap=np.inf, caps=None, share
         at = list(chosen)
         pairs = list(combinations(at, 2))
         if any(both[pair] or far[pair] < separation for pair in pairs) or (usable[at] <= 0).any():
-            continue
-        if any((options.group[at] == name).sum() < count for name, count in (least or {}).items()):
             continue
         if feeds(usable[at], options.authority[at], demand, k, caps or {}, share):
             found.append((max((far[pair] for pair in pairs), default=0.0), usable[at].sum() - demand))
@@ -77,7 +72,6 @@ terms_of = st.fixed_dictionaries(
         "place_cap": st.sampled_from([np.inf, 9e8, 5e8]),
         "caps": st.sampled_from([{}, {"A": 6e8}, {"A": 0.0, "B": 1.2e9}, {"C": 5e8, "A": 1e9}]),
         "share": st.sampled_from([1.0, 0.5, 0.0]),
-        "least": st.sampled_from([{}, {"west": 1}, {"west": 1, "east": 1}]),
     }
 )
 
@@ -92,17 +86,12 @@ def solve(options, terms, objective, within_m=0.0):
         place_cap_w=terms["place_cap"],
         authority_caps=terms["caps"],
         least_share=terms["share"],
-        least=terms["least"],
         within_m=within_m,
     )
 
 
 def possible(terms, options) -> bool:
-    return (
-        sum(terms["least"].values()) <= terms["k"]
-        and set(terms["least"]) <= set(options.group.tolist())
-        and set(terms["caps"]) <= set(options.authority.tolist())
-    )
+    return set(terms["caps"]) <= set(options.authority.tolist())
 
 
 @settings(max_examples=20, deadline=None)
@@ -164,7 +153,7 @@ def test_shortest_is_the_programme_s_answer():
 @given(seed=st.integers(0, 10**6))
 def test_looser_terms_are_never_worse_and_order_does_not_matter(seed):
     options = make(seed, n=14, plants=20, span=6.0)
-    terms = dict(demand=1.2e9, k=3, separation=100 * km, place_cap=7e8, caps={}, share=0.5, least={})
+    terms = dict(demand=1.2e9, k=3, separation=100 * km, place_cap=7e8, caps={}, share=0.5)
     looser = [terms | change for change in ({"place_cap": 9e8}, {"share": 0.2}, {"separation": 40 * km})]
     for objective, value in (("shortest", lambda s: s.longest_m), ("spare", lambda s: -s.spare_w)):
         try:
@@ -182,7 +171,7 @@ def test_looser_terms_are_never_worse_and_order_does_not_matter(seed):
 def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
     """L(s) <= L_kept(s) <= L(s + 2 w) + 2 w; at w = 0 nothing changes."""
     options = make(seed, n=40, plants=14, span=3.0)
-    terms = dict(demand=8e8, k=3, separation=70 * km, place_cap=np.inf, least={}, share=1.0)
+    terms = dict(demand=8e8, k=3, separation=70 * km, place_cap=np.inf, share=1.0)
     terms["caps"] = {"A": 6e8} if caps else {}
 
     def longest(terms, within):
@@ -207,7 +196,6 @@ def test_what_dominates():
     assert undominated(options, 500 * km).tolist() == [3, 4]  # same power or more of fewer plants
     assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km).tolist() == [1, 4]
     assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
-    assert undominated(replace(options, group=np.array(list("xyxxx"))), 20 * km).tolist() == [1, 2, 3, 4]
 
 
 def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
@@ -249,7 +237,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     found = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"railcore.systems.siting.split.shortest.{name}", value)
+            patch.setattr(f"railcore.systems.siting.search.{name}", value)
             other = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
@@ -279,7 +267,7 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     options = make(11, n=300, plants=150, span=20.0)
     options = options[np.argsort(-options.power_w, kind="stable")]
     none = np.full(300, -1)
-    needs = SplitNeeds(options.power_w, 0.0, none, (), (), none, ())
+    needs = SplitNeeds(options.power_w, 0.0, none, (), ())
     both = (options.plants @ options.plants.T).toarray() > 0
     best = max(
         options.power_w[list(three)].sum()
@@ -330,8 +318,6 @@ def test_rows_of_every_k():
         ({"place_cap_w": 0}, "place_cap_w"),
         ({"authority_caps": {"PJM": 1e9}}, "authority_caps has .'PJM'.*'A'"),
         ({"authority_caps": {"A": -1}}, "authority_caps"),
-        ({"least": {"north": 1}}, "least has .'north'"),
-        ({"least": {"west": 3}}, "least is"),
         ({"demand_w": 1e12}, "2 places 0 km apart have 1e.03 GW: no|2 places.*the best have"),
     ],
 )
@@ -349,7 +335,6 @@ def test_bad_terms_are_named(change, message):
         ({"latitude": np.full(9, 95.0)}, "latitude"),
         ({"longitude": np.full(9, np.nan)}, "longitude"),
         ({"authority": np.array(["A"])}, "authority"),
-        ({"group": np.array(["A"])}, "group"),
     ],
 )
 def test_bad_options_are_named(change, message):
@@ -359,16 +344,9 @@ def test_bad_options_are_named(change, message):
 
 def test_terms_are_checked_without_options():
     with pytest.raises(ValueError, match="within_m"):
-        SplitTerms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, {}, -1.0)
+        SplitTerms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, -1.0)
     with pytest.raises(ValueError, match="within_m"):
         undominated(make(1), -1.0)
-
-
-def test_places_of_two_coasts():
-    options = SiteOptions([40, 40, 40.1], [-75, -122, -74], [1e9] * 3, csr_array(np.eye(3)), list("AAA"), list("ewe"))
-    found = split(options, 2e9, 2, least={"e": 1, "w": 1}, within_m=0)
-    assert sorted(found.places.tolist()) == [0, 1]
-    assert found.longest_m == pytest.approx(float(great_circle_distance(40, -75, 40, -122)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -381,6 +359,6 @@ def test_strongest_within_a_reach(seed):
     power = [
         options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
     ]
-    found = strongest(options, SplitNeeds(options.power_w, 0.0, none, (), (), none, ()), 3, 100 * km, reach_m=350 * km)
+    found = strongest(options, SplitNeeds(options.power_w, 0.0, none, (), ()), 3, 100 * km, reach_m=350 * km)
     assert (found is None) == (not power)
     assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

@@ -22,7 +22,7 @@ from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import Case
 from railcore.systems.siting import candidates, eia, nodes
 from railcore.systems.siting.grid import grid
-from railcore.systems.siting.rules import RULES
+from railcore.systems.siting.supply import RULES
 from railcore.training import scaling_laws, transformer
 from railcore.workbench.driver import parameters
 

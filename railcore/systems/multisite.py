@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, least_wan_Bps, tokens
+from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, chunk_bytes, least_wan_Bps, tokens
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
@@ -172,11 +172,10 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     -------
     Delay [s], infinite for one datacenter, NaN where the bytes alone take longer.
     """
-    chunk = layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
     k = np.asarray(site.datacenters)
     allowed = []
     for form in WIDE_AREA:
-        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk, k)
+        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), k)
         rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
         allowed.append((hidden_s - size / site.wan_Bps) / rounds)
     most = np.maximum(*allowed)

@@ -1,26 +1,160 @@
-"""Values, reasons and readings of flops2024's claims on power and siting, from what the general models compute."""
+"""flops2024 on power and siting: Table 1, the split into east and west, and values, reasons and readings of claims."""
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.east_west import AROUND_M, EAST, intertie
-from railcore.documents.flops2024.printed_authorities import (
-    TABLE,
-    demand_side,
-    feeders_by_region,
-    least_split,
-    printed_powers,
-)
 from railcore.documents.readings import verdict_readings
-from railcore.facts import claims, files, units
-from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.direct_current import places_near_line
+from railcore.facts import catalog, claims, files, units
+from railcore.systems.siting.authorities import MOST_PARTS, authority, authority_table, feeders_of_parts
+from railcore.systems.siting.candidates import Candidates, Region
 from railcore.systems.siting.geometry import distance_to
+from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import Nodes
-from railcore.systems.siting.rules import RULES, passes
+from railcore.systems.siting.options import SiteOptions
+from railcore.systems.siting.placement import nearest_direct_line, places_near_line
+from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
+from railcore.systems.siting.supply import RULES, passes
+
+TABLE = "flops2024.table1"
+
+
+def printed_regions() -> dict[str, str]:
+    """Region of each authority of Table 1, in its order, from the catalog's family authorities."""
+    return {code: catalog.item("authorities", code)["region"] for code in catalog.names("authorities")}
+
+
+def printed_powers() -> dict[str, float]:
+    """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
+    return {code: claims.paper_value(f"{TABLE}.{code.lower()}") * units.MW for code in printed_regions()}
+
+
+def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
+
+    Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
+    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
+    Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
+    implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
+    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
+    is impossible without spikes says that the printed value rests on another spike, in generation.
+    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
+    """
+    regions, rows = printed_regions(), []
+    for code, printed in printed_w.items():
+        row = authority(code)
+        if not np.isfinite(printed):
+            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
+        entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
+        for kind in ("raw", "clean"):
+            peak = row[f"peak_demand_{kind}_w"]
+            entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
+            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
+        entry["capacity_w"] = row["capacity_w"]
+        entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
+        rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
+    return pd.DataFrame(rows)
+
+
+def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
+
+    Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
+    does. Raises ValueError for no printed value, UnknownName for an unknown code.
+    """
+    if not printed_w:
+        raise ValueError("printed_w is empty: give disposable power by authority in watts")
+    for code in printed_w:
+        authority(code)
+    rows = authority_table()
+    chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
+    return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
+
+
+def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
+    """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
+
+    East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
+    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
+    """
+    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
+    eastern = {code for code in disposable_w if authority(code)["interconnect"] == "Eastern"}
+    northwestern = {code for code in disposable_w if printed.get(code, authority(code)["region"]) == "Northwest"}
+    for name, codes in (("east", eastern), ("northwest", northwestern)):
+        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
+    return found
+
+
+def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
+    """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
+
+    The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
+    of the paper's split. NaN where no k up to `most` does.
+    """
+    found = feeders_by_region(disposable_w, demand_w, most)
+    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
+    return float(good["parts"].min())
+
+
+EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
+PAIR = "east and west"
+AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
+REGIONS: dict[str, Region] = {
+    "whole country": lambda found: np.ones(len(found), bool),
+    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
+    "Washington State": lambda found: found.state == "Washington",
+    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
+    "Eastern": lambda found: found.interconnect == "Eastern",
+    "Western": lambda found: found.interconnect == "Western",
+    "Texas": lambda found: found.interconnect == "Texas",
+}
+
+
+def intertie(grid: PowerGrid) -> pd.Series:
+    """The Pacific DC Intertie: the direct-current line with an end nearest to Celilo, as `nearest_direct_line`."""
+    return nearest_direct_line(grid, WEST)
+
+
+def sitings_with_pair(
+    near: Candidates, options: SiteOptions, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """`sitings_by_objective`, and first "east and west": the places nearest to the anchors that have a half each.
+
+    Parameters
+    ----------
+    near, options
+        Candidates, and the same as options of a split.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    anchors_m
+        How far a place of the pair may lie from its anchor [m].
+    terms
+        Of `split.split`, without the objective; caps hold for the pair too.
+
+    Returns
+    -------
+    Indices of the places by name of the siting, and the table of `sitings_by_objective` with a row for the pair. A pair
+    that does not exist is left out, and the table says why.
+
+    Raises
+    ------
+    ValueError as in `sitings_by_objective`.
+    """
+    found, every = sitings_by_objective(options, demand_w, ks, **terms)
+    caps = terms.get("authority_caps") or {}
+    cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
+    problem = ""
+    try:
+        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (EAST, WEST))
+        found = {PAIR: tuple(two)} | found
+    except ValueError as error:
+        problem = str(error)
+    row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
+    return found, pd.concat([row, every]).reindex(columns=every.columns)
+
 
 SITING, ALONE = "flops2024.siting", "flops2024.infra.viable_authorities"
 SINGLE, CITY, SPLIT, HALF = (
@@ -40,7 +174,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     around_m
         Only centres that near to Washington, D.C. count [m].
     asked
-        most_coal and reserve of `rules.eligible`.
+        most_coal and reserve of `supply.eligible`.
 
     Returns
     -------
@@ -64,7 +198,7 @@ def siting_account(
     demand_w, anchors_m
         Power asked for [W], and how far a western candidate may lie from the intertie's northern end [m].
     asked
-        most_coal and reserve of `rules.eligible`.
+        most_coal and reserve of `supply.eligible`.
 
     Returns
     -------

@@ -8,15 +8,18 @@ Source: flops2024, section 2 and Table 1 (no equation number).
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog, checks, files, units
-from railcore.systems.siting.eia import headers
-from railcore.systems.siting.eia.screening import screened
+from railcore.systems.siting import eia
 
 MOST_PARTS = 12
+TOTALS = ("demand", "net_generation")
+SPREAD = 1.4826  # of a normal distribution over its median absolute deviation
+HOUR = np.timedelta64(1, "h")
 CLEANED = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
 
 
@@ -30,7 +33,7 @@ def authority_table() -> pd.DataFrame:
     Source: data/grid/balancing_authorities.csv and authorities.csv.
     """
     read = pd.read_csv(files.data("grid/balancing_authorities.csv"), keep_default_na=False, na_values=[""])
-    about = pd.DataFrame.from_dict(headers.authority_codes(), orient="index")
+    about = pd.DataFrame.from_dict(eia.authority_codes(), orient="index")
     peaks = {f"peak_demand_{kind}_w": read[f"max_demand_{kind}_mw"] * units.MW for kind in ("raw", "clean")}
     result = (
         read[["ba"]]
@@ -59,7 +62,7 @@ def authority_caps(codes: Iterable[str]) -> dict[str, float]:
     have no cap and are left out, and so is "". Raises UnknownName for an unknown code.
     """
     asked = sorted({str(code) for code in codes})
-    headers.check_authorities(asked, "codes")
+    eia.check_authorities(asked, "codes")
     bounds = authority_table().set_index("authority")["bound_w"].dropna()
     return {code: max(float(bounds[code]), 0.0) for code in asked if code in bounds}
 
@@ -74,20 +77,19 @@ def disposable_power(
     Parameters
     ----------
     series
-        As `eia.balance_series` or `eia.parquet_series` gives it; generation and demand may be on different rows
-        (pandas.concat).
+        As `eia.balance_series` gives it; generation and demand may be on different rows (pandas.concat).
     start, end
         Dates such as "2022-10-08": hours between the two midnights (UTC), by default all.
     clean
-        "screened" removes spikes by `eia.screened`; "clean" and "adjusted" take the publisher's columns, and generation
+        "screened" removes spikes by `screened`; "clean" and "adjusted" take the publisher's columns, and generation
         by our rule where the publisher cleans demand alone.
     rule
-        Parameters of `eia.expected_hours`.
+        Parameters of `expected_hours`.
 
     Returns
     -------
     Columns authority; for kind raw and clean generation_<kind>_w, generation_<kind>_at, demand_<kind>_w,
-    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `eia.screened`
+    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `screened`
     removes. NaN where there are no values.
 
     Raises
@@ -95,7 +97,7 @@ def disposable_power(
     ValueError for missing columns, an unknown kind of cleaning and a window without hours.
     """
     checks.one_of("clean", clean, CLEANED)
-    _has(series, "demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"]))
+    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"])))
     kept = _between(screened(series, **rule), start, end).astype({"authority": str})
     kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
     published = f"net_generation_{clean}_w"
@@ -119,14 +121,6 @@ def disposable_power(
     return order.reset_index(drop=True)
 
 
-def _has(series: pd.DataFrame, *names: str) -> None:
-    if missing := [name for name in names if name not in series]:
-        raise ValueError(
-            f"series has no column {missing[0]!r}: disposable power needs demand_w and net_generation_w; "
-            "join a file of each with pandas.concat"
-        )
-
-
 def _between(series: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
     """Rows whose hour (which ends at hour_utc) lies after start and not after end."""
     mask = np.ones(len(series), bool)
@@ -138,7 +132,7 @@ def _between(series: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
             raise ValueError(f"{name} is {text!r}: give a date such as 2022-10-08, without a zone")
         mask &= (series["hour_utc"] > when) == after
     if not mask.any():
-        span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}" if len(series) else "nothing"
+        span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}"
         raise ValueError(f"start {start!r} and end {end!r} leave no hour of {span}: give a window inside it")
     return series[mask]
 
@@ -162,3 +156,130 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
         row = {"parts": k, "part_w": part, "authorities": enough, "count": len(enough), "room": room}
         rows.append(row | {"feasible": room >= k})
     return pd.DataFrame(rows)
+
+
+def expected_hours(
+    values: np.ndarray,
+    spreads: float = 8.0,
+    floor: float = 0.25,
+    level_hours: int = 24,
+    profile_days: int = 7,
+    spread_hours: int = 168,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each hour of consecutive hourly values should be, and how far it may be off.
+
+    m = median of x over t -+ level_hours, h = median of x / m over the same hour of day of t -+ profile_days,
+    e = m h; s = 1.4826 times the median of |x - e| over t -+ spread_hours, limit = max(spreads s, floor |m|).
+    The rule and its numbers are ours: an hour must be both far outside the usual scatter and a large part of the level.
+
+    Parameters
+    ----------
+    values
+        x: shape (hours,) or (series, hours); NaN is missing and bridged by a straight line. At both ends the series is
+        mirrored.
+    spreads, floor
+        Factors of s and of |m| in the limit.
+    level_hours, profile_days, spread_hours
+        Reach of the medians to either side [hours, days, hours].
+
+    Returns
+    -------
+    e and limit, in the shape of values.
+
+    Raises
+    ------
+    ValueError for numbers that are not above 0.
+    """
+    checks.positive("spreads", spreads)
+    checks.positive("floor", floor)
+    for name, reach in (("level_hours", level_hours), ("profile_days", profile_days), ("spread_hours", spread_hours)):
+        checks.whole(name, reach)
+    values = np.asarray(values, float)
+    if values.ndim > 1:
+        each = [expected_hours(row, spreads, floor, level_hours, profile_days, spread_hours) for row in values]
+        e, limit = np.stack(each, axis=1)
+        return e, limit
+    x = _bridged(values)
+    m = _median(x, level_hours)
+    part = np.divide(x, m, out=np.ones_like(x), where=m != 0)
+    days = np.pad(part, (0, -len(x) % 24), constant_values=1.0).reshape(-1, 24)
+    h = np.stack([_median(column, profile_days) for column in days.T], axis=1).ravel()[: len(x)]
+    e = m * h
+    s = SPREAD * _median(np.abs(x - e), spread_hours)
+    return e, np.maximum(spreads * s, floor * np.abs(m))
+
+
+def _bridged(values: np.ndarray) -> np.ndarray:
+    good = np.flatnonzero(np.isfinite(values))
+    return np.interp(np.arange(len(values)), good, values[good]) if len(good) else np.zeros(len(values))
+
+
+def _median(values: np.ndarray, reach: int) -> np.ndarray:
+    """Median over the `reach` values on either side and the value itself."""
+    from scipy.ndimage import median_filter
+
+    return median_filter(np.ascontiguousarray(values), 2 * reach + 1, mode="mirror")
+
+
+def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
+    """True where a row of a long series is a reporting spike: |x - e| > limit, with e and limit of `expected_hours`.
+
+    Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than
+    level_hours moves the level with it and is not found.
+    """
+    category = series["authority"].astype("category").cat
+    code, hours = category.codes.to_numpy(), series["hour_utc"].to_numpy("datetime64[h]")
+    at = ((hours - hours.min()) / HOUR).astype(int)
+    values = series[column].to_numpy(float)
+    there = np.flatnonzero(np.isfinite(values))
+    matrix = np.full((len(category.categories), at.max() + 1), np.nan)
+    matrix[code[there], at[there]] = values[there]
+    e, limit = expected_hours(matrix, **rule)
+    off = np.abs(np.where(np.isfinite(values), values, np.inf) - e[code, at])
+    return np.isfinite(values) & (off > limit[code, at])
+
+
+def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
+    if missing := [name for name in names if name not in series]:
+        raise ValueError(
+            f"series has no column {missing[0]!r}; it has {', '.join(series)}: join files with pandas.concat"
+        )
+    if not len(series):
+        raise ValueError("series has no rows: give one or more hours")
+
+
+def screened(series: pd.DataFrame, **rule: Any) -> pd.DataFrame:
+    """The series with demand_spike (True or False) and demand_screened_w (NaN at a spike), and so for net_generation.
+
+    rule: parameters of `expected_hours`. The screened columns are ours; demand_clean_w and demand_adjusted_w are the
+    publisher's, where a file has them. Raises ValueError for a series without authority, hour_utc and either total.
+    """
+    present = [name for name in TOTALS if f"{name}_w" in series]
+    _known_columns(series, ("authority", "hour_utc", *(() if present else ("demand_w",))))
+    added = {}
+    for name in present:
+        added[f"{name}_spike"] = _flags(series, f"{name}_w", **rule)
+        added[f"{name}_screened_w"] = series[f"{name}_w"].where(~added[f"{name}_spike"])
+    return series.assign(**added)
+
+
+def quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.DataFrame:
+    """What a column of a long series lacks, one row for each authority.
+
+    Columns authority; hours with a value; first, last: hour in the series; missing: hours between them that are absent
+    or blank; duplicated: rows with a value beyond the first of an hour; differing: hours whose rows disagree; spikes:
+    rows that `screened` marks. rule: parameters of `expected_hours`. Raises ValueError for an unknown column.
+    """
+    _known_columns(series, ("authority", "hour_utc", column))
+    keys = ["authority", "hour_utc"]
+    table = series[keys].assign(value=series[column], spike=_flags(series, column, **rule))
+    each = table.groupby(keys, observed=True)["value"].agg(["count", "min", "max"])
+    each["hours"] = each["count"] > 0
+    each["duplicated"] = each["count"] - each["hours"]
+    each["differing"] = each["min"] < each["max"]
+    spans = {"first": ("hour_utc", "min"), "last": ("hour_utc", "max"), "spikes": ("spike", "sum")}
+    counts = each[["hours", "duplicated", "differing"]].groupby("authority", observed=True).sum()
+    result = table.groupby("authority", observed=True).agg(**spans).join(counts)
+    result["missing"] = ((result["last"] - result["first"]) / HOUR).astype(int) + 1 - result["hours"]
+    columns = ["authority", "hours", "first", "last", "missing", "duplicated", "differing", "spikes"]
+    return result.reset_index().astype({"authority": str})[columns]

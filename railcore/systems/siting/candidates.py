@@ -1,6 +1,6 @@
-"""Candidates: centres with the plants within a radius, and how many of them share no plant."""
+"""Candidates: centres with the plants within a radius, how many share no plant, and under which assumptions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
-from railcore.systems.siting.grid import PowerGrid, outlines, state_of
-from railcore.systems.siting.rules import available, passes
-from railcore.systems.siting.supply import Supply, crossing_lines_w, rules_count, supply
+from railcore.systems.siting.grid import PowerGrid, nearest_city, outlines, state_of
+from railcore.systems.siting.supply import RULES, Supply, available, crossing_lines_w, passes, rules_count, supply
 
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
 NEAREST, FARTHEST = 5e3, 150e3  # radii that candidates are meant for [m]
@@ -59,7 +58,7 @@ class Candidates:
         Parameters
         ----------
         demand_w, rule, most_coal, reserve
-            As in `rules.passes`.
+            As in `supply.passes`.
 
         Returns
         -------
@@ -228,3 +227,68 @@ def _taken_in_turn(plants: csr_array) -> int:
         for start, end in zip(holders.indptr[mine].tolist(), holders.indptr[mine + 1].tolist(), strict=True):
             free[position[start:end]] = False
     return count
+
+
+Region = Callable[[Candidates], np.ndarray]  # True for the candidates that lie in it
+
+
+def siting_sensitivity(
+    found: Iterable[Candidates],
+    demand_w: float,
+    regions: Mapping[str, Region],
+    most_coal: float = 0.5,
+    reserve: str = "unit",
+) -> pd.DataFrame:
+    """What passes for every combination of assumptions.
+
+    Parameters
+    ----------
+    found
+        Candidates of several radii, with and without oil, as `candidates_by_radius` gives them.
+    demand_w
+        Power asked for [W].
+    regions
+        Which centres count, by name.
+    most_coal, reserve
+        As in `supply.eligible`.
+
+    Returns
+    -------
+    A row for each combination: radius_m, rule, oil, region; centres: that pass; places: of them that share no plant
+    (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
+    has.
+    """
+    rows = []
+    for each in found:
+        masks, known = {name: region(each) for name, region in regions.items()}, dict[bytes, tuple[int, bool]]()
+        for rule in RULES:
+            passing = each.passing(demand_w, rule, most_coal, reserve)
+            power = available(each.supply, rule, most_coal, reserve)
+            for name, mask in masks.items():
+                here = passing & mask
+                if (key := here.tobytes()) not in known:  # where all pass by one rule they do by others
+                    known[key] = each.places(here)
+                count, exact = known[key]
+                row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
+                row |= {"centres": int(here.sum()), "places": count, "exact": exact}
+                rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})
+    return pd.DataFrame(rows)
+
+
+def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+    """Each rule with its formula and meaning, the most that it lets one candidate have, and the nearest city to that.
+
+    Columns rule, radius_m, formula, meaning, most_of_one_place_w, near.
+    """
+    power = np.stack([available(found.supply, name, most_coal, reserve) for name in RULES])
+    best = power.argmax(axis=1)
+    return pd.DataFrame(
+        {
+            "rule": list(RULES),
+            "radius_m": found.radius_m,
+            "formula": [rule.formula for rule in RULES.values()],
+            "meaning": [rule.meaning for rule in RULES.values()],
+            "most_of_one_place_w": power.max(axis=1),
+            "near": nearest_city(found.latitude[best], found.longitude[best]),
+        }
+    )

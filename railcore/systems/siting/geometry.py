@@ -92,7 +92,7 @@ def sums_within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float], we
     """
     row, column, length, chords = _pairs_within(a, b, radii_m)
     order = np.sort(chords)
-    ring = np.zeros(len(length), np.int32)  # the smallest radius that holds the pair
+    ring = np.zeros(len(length), np.int8)  # the smallest radius that holds the pair
     for limit in order:
         ring += length > limit
     cell = row * len(order) + ring

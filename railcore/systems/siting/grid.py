@@ -16,8 +16,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
-from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.geometry import Located, unit_vectors
+from railcore.systems.siting.geometry import unit_vectors
 
 EMBEDDED = "synthetic grid of about 2016 to 2020"
 PLACE = {"lat": "latitude", "lon": "longitude"}
@@ -208,20 +207,3 @@ def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
             odd ^= Ring(ring).contains_points(places[near])
         state[near[odd]] = name
     return state
-
-
-def check_in_country(latitude: ArrayLike, longitude: ArrayLike, what: str = "place") -> None:
-    """Raise ValueError for the first place that lies outside the country or, at a coast, in the sea."""
-    state = state_of(latitude, longitude)
-    if len(outside := np.flatnonzero(state == "")):
-        lat, lon = np.atleast_1d(latitude)[outside[0]], np.atleast_1d(longitude)[outside[0]]
-        raise ValueError(
-            f"{what} at latitude {lat}, longitude {lon} is outside the continental United States: "
-            "give degrees north and east (west is negative), such as 38.90, -77.04"
-        )
-
-
-def distances_from(sites: Located, latitude: float, longitude: float) -> np.ndarray:
-    """Great circle from each site's centre to a place [m]. Raises ValueError for a place outside the country."""
-    check_in_country(latitude, longitude)
-    return great_circle_distance(sites.latitude, sites.longitude, latitude, longitude)

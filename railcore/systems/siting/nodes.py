@@ -24,12 +24,19 @@ from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.rules import RULES, available, eligible
-from railcore.systems.siting.supply import Supply, average_intensity, crossing_lines_w, supply
+from railcore.systems.siting.supply import (
+    RULES,
+    Supply,
+    available,
+    average_intensity,
+    crossing_lines_w,
+    eligible,
+    supply,
+)
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `rules.eligible` behind each count
+STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `supply.eligible` behind each count
 
 
 @dataclass(frozen=True)
@@ -70,37 +77,18 @@ class Nodes:
         """
         plants = self.grid.plants.assign(node=self.of_plant)
         plants["site_w"] = plants.groupby("sub_id")["power_w"].transform("sum")
-        size = {"node": True, "site_w": False, "sub_id": True, "power_w": False, "fuel": True}  # True: ascending
-        by_size = plants.sort_values(list(size), ascending=list(size.values()))
-        largest = by_size.groupby("node").first()
-        where = {column: self.most_of(column) for column in ("state", "interconnect", "authority")}
+        size = ["node", "site_w", "sub_id", "power_w", "fuel"]
+        by_size = plants.sort_values(size, ascending=[True, False, True, False, True])
+        largest = by_size.groupby("node")[["name", "state"]].first()
         return self.supply.table().assign(
             name=largest["name"].astype(str) + ", " + largest["state"].astype(str),
-            **where,
+            **{column: self.most_of(column) for column in ("state", "interconnect", "authority")},
             latitude=self.latitude,
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),
             fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
             kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
-
-    def links(self) -> pd.DataFrame:
-        """High-voltage lines between nodes, one row for each pair of nodes, the lower number first.
-
-        A line inside a node is no link. A line to a substation of no node links nothing either, but counts in
-        `supply.interconnect_w`, because it crosses the node's border all the same. Columns from_node, to_node,
-        power_w (rated circuits), circuits, kv (highest), length_m (shortest).
-        """
-        ends = np.sort(self._ends(), axis=0)
-        between = (ends[0] >= 0) & (ends[0] != ends[1])
-        lines = self.grid.lines[between].assign(from_node=ends[0][between], to_node=ends[1][between])
-        columns = {"power_w": "sum", "circuits": "sum", "kv": "max", "length_m": "min"}
-        return lines.groupby(["from_node", "to_node"], as_index=False).agg(columns)
-
-    def _ends(self) -> np.ndarray:
-        """Node at both ends of each line, -1 for none, shape (2, lines)."""
-        at = dict(zip(self.grid.substations["sub_id"], self.of_substation, strict=True))
-        return np.stack([self.grid.lines[end].map(at).to_numpy(int) for end in ("from_sub", "to_sub")])
 
 
 def densest_first(sites: np.ndarray, power_w: np.ndarray, radius_m: float) -> Grouping:
@@ -204,13 +192,12 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
     checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
-        left = {kind: eligible(group.supply, most_coal, kind) for kind in ("none", "unit", "site")}
-        counts = {"nodes": len(group)} | {name: int(left[kind].sum()) for name, kind in STEPS.items()}
+        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in STEPS.items()}
         for rule in RULES:
             power = {kind: available(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
-            row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, **counts, **passing}
-            rows.append({**row, "best_w": float(power["unit"].max())})
+            row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, "nodes": len(group), **left}
+            rows.append({**row, **passing, "best_w": float(power["unit"].max())})
     return pd.DataFrame(rows)
 
 

@@ -1,5 +1,9 @@
-"""What a group of plants offers: power by kind, largest producers, load nearby, lines across its border."""
+"""What a group of plants offers, and when it can feed a datacenter: one formula for each rule.
 
+Source: the rules are readings of flops2024, section 2, which asks for spare capacity without a formula.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -8,6 +12,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from railcore.facts import checks
+from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.grid import PowerGrid
 
 COAL = "coal"
@@ -126,11 +131,10 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
     substations: sparse (groups, substations of the grid) with 1 for a member.
     """
     number = pd.Series(np.arange(len(grid.substations)), grid.substations["sub_id"])
-    ends = [number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
-    power = grid.lines["power_w"].to_numpy(float)
-    touching = sum(np.bincount(end, weights=power, minlength=len(number)) for end in ends)
-    one, other = (substations.tocsc()[:, end] for end in ends)
-    return substations @ touching - 2 * (one.multiply(other) @ power)
+    ends = tuple(number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub"))
+    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(number), len(number)))
+    touching = lines.sum(axis=0) + lines.sum(axis=1)
+    return substations @ touching - 2 * (substations @ lines).multiply(substations).sum(axis=1)
 
 
 def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
@@ -139,10 +143,122 @@ def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
     k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
     and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
     """
-    return weighted_carbon(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
+    return _weighted_carbon(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
 
 
-def weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
+def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
+    """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
+
+    k = sum w e / sum w, with carbon intensity e and w of `idle_fuelled_w`. All plants give the same share of
+    what they have idle; the order in which a market calls them is left out.
+    """
+    return _weighted_carbon(grid, plants, idle_fuelled_w(grid, oil))
+
+
+def _weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
     """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
     total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
     return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # what lines must replace
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A requirement: formula, what it says, and the power that it lets a datacenter have [W].
+
+    Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can
+    be bought, c capacity factor, u largest unit, l load of others nearby.
+    """
+
+    formula: str
+    meaning: str
+    power: Callable[[Supply], Any]
+
+
+RULES = {
+    "installed": Rule("Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
+    "firm minus largest": Rule(
+        "Σ f p − u",
+        "plants that run at call, the largest unit out of service",
+        lambda s: s.firm_w - s.largest_unit_w,
+    ),
+    "idle firm": Rule(
+        "Σ f p (1 − c)",
+        "what plants that run at call do not sell in an average hour",
+        lambda s: s.idle_w,
+    ),
+    "idle fuelled": Rule(
+        "Σ f e p (1 − c)",
+        "of that, plants whose fuel can be bought: idle hours of water power have no water",
+        lambda s: s.idle_fuelled_w,
+    ),
+    "headroom after load": Rule(
+        "Σ f p − u − l",
+        "plants that run at call, the largest unit out, after the load within the same radius",
+        lambda s: s.firm_w - s.largest_unit_w - s.load_w,
+    ),
+}
+
+
+def rule(name: str) -> Rule:
+    """The rule of this name. Raises UnknownName listing the nearest."""
+    if name not in RULES:
+        raise UnknownName("rule", name, list(RULES))
+    return RULES[name]
+
+
+def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """True where coal does not dominate and the lines replace the largest producer.
+
+    coal share < most_coal, and interconnect >= largest unit or site (reserve "unit" or "site"; "none" asks for no
+    lines). Raises ValueError for a share outside (0, 1] and an unknown reserve.
+    """
+    checks.share("most_coal", most_coal, above_0=True)
+    producer = RESERVES[checks.one_of("reserve", reserve, RESERVES)]
+    clean = supply.coal_share < most_coal
+    return clean & (supply.interconnect_w >= getattr(supply, producer)) if producer else clean
+
+
+def available(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """Power that a rule lets a datacenter have of each group [W], 0 where the group is not eligible.
+
+    Parameters
+    ----------
+    supply, name
+        Of the groups, and the rule's name in `RULES`.
+    most_coal, reserve
+        As in `eligible`.
+
+    Returns
+    -------
+    Array of shape (groups,).
+
+    Raises
+    ------
+    UnknownName (a ValueError) for a rule; errors of `eligible`.
+    """
+    return np.where(eligible(supply, most_coal, reserve), np.maximum(rule(name).power(supply), 0.0), 0.0)
+
+
+def passes(supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+    """True where a group is eligible and has the demand by the rule.
+
+    Parameters
+    ----------
+    supply, demand_w
+        Of the groups, and the power asked for [W].
+    name, most_coal, reserve
+        As in `available`.
+
+    Returns
+    -------
+    Array of booleans of shape (groups,).
+
+    Raises
+    ------
+    ValueError for a demand that is not above 0; errors of `available`.
+    """
+    checks.positive("demand_w", demand_w, "watts")
+    return available(supply, name, most_coal, reserve) >= demand_w

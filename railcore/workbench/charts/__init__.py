@@ -14,7 +14,7 @@ from railcore.workbench.charts.heatmaps import (
     traffic_matrices,
     traffic_volume_and_matrix,
 )
-from railcore.workbench.charts.maps.power_maps import grid_map, places_by_k, region_maps
+from railcore.workbench.charts.maps import grid_map, places_by_k, region_maps
 from railcore.workbench.charts.scaling import (
     bubble_by_micro_batches,
     cost_and_power,

@@ -1,0 +1,267 @@
+"""What a split chooses from, and what it must meet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
+
+from railcore.facts import checks
+from railcore.systems.siting.candidates import Candidates
+from railcore.systems.siting.geometry import chord, unit_vectors
+from railcore.systems.siting.supply import available
+
+
+@dataclass(frozen=True)
+class SiteOptions:
+    """Candidates that the places of a split are chosen from.
+
+    latitude, longitude [degrees]; power_w that a rule lets a datacenter have [W]; authority: label; arrays of
+    shape (n,). plants: sparse 0/1, shape (n, plants). radius_m: of the candidates, where they are circles: those
+    more than two radii apart share no plant.
+
+    Raises ValueError naming the array whose length differs, a power that is not 0 or more, and a place off the Earth.
+    """
+
+    latitude: np.ndarray
+    longitude: np.ndarray
+    power_w: np.ndarray
+    plants: csr_array
+    authority: np.ndarray
+    radius_m: float = np.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plants", csr_array(self.plants, dtype=np.float32))
+        n = self.plants.shape[0]
+        for name, value, kind in (
+            ("latitude", self.latitude, float),
+            ("longitude", self.longitude, float),
+            ("power_w", self.power_w, float),
+            ("authority", self.authority, str),
+        ):
+            array = np.asarray(value, dtype=kind)
+            if array.shape != (n,):
+                raise ValueError(f"{name} has shape {array.shape}: plants has {n} rows, give ({n},)")
+            object.__setattr__(self, name, array)
+        checks.at_least("power_w", self.power_w)
+        unit_vectors(self.latitude, self.longitude)  # refuses places off the Earth
+
+    def __len__(self) -> int:
+        return len(self.power_w)
+
+    def __getitem__(self, chosen: Any) -> "SiteOptions":
+        """The same of some candidates, by mask, index or slice."""
+        parts = ("latitude", "longitude", "power_w", "plants", "authority")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
+
+
+def site_options(
+    candidates: Candidates,
+    rule: str,
+    most_coal: float = 0.5,
+    reserve: str = "unit",
+) -> SiteOptions:
+    """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
+
+    Parameters
+    ----------
+    candidates
+        To choose from.
+    rule, most_coal, reserve
+        As in `supply.available`, which gives the power.
+
+    Returns
+    -------
+    `SiteOptions` in the order of the candidates.
+    """
+    power = available(candidates.supply, rule, most_coal, reserve)
+    return SiteOptions(
+        candidates.latitude,
+        candidates.longitude,
+        power,
+        candidates.plants,
+        candidates.most_of("authority"),
+        candidates.radius_m,
+    )
+
+
+def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
+    """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
+    tree = cKDTree(unit_vectors(options.latitude, options.longitude))
+    found = tree.query_pairs(chord(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
+    return np.asarray(found, np.int64).reshape(-1, 2)
+
+
+def undominated(
+    options: SiteOptions, within_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
+) -> np.ndarray:
+    """Indices of the candidates that no other one replaces.
+
+    B replaces A where B is kept, d(A, B) <= within_m, B has at least A's power and, where it is capped,
+    the same authority, and plants of B are among those of A; the last is not asked where separation_m exceeds two
+    radii, so that chosen places cannot share a plant. Of equals the one with fewer plants stays, then the first. Exact
+    at within_m = 0. Else a resolution w: B for A moves a place by at most w, so the shortest longest distance L(s) at
+    least separation s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
+
+    Parameters
+    ----------
+    options
+        Candidates.
+    within_m, separation_m
+        w, and the least separation s of a split [m].
+    caps
+        By authority; only its keys count here.
+
+    Returns
+    -------
+    Indices, rising.
+
+    Raises
+    ------
+    ValueError for a within_m below 0.
+    """
+    checks.at_least("within_m", within_m)
+    size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
+    first = (size, -options.power_w) if apart else (-options.power_w, size)
+    order = np.lexsort((np.arange(len(options)), *first))
+    rank = np.argsort(order)
+    near = pairs_within(options, within_m)
+    a, b = np.where(rank[near[:, 0]] < rank[near[:, 1]], near[:, ::-1].T, near.T)  # b may replace a
+    alike = options.power_w[b] >= options.power_w[a]
+    authority = np.unique(options.authority, return_inverse=True)[1]
+    authority[~np.isin(options.authority, list(caps or {}))] = -1
+    alike &= authority[a] == authority[b]
+    a, b = a[alike], b[alike]
+    if not apart:
+        subset = _shared(options, a, b) == size[b]
+        a, b = a[subset], b[subset]
+    replaced = csr_array((np.ones(len(a)), (rank[b], a)), shape=(len(options), len(options)))
+    keep = np.ones(len(options), bool)
+    for one, (start, end) in zip(order.tolist(), pairwise(replaced.indptr.tolist()), strict=True):
+        if keep[one]:
+            keep[replaced.indices[start:end]] = False
+    return np.flatnonzero(keep)
+
+
+def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Plants that a and b of each pair both hold."""
+    count = np.zeros(len(a))
+    for part in np.array_split(np.arange(len(a)), max(len(a) // 100_000, 1)):
+        count[part] = options.plants[a[part]].multiply(options.plants[b[part]]).sum(axis=1)
+    return count
+
+
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
+MOST_PLACES = 10  # an exact search takes too long for more
+
+
+@dataclass(frozen=True)
+class SplitNeeds:
+    """What k places must have besides going together in pairs.
+
+    usable_w: power of each candidate. demand_w: of all k. area: label of each candidate's capped authority, -1 for
+    none; cap_w, most_places: by label, of power and places.
+    """
+
+    usable_w: np.ndarray
+    demand_w: float
+    area: np.ndarray
+    cap_w: Sequence[float]
+    most_places: Sequence[int]
+
+    def power_w(self, chosen: Sequence[int]) -> float:
+        """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
+        usable, area = self.usable_w[list(chosen)], self.area[list(chosen)]
+        capped = (min(cap, float(usable[area == label].sum())) for label, cap in enumerate(self.cap_w))
+        return float(usable[area < 0].sum()) + sum(capped)
+
+    def __getitem__(self, chosen: Any) -> "SplitNeeds":
+        """The same of some candidates, by index or slice."""
+        return replace(self, usable_w=self.usable_w[chosen], area=self.area[chosen])
+
+
+@dataclass(frozen=True)
+class SplitTerms:
+    """What a split must meet.
+
+    demand_w: power of all places together [W]. k: their number. objective: "shortest", least longest distance, and of
+    these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
+    authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
+    part, that every place carries; 1 for even parts, as training in step over all places wants. within_m: resolution at
+    which dominated candidates are removed (`undominated`).
+
+    Raises ValueError naming the argument out of range.
+    """
+
+    demand_w: float
+    k: int
+    objective: str = "shortest"
+    least_separation_m: float = 0.0
+    place_cap_w: float = np.inf
+    authority_caps: Mapping[str, float] = field(default_factory=dict)
+    least_share: float = 1.0
+    within_m: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.whole("k", self.k, 1, MOST_PLACES)
+        checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
+        checks.share("least_share", self.least_share)
+        checks.at_least("least_separation_m", self.least_separation_m)
+        checks.at_least("within_m", self.within_m)
+        checks.positive("demand_w", self.demand_w, "watts")
+        if not self.place_cap_w > 0:
+            raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
+        for authority, cap in self.authority_caps.items():
+            if not cap >= 0:  # infinite for no cap
+                raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
+
+    @property
+    def part_w(self) -> float:
+        """The least that a place carries: s d / k [W]."""
+        return self.least_share * self.demand_w / self.k
+
+    def check(self, options: SiteOptions) -> None:
+        """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
+        if self.k > len(options):
+            raise ValueError(f"k is {self.k}: there are {len(options)} candidates, give at most as many places")
+        if unknown := sorted(set(self.authority_caps) - set(known := options.authority.tolist())):
+            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {sorted(set(known))}")
+
+    def usable_w(self, options: SiteOptions) -> np.ndarray:
+        """u = min(P, place cap) [W]."""
+        return np.minimum(options.power_w, self.place_cap_w)
+
+    def needs(self, options: SiteOptions) -> SplitNeeds:
+        """What a search for places must meet, for options whose power is the usable one."""
+        caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
+        most = [int(min(cap * (1 + 1e-12) / self.part_w, self.k)) if self.part_w else self.k for cap in caps.values()]
+        return SplitNeeds(
+            options.power_w,
+            self.demand_w,
+            _labels(options.authority, list(caps)),
+            list(caps.values()),
+            most,
+        )
+
+    def dealt_w(self, options: SiteOptions) -> np.ndarray:
+        """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
+
+        l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's
+        authority: what i may carry; f = (d - k l) / (sum of v - k l), the same for all.
+        """
+        over = self.usable_w(options) - self.part_w
+        for authority, cap in self.authority_caps.items():
+            own = options.authority == authority
+            if (total := over[own].sum()) > 0:
+                over[own] *= min(1.0, max(cap - own.sum() * self.part_w, 0.0) / total)
+        rest = self.demand_w - self.k * self.part_w
+        return np.full(len(over), self.part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
+
+
+def _labels(names: np.ndarray, asked: Sequence[str]) -> np.ndarray:
+    """Place of each name in `asked`, -1 for others."""
+    numbers = {name: number for number, name in enumerate(asked)}
+    return np.array([numbers.get(name, -1) for name in names.tolist()], int)

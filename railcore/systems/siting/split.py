@@ -1,0 +1,327 @@
+"""The best k places for a demand: nearest to each other, or with most spare power.
+
+A place is a chosen candidate; chosen places share no plant. With u_i = min(P_i, place cap), d the demand, s the least
+share, y_i 1 for a chosen candidate and x_i its power, every split meets
+
+sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
+sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
+
+"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`search.strongest`; x follows in closed form,
+`SplitTerms.dealt_w`). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says
+whether there are k places at all; an exact search for cliques in the graph of pairs that go together
+(`search.shortest`) finds the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on
+1,300 candidates of radius 100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import units
+from railcore.facts.units import GW, km
+from railcore.systems.siting.candidates import Candidates, candidates
+from railcore.systems.siting.geometry import distance_to, links_between, longest_m
+from railcore.systems.siting.grid import PowerGrid, nearest_city
+from railcore.systems.siting.options import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated
+from railcore.systems.siting.placement import Places
+from railcore.systems.siting.search import shortest, strongest
+
+
+class NoPlaces(ValueError):
+    """No k places feed the demand."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """k places for a demand.
+
+    terms: what was asked. places: indices of the options, most power first. power_w: what each carries [W]; usable_w:
+    what it could. longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
+    candidates: with power to offer; enough: of these, with at least the least share; left: of these, undominated,
+    among which the split is optimal.
+    """
+
+    terms: SplitTerms
+    places: np.ndarray
+    power_w: np.ndarray
+    usable_w: np.ndarray
+    longest_m: float
+    spare_w: float
+    candidates: int
+    enough: int
+    left: int
+
+    def table(self, options: SiteOptions) -> pd.DataFrame:
+        """One row for each place: its index, where, authority, power that it carries and could [W]."""
+        at = self.places
+        return pd.DataFrame(
+            {
+                "place": at,
+                "latitude": options.latitude[at],
+                "longitude": options.longitude[at],
+                "authority": options.authority[at],
+                "power_w": self.power_w,
+                "usable_w": self.usable_w,
+            }
+        )
+
+
+def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
+    """The best k places that feed a demand together, as in the module's equations.
+
+    Parameters
+    ----------
+    options
+        Candidates to choose from.
+    demand_w, k, objective, terms
+        As in `SplitTerms`; within_m is by default the radius of the candidates, and 0 (exact) where they have none.
+
+    Returns
+    -------
+    `Split`.
+
+    Raises
+    ------
+    ValueError naming the argument out of range, or saying how much the best k places have.
+    """
+    resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
+    asked = SplitTerms(demand_w, k, objective, **{"within_m": resolution} | terms)
+    asked.check(options)
+    usable = asked.usable_w(options)
+    kept, enough = left(options, asked)
+    places = best(options, kept, asked)
+    if not len(places):
+        raise NoPlaces(_why(options, asked))
+    places = places[np.lexsort((places, -usable[places]))]
+    return Split(
+        asked,
+        places,
+        power_w=asked.dealt_w(options[places]),
+        usable_w=usable[places],
+        longest_m=longest_m(options, places),
+        spare_w=float(usable[places].sum() - demand_w),
+        candidates=int((usable > 0).sum()),
+        enough=enough,
+        left=len(kept),
+    )
+
+
+def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
+    """What `split` finds for each k, and why not where it finds none.
+
+    Parameters
+    ----------
+    options, demand_w, terms
+        As in `split`.
+    ks
+        Numbers of places.
+
+    Returns
+    -------
+    A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
+    enough, left, problem (empty, or what `split` says of the demand).
+    """
+    columns, rows = "k demand_w longest_m spare_w part_w places candidates enough left problem".split(), []
+    for k in ks:
+        row: dict[str, Any] = {"k": k, "demand_w": demand_w}
+        try:
+            found = split(options, demand_w, k, **terms)
+        except NoPlaces as error:
+            rows.append(row | {"places": (), "problem": str(error)})
+        else:
+            row |= {name: getattr(found, name) for name in ("longest_m", "spare_w", "candidates", "enough", "left")}
+            rows.append(row | {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""})
+    return pd.DataFrame(rows).reindex(columns=columns)
+
+
+def left(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
+    """Indices of candidates with at least the least part that none dominates, and how many have that part.
+
+    For the shortest split in even parts any power beyond the part is worth nothing, so that fewer plants dominate.
+    """
+    usable = terms.usable_w(options)
+    enough = np.flatnonzero((usable >= terms.part_w * (1 - 1e-12)) & (usable > 0))
+    even = terms.objective == "shortest" and terms.least_share == 1 and terms.k > 1
+    worth = np.minimum(usable, terms.part_w) if even else usable
+    some = replace(options[enough], power_w=worth[enough])
+    kept = undominated(some, terms.within_m, terms.authority_caps, terms.least_separation_m)
+    return enough[kept], len(enough)
+
+
+def best(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> np.ndarray:
+    """Indices of the best k of the options kept, none where no k meet the terms."""
+    if len(kept) < terms.k:
+        return kept[:0]
+    some = replace(options[kept], power_w=terms.usable_w(options)[kept])
+    k, separation, needs = terms.k, terms.least_separation_m, terms.needs(some)
+    nearest = terms.objective == "shortest" and k > 1
+    order = np.argsort(-some.power_w, kind="stable")
+    found = order[strongest(some[order], needs[order], k, separation, heavy=not nearest) or order[:0]]
+    if len(found) and nearest:
+        upper_m = longest_m(some, found)
+        order = np.lexsort((some.latitude, some.longitude))
+        found = order[shortest(some[order], needs[order], k, separation, upper_m)]
+    return kept[found]
+
+
+def _why(options: SiteOptions, terms: SplitTerms) -> str:
+    """How much the best k places have, by halving a range to 1 / 2^8 of what the k strongest alone would have."""
+    apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
+    capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
+    asked = f"no {terms.k} place{apart}{capped} ha{'ve' if terms.k > 1 else 's'} {terms.demand_w / GW:.3g} GW"
+    most_w = min(terms.demand_w, float(np.sort(terms.usable_w(options))[-terms.k :].sum()))
+    low, high = 0.0, 1.0
+    for _ in range(8 if most_w else 0):
+        middle = (low + high) / 2
+        less = replace(terms, demand_w=most_w * middle, objective="spare")
+        some = best(options, left(options, less)[0], less)
+        low, high = (middle, high) if len(some) else (low, middle)
+    even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
+    have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
+    return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"
+
+
+@dataclass(frozen=True)
+class FoundPlaces:
+    """The best places for a demand.
+
+    candidates: all that were there; split: which of them, as `Split`; places: one row each with name (nearest
+    city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
+    for every two, as `geometry.links_between`.
+    """
+
+    candidates: Candidates
+    split: Split
+    places: pd.DataFrame
+    ways: pd.DataFrame
+
+    @property
+    def map_layers(self) -> dict[str, pd.DataFrame]:
+        """Places and the links between them, as maps take them."""
+        return {"places": self.places, "ways": self.ways}
+
+
+def find_places(
+    grid: PowerGrid,
+    demand_w: float,
+    radius_m: float,
+    rule: str,
+    k: int = 1,
+    asked: Mapping[str, Any] | None = None,
+    oil: bool = True,
+    step_deg: float = 0.25,
+    coal_basis: str = "capacity",
+    **terms: Any,
+) -> FoundPlaces:
+    """The best k places that feed a demand together.
+
+    Parameters
+    ----------
+    grid
+        Whose plants feed it.
+    demand_w, radius_m
+        Power of all places together [W], and how far a plant may lie from its place [m].
+    rule, asked
+        Requirement rule, one of `supply.RULES`; most_coal and reserve of `supply.eligible`.
+    k
+        Number of places.
+    oil, step_deg, coal_basis
+        As in `candidates.candidates`.
+    terms
+        Of `split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
+        not overlap.
+
+    Returns
+    -------
+    `FoundPlaces`.
+
+    Raises
+    ------
+    ValueError as in `candidates`, `supply` and `split`: a demand that no k places meet says how much the best have.
+    """
+    every = candidates(grid, radius_m, step_deg, oil, coal_basis)
+    options = site_options(every, rule, **(asked or {}))
+    chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+    table = chosen.table(options).assign(radius_m=radius_m)
+    table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
+    return FoundPlaces(every, chosen, table, links_between(every, chosen.places.tolist()))
+
+
+def sitings_by_objective(
+    options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """Sitings by name, and how each number of places came out: "nearest 2" and "roomiest 2" for k = 2.
+
+    Parameters
+    ----------
+    options
+        Candidates to choose from.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    terms
+        Of `split`, without the objective.
+
+    Returns
+    -------
+    Indices of the places by name of the siting, and a table with the column siting and those of `splits`. A siting that
+    does not exist is left out, and the table says why.
+
+    Raises
+    ------
+    ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
+    """
+    if not (ks := list(ks)):
+        raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
+    tables = []
+    for name, objective in OBJECTIVES.items():
+        rows = splits(options, demand_w, ks, objective=objective, **terms)
+        rows.insert(0, "siting", name + " " + rows["k"].astype(str))
+        tables.append(rows)
+    every = pd.concat(tables, ignore_index=True)
+    found = {row.siting: row.places for row in every.itertuples() if row.places}
+    if not found:
+        raise ValueError("\n".join(dict.fromkeys(every["problem"])))
+    return found, every
+
+
+def nearest_to_anchors(
+    places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
+) -> list[int]:
+    """The place nearest to each anchor that has an even part of the demand.
+
+    Parameters
+    ----------
+    places, power_w
+        Places, and what each can give [W].
+    demand_w, radius_m
+        Power of all together [W], and how far a place may lie from its anchor [m].
+    anchors
+        Names of places in the catalog's family wide_area.
+
+    Returns
+    -------
+    Indices of the places, in the order of the anchors.
+
+    Raises
+    ------
+    ValueError where no place within radius_m of an anchor has its part (it says what the best has), and where the
+    places found share a plant.
+    """
+    power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
+    for name in anchors:
+        away = distance_to(places, name)
+        enough = (away <= radius_m) & (power >= part_w)
+        if not enough.any():
+            best, part = (units.show(each, "W", 3) for each in (power[away <= radius_m].max(initial=0.0), part_w))
+            raise ValueError(
+                f"demand_w is {units.show(demand_w, 'W', 3)}: each place needs {part}, and the best within "
+                f"{radius_m / units.km:g} km of {name} has {best}: give a smaller demand, larger radius or another rule"
+            )
+        found.append(int(np.argmin(np.where(enough, away, np.inf))))
+    if places.plants[found].sum(axis=0).max() > 1:
+        raise ValueError(f"anchors are {anchors!r}: their nearest places share a plant; give anchors farther apart")
+    return found

@@ -1,1 +1,0 @@
-"""Maps of power siting: `basemap` to draw on, `symbols` of plants, lines and places, `power_maps` of both."""
