@@ -184,10 +184,10 @@ def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
 
 def hb_domains(graph: nx.Graph, fabric) -> None:
     """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
-    size, rails = fabric.hb_domain_size, getattr(fabric, "rails", fabric.hb_domain_size)
+    size = fabric.hb_domain_size
     for d in range(1, fabric.domains + 1):
         here = min(size, fabric.gpus - (d - 1) * size)
-        members = [_add_gpu(graph, d, j, (j - 1) % rails + 1) for j in range(1, here + 1)]
+        members = [_add_gpu(graph, d, j, (j - 1) % fabric.rails + 1) for j in range(1, here + 1)]
         if size == 1:
             continue
         edge = {"kind": "hb", "tier": -1, "links": 1}

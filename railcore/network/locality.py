@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import share, whole
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out.designs import chip_radix, rail_plane_networks
+from railcore.network.scale_out import chip_radix, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]

@@ -18,7 +18,7 @@ from railcore.facts import catalog
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
-from railcore.network.scale_out.comparison import COST_PARTS
+from railcore.network.scale_out import COST_PARTS
 
 Levels = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
