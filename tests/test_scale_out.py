@@ -180,7 +180,7 @@ def test_crossing_in_closed_form_is_what_is_counted():
     stages, members = 64, 13
     for endpoints, block in ((1, 16), (1, 64), (2, 16), (4, 6)):
         forms = locality.closed_forms(stages, members, endpoints, block, 16)
-        for layout, place in locality.rack_placements(stages, members, 16, seed=3).items():
+        for layout, place in locality.rack_placements(stages, members, 16).items():
             found, (ring, chain) = locality.counted_crossing(place, endpoints, block), forms[layout]
             assert found["ring"] == pytest.approx(ring, abs=0.03), layout
             assert found["chain"] == pytest.approx(chain, abs=0.03), layout

@@ -32,7 +32,7 @@ def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
         if parameter.startswith("ports_"):
             speeds[int(parameter.removeprefix("ports_").removesuffix("g")) * Gbps] = parameter
     for speed, parameter in speeds.items():
-        planes = round(nic_Bps / speed) or 1
+        planes = round(nic_Bps / speed)
         if math.isclose(planes * speed, nic_Bps):
             modes[planes] = int(item[parameter])
     if not modes:
@@ -49,15 +49,15 @@ def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64
 
     Raises ValueError for planes that the chip has no mode for.
     """
-    modes, wanted = chip_modes(chip, nic_Bps), whole("planes", planes)
+    wanted = whole("planes", planes)
+    radix = {count: ports // count for count, ports in chip_modes(chip, nic_Bps).items() if ports % count == 0}
     for count in np.unique(wanted):
-        if int(count) not in modes or modes[int(count)] % int(count):
-            offered = ", ".join(map(str, modes))
+        if count not in radix:
             raise ValueError(
-                f"planes is {int(count)}, but with a NIC of {number(nic_Bps / Gbps)} Gbps {chip} has modes for "
-                f"{offered} planes: choose one of them, another chip or another NIC"
+                f"planes is {count}, but with a NIC of {number(nic_Bps / Gbps)} Gbps {chip} has modes for "
+                f"{', '.join(map(str, radix))} planes: choose one of them, another chip or another NIC"
             )
-    return np.vectorize(lambda count: modes[int(count)] // int(count), otypes=[np.int64])(wanted)
+    return np.vectorize(radix.__getitem__, otypes=[np.int64])(wanted)
 
 
 def chip_ports(chip: str, nic_Bps: float) -> float:
@@ -301,10 +301,9 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     keys = ["network", "gpus"]
     by_count = {count: rows.set_index(keys) for count, rows in table.groupby("count")}
     beside = by_count["whole"][["tiers", "leaf_gpus", "boxes", "power_w"]].copy()
-    for column in ("chips", "cables", "cost_usd"):
-        stem, unit = column.removesuffix("_usd"), "_usd" if column.endswith("_usd") else ""
+    for column, name in (("chips", "chips_{}"), ("cables", "cables_{}"), ("cost_usd", "cost_{}_usd")):
         for count in COUNTS:
-            beside[f"{stem}_{count}{unit}"] = by_count[count][column]
+            beside[name.format(count)] = by_count[count][column]
     return beside.reset_index()
 
 
@@ -333,16 +332,15 @@ def thinned_costs(
     ValueError
         The chip has no mode for the planes.
     """
-    drawn: dict[str, tuple[int, int, tuple[float, ...]]] = {
-        "fat tree": (1, 1, ()),
-        f"{rails} rails, {planes} planes": (rails, planes, ()),
-        f"the same, leaves {ratio:g}:1": (rails, planes, (ratio,)),
-    }
-    if 1 not in chip_modes(chip, nic_Bps):
-        del drawn["fat tree"]
+    drawn: list[tuple[str, int, int, tuple[float, ...]]] = [
+        ("fat tree", 1, 1, ()),
+        (f"{rails} rails, {planes} planes", rails, planes, ()),
+        (f"the same, leaves {ratio:g}:1", rails, planes, (ratio,)),
+    ]
+    without_tree = 1 not in chip_modes(chip, nic_Bps)
     rows = [
         rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps, below=below).assign(network=name)
-        for name, (r, p, below) in drawn.items()
+        for name, r, p, below in drawn[without_tree:]
     ]
     costs = pd.concat(rows)[["network", *COST_PARTS]].rename(columns=COST_PARTS)
     return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
@@ -372,9 +370,9 @@ def network_combinations(
 
 
 def choices(
-    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float, tiers: int = 2
+    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float
 ) -> dict[str, tuple[int, int]]:
-    """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails.
+    """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
     Parameters
     ----------
@@ -386,24 +384,21 @@ def choices(
         A shape given, which is marked too.
     chip, nic_Bps
         As in `rail_plane_networks`.
-    tiers
-        Of the fewest rails (`fewest_rails`), and of the fewest that divide a rack, both with these planes.
 
     Returns
     -------
     Shapes by name.
     """
-    dividing = table[hb_domain_size % table["rails"] == 0]
-    radix = chip_radix(chip, planes, nic_Bps)
-    fewest = int(fewest_rails(table["gpus"].iloc[0], radix, planes, tiers))
+    fewest = int(fewest_rails(table["gpus"].iloc[0], chip_radix(chip, planes, nic_Bps), planes, 2))
     whole = next((r for r in range(fewest, hb_domain_size + 1) if hb_domain_size % r == 0), 0)
-    first = (rows.sort_values(["cost_usd", "rails", "planes"]).iloc[0] for rows in (table, dividing))
-    best, in_rack = ((int(row["rails"]), int(row["planes"])) for row in first)
+    cheapest = table.sort_values(["cost_usd", "rails", "planes"])[["rails", "planes"]]
+    dividing = cheapest[hb_domain_size % cheapest["rails"] == 0]
+    best, in_rack = ((int(rows.iloc[0, 0]), int(rows.iloc[0, 1])) for rows in (cheapest, dividing))
     found = {
         "cheapest": best,
         "cheapest that divides a rack": in_rack,
         "given": (rails, planes),
-        f"fewest rails with {tiers} tiers at {planes} planes": (fewest, planes),
+        f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (whole, planes),
     }
     shown = set(zip(table["rails"], table["planes"], strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -209,23 +210,21 @@ def flows_needed(
     rtt: ArrayLike,
     mss: ArrayLike,
     link: ArrayLike,
-    law: str = "CUBIC",
 ) -> Floats:
-    """Parallel flows that carry a rate together: its multiple of `tcp_throughput`, rounded up.
+    """Parallel flows of CUBIC that carry a rate together: its multiple of `tcp_throughput`, rounded up.
 
     Parameters
     ----------
     rate
         Rate [bytes/s].
-    loss, rtt, mss, link, law
+    loss, rtt, mss, link
         As in `tcp_throughput`.
 
     Returns
     -------
     Whole flows.
     """
-    one = tcp_throughput(loss, rtt, mss, link, law)
-    return np.ceil(positive("rate", rate) / one * (1 - 1e-12))
+    return np.ceil(positive("rate", rate) / tcp_throughput(loss, rtt, mss, link) * (1 - 1e-12))
 
 
 def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
@@ -321,7 +320,8 @@ class ReedSolomon:
         """Probability that a codeword has more than t wrong symbols: P[Bin(n, s) > t], s = 1 - (1 - b)^m."""
         from scipy.special import bdtrc
 
-        return bdtrc(self.correctable, self.codeword_symbols, self._wrong_symbol(bit_error_rate))
+        wrong = -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))
+        return bdtrc(self.correctable, self.codeword_symbols, wrong)
 
     def codewords(self, packet_bytes: ArrayLike) -> Floats:
         """Codewords that a packet of L bytes touches on average: I + (8 L - 1) / (k m), I interleaved ones at least."""
@@ -337,9 +337,6 @@ class ReedSolomon:
         """The bit error rate before correction that loses so many packets, inverse of `packet_loss`."""
         target = share("loss", loss, above_0=True, below_1=True)
         return inverse(self.packet_loss, target, _LEAST_RATE, _MOST_RATE, positive("packet_bytes", packet_bytes))
-
-    def _wrong_symbol(self, bit_error_rate: ArrayLike) -> Floats:
-        return -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))
 
 
 def code(name: str) -> ReedSolomon:
@@ -566,9 +563,7 @@ def flow_needs(
     """
     size, rs = catalog.item("wide_area", packet), code(CODE)
     mss, frame, rows = size["payload"], size["frame"], []
-    for (transfer, data), (path, rtt), law in (
-        (a, b, c) for a in transfer_bytes.items() for b in rtts.items() for c in LAWS
-    ):
+    for (transfer, data), (path, rtt), law in product(transfer_bytes.items(), rtts.items(), LAWS):
         rate = float(positive("transfer_bytes", data) / positive("within", within))
         loss = tolerable_loss(rate, rtt, mss, law)
         bers = (bit_error_rate(loss, frame), rs.bit_error_rate(loss, frame))
@@ -717,8 +712,8 @@ def queue_waits(
     """
     sizes, rows = catalog.item("wide_area", packet)["frame"], []
     for other_load in other_loads:
-        loads = (load, other_load)
-        rows.append((other_load, "strict priority", priority_waits(loads, sizes, link)[0]))
-        rows.append((other_load, "preemptive priority", priority_waits(loads, sizes, link, preemptive=True)[0]))
-        rows.append((other_load, "one queue", shared_wait(loads, sizes, link)))
+        at = ((load, other_load), sizes, link)
+        rows.append((other_load, "strict priority", priority_waits(*at)[0]))
+        rows.append((other_load, "preemptive priority", priority_waits(*at, preemptive=True)[0]))
+        rows.append((other_load, "one queue", shared_wait(*at)))
     return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

@@ -27,22 +27,18 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
     leaves = [leaf for _, leaf in hosts]
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
+    chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
     found: dict[str, tuple[list, list]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
-        "rail switch": ([node for node in graph if leaves and _chassis(graph, node) == _chassis(graph, leaves[0])], []),
+        "rail switch": ([node for node in chassis if leaves and chassis[node] == chassis[leaves[0]]], []),
         "trunk link": ([], trunks[:1]),
         "spine": ([up for _, up in trunks[:1]], []),
         "HB switch": (hb[:1], []),
         "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
     }
     return found[kind]
-
-
-def _chassis(graph: nx.Graph, node: str) -> str | None:
-    """The box that a switch is in: with VLANs, one for several nodes."""
-    return graph.nodes[node].get("chassis")
 
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
@@ -120,7 +116,7 @@ def effect(graph: nx.Graph, kind: str) -> dict:
 def _switches(graph: nx.Graph, source: str, target: str) -> float:
     try:
         path = route(graph, source, target)
-    except (ValueError, KeyError):
+    except ValueError:
         return math.nan
     return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
 
