@@ -414,9 +414,9 @@ def allocation(
 ) -> Floats:
     """Rates admitted to a link or a bundle of parallel tunnels, by reserve, priority and max-min fairness.
 
-    Everyone has min(d, g) for sure. What is left goes to the lowest number of priority first, and within one priority
-    by water-filling: x = max(min(d, g), min(d, w L)) with one level L, so that nobody can get more but at the expense
-    of one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
+    Everyone gets min(d, g) first. The rest goes to the lowest priority number first, and within one priority by
+    water-filling: x = max(min(d, g), min(d, w L)) with one level L. Nobody can then get more without taking it from
+    one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
 
     Parameters
     ----------
@@ -542,7 +542,7 @@ def flow_needs(
     rtts: Mapping[str, float],
     packet: str = "9000-byte packet",
 ) -> pd.DataFrame:
-    """What one flow needs to move each transfer within a time over each path, a row for each law of TCP.
+    """What one flow needs to move each transfer in time over each path, a row for each law of TCP.
 
     Parameters
     ----------
@@ -612,7 +612,8 @@ def throughputs(
 def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
     """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent.
 
-    Of coherent links the bit errors left are known, taken as independent: what is left in bursts loses fewer packets.
+    For coherent links the bit error rate after correction is known. Its errors are taken as independent; errors in
+    bursts would lose fewer packets.
     """
     frame = catalog.item("wide_area", packet)["frame"]
     plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", CODE, "oFEC"))
