@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from railcore.documents import rail_networks
 from railcore.facts import claims
+from railcore.network.reliability import gpus_stopped
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
     FAULT_KINDS,
@@ -16,7 +17,6 @@ from railcore.network.topology.faults import (
     effects,
     fail,
     failed_part,
-    gpus_stopped,
     nic_bandwidth_left,
     nics_cut_by_rail_switch,
     reconfigure,

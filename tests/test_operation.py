@@ -10,7 +10,7 @@ from railcore.documents.flops2024.specification import document_site, document_s
 from railcore.facts import catalog
 from railcore.facts.units import day, show, year
 from railcore.network import reliability
-from railcore.network.cost.ownership import total_cost
+from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import operation, recovery
 from railcore.systems.datacenter.operation import (

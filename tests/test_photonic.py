@@ -39,7 +39,7 @@ def test_graph_holds_the_parts(hb_domain_size, domains, nic_ports, data):
     switches = [node for node, kind in kinds.items() if kind == "ocs"]
     fibres = [(a, b, at) for a, b, at in graph.edges(data=True) if at["kind"] == "host"]
     assert list(kinds.values()).count("gpu") == gpus
-    assert len(switches) == fabric.circuit_switches == hb_domain_size
+    assert len(switches) == fabric.rails == hb_domain_size
     assert sum(at["links"] for _, _, at in fibres) == fabric.transceivers == gpus * nic_ports
     for switch in switches:
         assert sum(at["links"] for _, _, at in graph.edges(switch, data=True)) <= fabric.ocs_ports
@@ -57,7 +57,7 @@ def test_bad_size_is_named(name, value):
 
 
 def test_cluster_smaller_than_a_domain():
-    assert PhotonicRails(8, 16, 64).circuit_switches == 8
+    assert PhotonicRails(8, 16, 64).rails == 8
 
 
 @pytest.mark.parametrize(("name", "value"), [("nic_Bps", -1), ("hb_Bps", float("nan")), ("hb_switches", -1)])

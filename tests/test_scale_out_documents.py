@@ -6,9 +6,8 @@ import pytest
 from railcore.documents.flops2024 import scale_out_claims, scale_out_job
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.network import scale_out
+from railcore.network import cabling, scale_out
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out import cabling
 from railcore.systems import datacenter as dc
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"

@@ -337,7 +337,7 @@ def test_marks_of_printed_points_are_explained():
 
 
 @pytest.mark.parametrize(
-    "fabric", [fat_tree(16, 4, 4, planes=2), rail_optimized(32, 8, 8), PhotonicRails(32, 8, 16, 2, 5e10)]
+    "fabric", [fat_tree(16, 4, 4, planes=2), rail_optimized(32, 8, 8), PhotonicRails(32, 8, 16, 2, nic_Bps=5e10)]
 )
 def test_no_link_crosses_the_label_of_another_node(fabric):
     net = fabric.graph()

@@ -7,7 +7,7 @@ import pandas as pd
 from pandas import DataFrame
 
 from railcore.facts import catalog
-from railcore.network.wide_area.routes import great_circle_distance
+from railcore.network.wide_area import great_circle_distance
 
 Rings = list[np.ndarray]
 FUELS = {"ng": "gas", "dfo": "oil"}  # the source's short names; others stay

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from railcore.documents.readings import Entries, entries_together
 from railcore.facts import catalog, claims, units
 from railcore.network import cost
 from railcore.network.topology import faults
@@ -66,8 +67,8 @@ def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     return faults.rail_switch_survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
 
 
-def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> tuple[dict, dict]:
-    """Values and reasons of a document's claims on routes within a rail and on a failed rail switch.
+def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
+    """Values and reasons of a document's claims on routes within a rail and on a failed rail switch; no readings.
 
     survey: `fault_survey`; table: that with the document's cases; difference: id of the claim on a failed rail switch.
     """
@@ -78,44 +79,36 @@ def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -
         f"{row.nics_cut_difference:+d} at {row.n:,}/{row.r}" for row in mine.itertuples() if row.nics_cut_difference
     ]
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
-    return values, {
+    reasons = {
         routes: "one switch for every pair of domains only where a leaf (half the radix) takes a whole rail, here at "
         f"{', '.join(near)} (GPUs/radix); elsewhere the leaves of a rail meet a tier higher",
         difference: "identical where rails have two tiers; a rail of one tier fills all ports of its switch, a leaf "
         f"below spines half of them: {', '.join(more)} (GPUs/radix)",
     }
+    return values, reasons, {}
 
 
-def topology_claims(
-    platforms: pd.DataFrame, survey: pd.DataFrame
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
     """Values, reasons and readings of both documents' claims on HB bandwidth, routes, rail bisection and rail switches.
 
     platforms: `platform_bandwidths` of PLATFORMS; survey: `fault_survey`.
     """
-    values, reasons = _hb_domain_claims(platforms.set_index("platform").loc["GH200"])
-    for table, difference in (
-        ("railonly2025.table1", "railonly2025.text.fault_switch_difference"),
-        ("railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
-    ):
-        more_values, more_reasons = route_and_switch_claims(survey, table, difference)
-        values |= more_values
-        reasons |= more_reasons
-    values["railonly2025.fig5.rail_bisection"] = survey.merge(table_cases("railonly2025.table1"))[
-        "rail_bisection"
-    ].min()
-    taken = {}
+    by_name, mine = platforms.set_index("platform"), survey.merge(table_cases("railonly2025.table1"))
+    values, reasons, taken = entries_together(
+        _hb_domain_claims(by_name.loc["GH200"]),
+        route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
+        route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
+    )
+    values["railonly2025.fig5.rail_bisection"] = mine["rail_bisection"].min()
     for key, platform in (("h100", "DGX H100"), ("mi300x", "MI300X full mesh")):
-        gpu_Bps = platforms.set_index("platform")["gpu_Bps"][platform]
-        values[f"railonly2025.text.{key}_hb_bandwidth"] = units.convert(gpu_Bps, "bit/s")
+        gpu_Bps, claim_id = by_name["gpu_Bps"][platform], f"railonly2025.text.{key}_hb_bandwidth"
+        values[claim_id] = units.convert(gpu_Bps, "bit/s")
         both = units.show(2 * gpu_Bps, "bps", 4)
-        taken[f"railonly2025.text.{key}_hb_bandwidth"] = (
-            f"one direction, per GPU; the document prints neither; both directions {both}"
-        )
+        taken[claim_id] = f"one direction, per GPU; the document prints neither; both directions {both}"
     return values, reasons, taken
 
 
-def _hb_domain_claims(gh200: pd.Series) -> tuple[dict[str, float], dict[str, str]]:
+def _hb_domain_claims(gh200: pd.Series) -> Entries:
     """railonly2023's introduction: bandwidth of NVLink 4 and bisection of a GH200."""
     nvlink, bisection = "railonly2023.intro.nvlink4_bandwidth", "railonly2023.intro.gh200_bisection"
     printed = catalog.item("platforms", "GH200")["hb_bandwidth_railonly2023"]
@@ -124,7 +117,7 @@ def _hb_domain_claims(gh200: pd.Series) -> tuple[dict[str, float], dict[str, str
         bisection: gh200["gpus"] * units.convert(printed, "bit/s"),
     }
     needed = units.convert(printed / gh200["hb_links"] / 2, "GB/s")
-    return values, {
+    reasons = {
         nvlink: f"the datasheet's sum of both directions, {gh200['hb_links']:g} links x 2 x "
         f"{units.convert(gh200['link_Bps'], 'GB/s'):g} GB/s; the printed value would need {needed:.4g} GB/s for a link "
         "and direction",
@@ -132,3 +125,4 @@ def _hb_domain_claims(gh200: pd.Series) -> tuple[dict[str, float], dict[str, str
         f"{units.show(gh200['all_gpus_both_ways_Bps'], 'bps', 4)}, and in one direction between the halves "
         f"{units.show(gh200['between_halves_Bps'], 'bps', 4)}",
     }
+    return values, reasons, {}

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
-from railcore.network.topology.faults import gpus_stopped
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
 
@@ -29,6 +28,21 @@ def parts_at_risk(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, 
         "transceiver": int(parts.transceivers),
         "link": int(parts.links),
     }
+
+
+def gpus_stopped(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, float]:
+    """GPUs that one failed part stops, mean over all parts of its kind, by the names of the catalog's failure rates.
+
+    A GPU and its NIC stop one GPU. Each of the `hb_parts` HB switches of a domain (by default one for each plane) takes
+    an equal share of its HB bandwidth, K / hb_parts GPUs' worth: the whole domain where it is one. Of the network only
+    what lies between a NIC and its tier-1 switch, that switch included, stops GPUs: N of all links, 2 N of all
+    transceivers, and N GPUs over all switches. With several planes none does. What lies higher takes bandwidth.
+    """
+    n, parts = fabric.gpus, fabric.parts
+    shares = {"switch": parts.switches, "transceiver": parts.transceivers / 2, "link": parts.links}
+    cut = {name: n / float(count) if fabric.planes == 1 and count else 0.0 for name, count in shares.items()}
+    each = fabric.hb_switches if hb_parts is None else hb_parts
+    return {"GPU": 1.0, "NIC": 1.0, "HB switch": fabric.hb_domain_size / max(each, 1), **cut}
 
 
 def expected_failures(

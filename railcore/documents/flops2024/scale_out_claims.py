@@ -6,7 +6,7 @@ import pandas as pd
 
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, units
-from railcore.network.scale_out.designs import COUNTS, chip_modes
+from railcore.network.scale_out import COUNTS, chip_modes
 
 SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
 LINKS = "flops2024.multiplane.link_reduction"

@@ -6,7 +6,7 @@ import pandas as pd
 
 from railcore.documents.flops2024 import specification
 from railcore.facts import catalog
-from railcore.network.scale_out.locality import job_racks
+from railcore.network.locality import job_racks
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import transformer

@@ -1,16 +1,14 @@
 """Table 2 of railonly2023: counts and cost, and what redundant rail switches cost."""
 
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
-from railcore.documents.readings import verdict_readings
+from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims
 from railcore.network import cost
 
 TABLE, SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
 
 
-def cost_claims(
-    hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+def cost_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts and cost, and on the cost of redundant switches.
 
     powers: peak powers, for the columns of the table; the document prints none.
@@ -20,19 +18,10 @@ def cost_claims(
     alone = spares[spares["rails_per_switch"] == 1]
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
     values = claims.table_values(TABLE, table)
-    own_switches = savings_table(TABLE, hb_domain_size, prices, powers, share=False)
-    taken = verdict_readings(
-        values,
-        {
-            "rails that are less than a switch share one": {
-                "a switch for each rail": claims.table_values(TABLE, own_switches)
-            }
-        },
-    )
-    values |= {
-        f"{TABLE}.worst_radix": least_saving_radix(table),
-        SPARES: alone["spare_switch_and_optics"].max(),
-    }
+    own_switches = claims.table_values(TABLE, savings_table(TABLE, hb_domain_size, prices, powers, share=False))
+    shares = {"rails that are less than a switch share one": {"a switch for each rail": own_switches}}
+    taken = verdict_readings(values, shares)
+    values |= {f"{TABLE}.worst_radix": least_saving_radix(table), SPARES: alone["spare_switch_and_optics"].max()}
     taken |= {
         f"{TABLE}.worst_radix": TIED_RADIX,
         SPARES: "one more switch with its optics for every rail, each rail on a switch of its own; "

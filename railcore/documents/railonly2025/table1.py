@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
-from railcore.documents.readings import verdict_readings
+from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims, units
 from railcore.network import cost
 
@@ -77,9 +77,7 @@ def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.Price
     return fits
 
 
-def cost_claims(
-    hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+def cost_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
     table = savings_table(TABLE, hb_domain_size, prices, powers)
     values = _table_and_text(table)

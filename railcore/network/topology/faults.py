@@ -1,4 +1,4 @@
-"""What one failed part cuts off, on the graph: NICs, GPUs, bandwidth, and the way round."""
+"""What one failed part cuts off: on the graph NICs, GPUs, bandwidth and the way round; at any size in closed form."""
 
 import math
 from collections import defaultdict
@@ -27,22 +27,18 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
     leaves = [leaf for _, leaf in hosts]
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
+    chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
     found: dict[str, tuple[list, list]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
-        "rail switch": ([node for node in graph if leaves and _chassis(graph, node) == _chassis(graph, leaves[0])], []),
+        "rail switch": ([node for node in chassis if leaves and chassis[node] == chassis[leaves[0]]], []),
         "trunk link": ([], trunks[:1]),
         "spine": ([up for _, up in trunks[:1]], []),
         "HB switch": (hb[:1], []),
         "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
     }
     return found[kind]
-
-
-def _chassis(graph: nx.Graph, node: str) -> str | None:
-    """The box that a switch is in: with VLANs, one for several nodes."""
-    return graph.nodes[node].get("chassis")
 
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
@@ -120,7 +116,7 @@ def effect(graph: nx.Graph, kind: str) -> dict:
 def _switches(graph: nx.Graph, source: str, target: str) -> float:
     try:
         path = route(graph, source, target)
-    except (ValueError, KeyError):
+    except ValueError:
         return math.nan
     return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
 
@@ -160,21 +156,6 @@ def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) 
         rows.append((n, r, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
     columns = "n r same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
     return pd.DataFrame(rows, columns=[*columns, "nics_cut_rail_only_own_switches", "nics_cut_difference"])
-
-
-def gpus_stopped(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, float]:
-    """GPUs that one failed part stops, mean over all parts of its kind, by the names of the catalog's failure rates.
-
-    A GPU and its NIC stop one GPU. Each of the `hb_parts` HB switches of a domain (by default one for each plane) takes
-    an equal share of its HB bandwidth, K / hb_parts GPUs' worth: the whole domain where it is one. Of the network only
-    what lies between a NIC and its tier-1 switch, that switch included, stops GPUs: N of all links, 2 N of all
-    transceivers, and N GPUs over all switches. With several planes none does. What lies higher takes bandwidth.
-    """
-    n, parts = fabric.gpus, fabric.parts
-    shares = {"switch": parts.switches, "transceiver": parts.transceivers / 2, "link": parts.links}
-    cut = {name: n / float(count) if fabric.planes == 1 and count else 0.0 for name, count in shares.items()}
-    each = fabric.hb_switches if hb_parts is None else hb_parts
-    return {"GPU": 1.0, "NIC": 1.0, "HB switch": fabric.hb_domain_size / max(each, 1), **cut}
 
 
 def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
@@ -229,3 +210,56 @@ def reconfigured_rail(fabric: RailFabric) -> pd.DataFrame:
     }
     rows = [(state, convert(rail_bisection_bandwidth(left), "Gbps")) for state, left in states.items()]
     return pd.DataFrame(rows, columns=["state", "bisection_Gbps"])
+
+
+def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
+    """What one failure of each kind leaves of a network of rails and planes at any size: worst case, in closed form.
+
+    A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
+    place, which share its front ports; rail: all planes of it. A GPU is cut off when its NIC has no link left; it needs
+    forwarding when another NIC of its HB domain still has one, and is isolated when none has.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs N, and K of a rack.
+    rails, planes
+        Rails R and planes P.
+    leaf_gpus
+        GPUs under one tier-1 switch, in the order of their racks.
+
+    Returns
+    -------
+    Columns fault; gpus_touched; bandwidth_left of their NICs (share); gpus_cut_off; need_forwarding; isolated;
+    domain_bandwidth_left, of the NICs of the live GPUs of the rack that is worst off (share).
+
+    Raises
+    ------
+    ValueError
+        More rails than GPUs, or a leaf larger than its rail.
+    """
+    given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "rails": rails, "planes": planes, "leaf_gpus": leaf_gpus}
+    n, k, r, p, leaf = (int(whole(name, value)) for name, value in given.items())
+    if r > n:
+        raise ValueError(f"rails is {r}, more than the {n} GPUs: give fewer rails")
+    size, of_rack = math.ceil(n / r), math.ceil(k / r)
+    if leaf > size:
+        raise ValueError(f"leaf_gpus is {leaf}, more than the {size} GPUs of a rail: give {size} or fewer")
+    rows: list[tuple] = [("GPU", 1, 0.0, 0, 0, 0, 1.0)]
+    for fault, count, worst, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
+        ("plane", n, k, 1 - 1 / p),
+        ("leaf chip", leaf, min(leaf, of_rack), 1 - 1 / p),
+        ("leaf box", leaf, min(leaf, of_rack), 0.0),
+        ("rail", size, of_rack, 0.0),
+    ):
+        cut = 0 if left else count
+        alone = n if cut == n else cut // k * k if of_rack == k else 0
+        rows.append((fault, count, left, cut, cut - alone, alone, 1 - worst / k * (1 - left)))
+    columns = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def remains_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
+    """`remains` of every row of a `rail_plane_networks` table with a column network, which comes first."""
+    left = [remains(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()]
+    return pd.concat(left, keys=table["network"]).reset_index("network").reset_index(drop=True)

@@ -8,13 +8,13 @@ upper end), bandwidth_Bps (one direction, all its links together).
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import networkx as nx
 import pandas as pd
 
 from railcore.facts.units import convert
-from railcore.network.topology.clos import ClosLayout
 
 
 def build(fabric, rails: range | None = None) -> nx.Graph:
@@ -25,34 +25,25 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
     if rails is not None and math.isfinite(fabric.oversubscription):
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
     graph = nx.Graph(name=_name(fabric))
-    wanted = range(1, fabric.rails + 1) if rails is None else rails
     if rails is None:
         hb_domains(graph, fabric)
+        rails = range(1, fabric.rails + 1)
     else:
-        for rail in wanted:
-            for d, j in fabric.endpoints(rail):
-                _add_gpu(graph, d, j, rail)
-    if fabric.tiers:
-        for plane in range(1, fabric.planes + 1):
-            _wire_plane(graph, fabric, wanted, plane)
+        _add_rails(graph, fabric, rails)
+    for plane in range(1, fabric.planes + 1) if fabric.tiers else ():
+        _wire_plane(_Wiring(graph, fabric, plane), rails)
     return graph
 
 
-def pod(fabric, number: int = 1) -> nx.Graph:
-    """Graph of the rails of one pod (from 1), of its first plane and without HB domains and what joins the pods.
+def first_pod(fabric) -> nx.Graph:
+    """Graph of the rails of the first pod, of its first plane and without HB domains and what joins the pods.
 
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
-    graph, plan = nx.Graph(name=f"{_name(fabric)}, pod {number}"), fabric.plan
-    pods = _pods(plan, fabric.rails)
-    if not 1 <= number <= len(pods):
-        raise ValueError(f"number is {number!r}: give 1 to {len(pods)}")
-    members = pods[number - 1]
-    for rail in members:
-        for d, j in fabric.endpoints(rail):
-            _add_gpu(graph, d, j, rail)
+    graph, rails = nx.Graph(name=f"{_name(fabric)}, pod 1"), _pods(fabric)[0]
+    _add_rails(graph, fabric, rails)
     if fabric.tiers:
-        _wire_pod(_Wiring(graph, fabric, 1), fabric, plan, members)
+        _wire_pod(_Wiring(graph, fabric, 1), rails)
     return graph
 
 
@@ -109,8 +100,8 @@ def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], netw
 
 
 def same_rail_switches(fabric) -> int:
-    """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `pod`)."""
-    graph = pod(fabric)
+    """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `first_pod`)."""
+    graph = first_pod(fabric)
     found = switches_from(graph, "D1.GPU1")
     return max((n for gpu, n in found.items() if graph.nodes[gpu]["rail"] == 1), default=0)
 
@@ -182,12 +173,18 @@ def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
     return name
 
 
+def _add_rails(graph: nx.Graph, fabric, rails: Iterable[int]) -> None:
+    for rail in rails:
+        for d, j in fabric.endpoints(rail):
+            _add_gpu(graph, d, j, rail)
+
+
 def hb_domains(graph: nx.Graph, fabric) -> None:
     """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
-    size, rails = fabric.hb_domain_size, getattr(fabric, "rails", fabric.hb_domain_size)
+    size = fabric.hb_domain_size
     for d in range(1, fabric.domains + 1):
         here = min(size, fabric.gpus - (d - 1) * size)
-        members = [_add_gpu(graph, d, j, (j - 1) % rails + 1) for j in range(1, here + 1)]
+        members = [_add_gpu(graph, d, j, (j - 1) % fabric.rails + 1) for j in range(1, here + 1)]
         if size == 1:
             continue
         edge = {"kind": "hb", "tier": -1, "links": 1}
@@ -204,17 +201,14 @@ def hb_domains(graph: nx.Graph, fabric) -> None:
 def _spread(items: list, groups: int) -> list[list]:
     """Consecutive groups whose lengths differ by one at most."""
     size, more = divmod(len(items), groups)
-    bounds = [0]
-    for g in range(groups):
-        bounds.append(bounds[-1] + size + (g < more))
-    return [items[a:b] for a, b in pairwise(bounds)]
+    return [items[a:b] for a, b in pairwise(group * size + min(group, more) for group in range(groups + 1))]
 
 
 class _Wiring:
     """Adds switches and edges of one plane, numbering switches by place and tier."""
 
     def __init__(self, graph: nx.Graph, fabric, plane: int):
-        self.graph, self.fabric, self.plane = graph, fabric, plane
+        self.graph, self.fabric, self.plan, self.plane = graph, fabric, fabric.plan, plane
         self.numbers: dict[str, int] = {}
         self.prefix = f"P{plane}." if fabric.planes > 1 else ""
 
@@ -231,27 +225,30 @@ class _Wiring:
         kind = "host" if tier == 1 else "trunk"
         self.graph.add_edge(lower, upper, kind=kind, tier=tier, links=links, bandwidth_Bps=links * self.fabric.link_Bps)
 
+    def hosts(self, gpus: list[tuple[int, int]], leaf: str) -> None:
+        for d, j in gpus:
+            self.link(f"D{d}.GPU{j}", leaf, 1, 1)
 
-def _wire_plane(graph: nx.Graph, fabric, rails: range, plane: int) -> None:
-    plan, wiring = fabric.plan, _Wiring(graph, fabric, plane)
-    pods = []
-    for members in _pods(plan, fabric.rails):
-        members = [rail for rail in members if rail in rails]
-        if members:
-            pods.append(_wire_pod(wiring, fabric, plan, members))
-    blocks = [block for pod in pods for block in pod]
-    for tier in range(int(plan.pod_tier) + 1, int(plan.tiers) + 1):
+
+def _wire_plane(wiring: _Wiring, rails: range) -> None:
+    plan, blocks = wiring.plan, []
+    for pod in _pods(wiring.fabric):
+        if members := [rail for rail in pod if rail in rails]:
+            blocks += _wire_pod(wiring, members)
+    for tier in range(plan.pod_tier + 1, plan.tiers + 1):
         groups = 1 if tier == plan.tiers else math.ceil(len(blocks) / int(plan.down[tier - 1]))
-        blocks = [_wire_block(wiring, plan, tier, children, None) for children in _spread(blocks, groups)]
+        blocks = [_wire_block(wiring, tier, children, None) for children in _spread(blocks, groups)]
 
 
-def _pods(plan: ClosLayout, rails: int) -> list[list[int]]:
-    per_pod = int(plan.rails_per_pod)
-    return [list(range(start, min(start + per_pod, rails + 1))) for start in range(1, rails + 1, per_pod)]
+def _pods(fabric) -> list[range]:
+    """Rails (from 1) of each pod."""
+    rails, size = range(1, fabric.rails + 1), int(fabric.plan.rails_per_pod)
+    return [rails[at : at + size] for at in range(0, fabric.rails, size)]
 
 
-def _wire_pod(wiring: _Wiring, fabric, plan: ClosLayout, rails: list[int]) -> list[list[tuple[str, int]]]:
+def _wire_pod(wiring: _Wiring, rails: Sequence[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
+    fabric, plan = wiring.fabric, wiring.plan
     leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
     if plan.pod_tier == 1:
         vlans = math.isinf(fabric.oversubscription) and len(rails) > 1
@@ -260,29 +257,26 @@ def _wire_pod(wiring: _Wiring, fabric, plan: ClosLayout, rails: list[int]) -> li
         for rail in rails:
             if leaf is None or not shared:
                 leaf = wiring.switch(1, None if shared else rail, chassis if vlans else None)
-            for d, j in fabric.endpoints(rail):
-                wiring.link(f"D{d}.GPU{j}", leaf, 1, 1)
+            wiring.hosts(fabric.endpoints(rail), leaf)
         return [[(str(leaf), leaf_uplinks)]]
-    leaves = []
+    blocks = []
     for rail in rails:
-        hosts = fabric.endpoints(rail)
-        for members in _spread(hosts, int(plan.leaves_per_rail)):
+        for members in _spread(fabric.endpoints(rail), int(plan.leaves_per_rail)):
             leaf = wiring.switch(1, rail)
-            for d, j in members:
-                wiring.link(f"D{d}.GPU{j}", leaf, 1, 1)
-            leaves.append([(leaf, leaf_uplinks)])
+            wiring.hosts(members, leaf)
+            blocks.append([(leaf, leaf_uplinks)])
     only = rails[0] if len(rails) == 1 else None
-    blocks = leaves
-    for tier in range(2, int(plan.pod_tier) + 1):
+    for tier in range(2, plan.pod_tier + 1):
         groups = 1 if tier == plan.pod_tier else int(plan.blocks[tier - 1] // plan.pods)
-        blocks = [_wire_block(wiring, plan, tier, children, only) for children in _spread(blocks, groups)]
+        blocks = [_wire_block(wiring, tier, children, only) for children in _spread(blocks, groups)]
     return blocks
 
 
 def _wire_block(
-    wiring: _Wiring, plan: ClosLayout, tier: int, children: list[list[tuple[str, int]]], rail: int | None
+    wiring: _Wiring, tier: int, children: list[list[tuple[str, int]]], rail: int | None
 ) -> list[tuple[str, int]]:
     """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
+    plan = wiring.plan
     fan_in, heads = int(plan.fan_in[tier - 1]), []
     trunk = int(plan.down[tier - 1]) // fan_in
     for place, (_, uplinks) in enumerate(children[0]):

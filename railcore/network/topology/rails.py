@@ -1,16 +1,19 @@
-"""Rail fabrics: rail-only, rail-optimized, everything between them, multi-plane, and the fat tree as one rail."""
+"""Rail fabrics: rail-only, rail-optimized, all between them, multi-plane, the fat tree as one rail, photonic rails."""
 
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.checks import positive, whole
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
@@ -21,18 +24,10 @@ def platform_value(parameter: str) -> float:
 
 
 @dataclass(frozen=True)
-class RailFabric:
-    """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
+class HBDomains:
+    """GPUs in HB domains (scale-up or NVLink domains), the last of them part-filled perhaps.
 
-    gpus: endpoints; the last HB domain may be part-filled.
-    hb_domain_size: GPUs of an HB domain, K.
-    radix: ports of a switch at the NIC's full speed, k.
-    oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
-    rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
-    rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
-    as many as fit.
-    planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
-    below: oversubscription of the tiers within a rail, tier 1 first.
+    gpus; hb_domain_size: GPUs of an HB domain, K.
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
     the catalog's `PLATFORM`.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
@@ -42,31 +37,68 @@ class RailFabric:
 
     gpus: int
     hb_domain_size: int
+    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"), kw_only=True)
+    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"), kw_only=True)
+    hb_switches: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        positive("nic_Bps", self.nic_Bps, "bytes/s")
+        positive("hb_Bps", self.hb_Bps, "bytes/s")
+        self._whole("gpus", "hb_domain_size")
+        self._whole("hb_switches", least=0)
+        object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
+
+    def _whole(self, *names: str, least: int = 1) -> None:
+        """Turn fields into integers. Raises ValueError where one is not whole, or below `least`."""
+        for name in names:
+            object.__setattr__(self, name, int(whole(name, getattr(self, name), least)))
+
+    @property
+    def domains(self) -> int:
+        """HB domains, the last part-filled perhaps."""
+        return math.ceil(self.gpus / self.hb_domain_size)
+
+    @property
+    def hb_bisection_Bps(self) -> float:
+        """Bandwidth between the halves of an HB domain, one direction [bytes/s].
+
+        Behind HB switches half the GPUs' HB bandwidth; in a full mesh what of it crosses, half of K times the other
+        half of K links of hb_Bps / (K - 1).
+        """
+        half = self.hb_domain_size // 2
+        mesh = (self.hb_domain_size - half) / max(self.hb_domain_size - 1, 1)
+        return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
+
+
+@dataclass(frozen=True)
+class RailFabric(HBDomains):
+    """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
+
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`.
+    radix: ports of a switch at the NIC's full speed, k.
+    oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
+    rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
+    rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
+    as many as fit.
+    planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
+    below: oversubscription of the tiers within a rail, tier 1 first.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
     radix: int
     oversubscription: float = math.inf
     rails: int = 0
     rails_per_switch: int | None = 1
     planes: int = 1
     below: tuple[float, ...] = ()
-    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"))
-    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"))
-    hb_switches: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "hb_domain_size", "radix", "planes"):
-            object.__setattr__(self, name, int(whole(name, getattr(self, name))))
-        object.__setattr__(self, "hb_switches", int(whole("hb_switches", self.hb_switches, least=0)))
-        positive("nic_Bps", self.nic_Bps, "bytes/s")
-        positive("hb_Bps", self.hb_Bps, "bytes/s")
-        object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
+        super().__post_init__()
+        self._whole("radix", "planes")
         rails = self.rails or self.hb_domain_size
         object.__setattr__(self, "rails", min(int(whole("rails", rails)), self.hb_domain_size))
         _ = self.parts
-
-    @property
-    def domains(self) -> int:
-        """HB domains, the last part-filled perhaps."""
-        return math.ceil(self.gpus / self.hb_domain_size)
 
     @cached_property
     def plan(self) -> ClosLayout:
@@ -100,17 +132,6 @@ class RailFabric:
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
 
-    @property
-    def hb_bisection_Bps(self) -> float:
-        """Bandwidth between the halves of an HB domain, one direction [bytes/s].
-
-        Behind HB switches half the GPUs' HB bandwidth; in a full mesh what of it crosses, half of K times the other
-        half of K links of hb_Bps / (K - 1).
-        """
-        half = self.hb_domain_size // 2
-        mesh = (self.hb_domain_size - half) / max(self.hb_domain_size - 1, 1)
-        return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
-
     def rail_of(self, rank: int) -> int:
         """Rail (from 1) of the GPUs with this rank (from 1) in their HB domains."""
         return (rank - 1) % self.rails + 1
@@ -121,7 +142,7 @@ class RailFabric:
         last = self.gpus - (self.domains - 1) * self.hb_domain_size
         return [(d, j) for d in range(1, self.domains + 1) for j in ranks if d < self.domains or j <= last]
 
-    def graph(self, rails: range | None = None) -> nx.Graph:
+    def graph(self, rails: range | None = None) -> "nx.Graph":
         """The fabric as a networkx graph; see `railcore.network.topology.graph.build`."""
         from railcore.network.topology.graph import build
 
@@ -130,6 +151,54 @@ class RailFabric:
     def any_to_any(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
+
+
+@dataclass(frozen=True)
+class PhotonicRails(HBDomains):
+    """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
+
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`; ocs_ports: duplex ports of the circuit switch;
+    nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
+    Raises ValueError where a rail does not fit into its switch. Source: photonic2025, Fig. 1.
+    """
+
+    ocs_ports: int
+    nic_ports: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._whole("ocs_ports", "nic_ports")
+        if (ports := self.domains * self.nic_ports) > self.ocs_ports:
+            raise ValueError(
+                f"ocs_ports is {self.ocs_ports}, but a rail has {ports} ports: "
+                "take a larger switch, larger HB domains or fewer NIC ports"
+            )
+
+    @property
+    def rails(self) -> int:
+        """Rails, each with a circuit switch of its own."""
+        return self.hb_domain_size
+
+    @property
+    def transceivers(self) -> int:
+        """One for each NIC port: light passes the circuit switch without conversion."""
+        return self.gpus * self.nic_ports
+
+    def graph(self) -> "nx.Graph":
+        """GPUs, HB switches and circuit switches (kind "ocs"), with an edge for the fibres of each NIC."""
+        import networkx as nx
+
+        from railcore.network.topology.graph import hb_domains
+
+        graph = nx.Graph(name="photonic rails")
+        hb_domains(graph, self)
+        gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+        for rail in range(1, self.rails + 1):
+            name = f"R{rail}.OCS"
+            graph.add_node(name, kind="ocs", tier=1, domain=None, rank=None, rail=rail, plane=None, chassis=name)
+        fibres = {"kind": "host", "tier": 1, "links": self.nic_ports, "bandwidth_Bps": self.nic_Bps}
+        graph.add_edges_from(((gpu, f"R{rail}.OCS") for gpu, rail in gpus), **fibres)
+        return graph
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:

@@ -18,7 +18,7 @@ from railcore.facts import catalog
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
-from railcore.network.scale_out.comparison import COST_PARTS
+from railcore.network.scale_out import COST_PARTS
 
 Levels = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
@@ -104,11 +104,11 @@ def rail_link_lengths(
     for block in blocks:
         upper = _centres(at, lower, endpoint // block)
         a, b, links = _runs(lower, upper)
-        lengths.append(_sorted(_length(floor, at[a], at[b], a == b), links))
+        lengths.append(_cable_lengths(floor, at[a], at[b], a == b, links))
         lower = upper
     centre = (at.min(axis=0) + at.max(axis=0)) / 2
     a, _, links = _runs(lower, lower)
-    lengths.append(_sorted(_length(floor, at[a], centre, np.zeros(a.shape, bool)), links))
+    lengths.append(_cable_lengths(floor, at[a], centre, np.zeros(a.shape, bool), links))
     return lengths
 
 
@@ -128,14 +128,14 @@ def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray
     return rack[np.lexsort((off, of_block))[first]][block]
 
 
-def _sorted(lengths: np.ndarray, links: np.ndarray) -> NDArray[np.float64]:
+def _cable_lengths(
+    floor: Floor, a: np.ndarray, b: np.ndarray, same_rack: np.ndarray, links: np.ndarray
+) -> NDArray[np.float64]:
+    """Lengths of so many links from each a to each b, sorted."""
+    tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
+    lengths = np.where(same_rack, floor.in_rack_m, tray)
     order = np.argsort(lengths, kind="stable")
     return np.repeat(lengths[order], links[order])
-
-
-def _length(floor: Floor, a: np.ndarray, b: np.ndarray, same: np.ndarray) -> NDArray[np.float64]:
-    tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
-    return np.where(same, floor.in_rack_m, tray)
 
 
 def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
@@ -200,7 +200,8 @@ def reach_table(
     rows, optics = [], options[~options["copper"]]
     for (name, tier), found in lengths.items():
         row: dict[str, object] = {"network": name, "tier": tier, "cables": cables}
-        row |= {key: found[round(q * (found.size - 1))] for key, q in _QUANTILES.items()}
+        quantiles = {"median_m": 0.5, "p90_m": 0.9, "longest_m": 1.0}
+        row |= {key: found[round(q * (found.size - 1))] for key, q in quantiles.items()}
         within = np.searchsorted(found, options["reach_m"].to_numpy(), side="right") / found.size
         row |= dict(zip(options["medium"], within, strict=True))
         for table, cost, power in ((options, "cost_usd", "power_w"), (optics, "optics_cost_usd", "optics_power_w")):
@@ -208,9 +209,6 @@ def reach_table(
             row |= {cost: cables * (shares @ table["price_usd"]), power: cables * (shares @ table["power_w"])}
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-_QUANTILES = {"median_m": 0.5, "p90_m": 0.9, "longest_m": 1.0}
 
 
 def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import share, whole
 from railcore.network.cost import PriceBook
-from railcore.network.scale_out.designs import chip_radix, rail_plane_networks
+from railcore.network.scale_out import chip_radix, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
@@ -112,24 +112,10 @@ def layouts(stages: int, members: int, block: int) -> dict[str, int]:
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
-def rack_placements(stages: int, members: int, block: int, seed: int = 0) -> dict[str, Racks]:
-    """Places of racks by layout, and at random.
-
-    Parameters
-    ----------
-    stages, members
-        Stages of the job and racks of each.
-    block
-        Racks of a leaf, for the best bands (`layouts`).
-    seed
-        Of the random placement.
-
-    Returns
-    -------
-    Places [stages, members] by name.
-    """
+def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
+    """Places of racks [stages, members] by the names of `layouts`, and at random; block: racks of a leaf."""
     placed = {name: banded(stages, members, bands) for name, bands in layouts(stages, members, block).items()}
-    shuffled = np.random.default_rng(seed).permutation(stages * members)
+    shuffled = np.random.default_rng(0).permutation(stages * members)
     return placed | {"random": shuffled.reshape(stages, members)}
 
 
@@ -272,6 +258,7 @@ def thinned(
     """
     share("outside", outside)
     ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
+    parts = ["tiers", "chips", "cables", "cost_usd", "power_w"]
     for s in np.atleast_1d(np.asarray(ratios, float)):
         network = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))
@@ -279,11 +266,9 @@ def thinned(
         for layout, place in rack_placements(stages, members, leaf).items():
             found = counted_crossing(place, 1, leaf)
             most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
-            name = layout.partition(",")[0]
-            row = {"placement": name, "oversubscription": s, "leaf_gpus": leaf, "uplinks": uplinks}
-            row |= {"most_leaving": most, "fits": most <= uplinks + 1e-9}
-            rows.append(row | network[["tiers", "chips", "cables", "cost_usd", "power_w"]].to_dict())
-    table = pd.DataFrame(rows)
+            rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
+    columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
+    table = pd.DataFrame(rows, columns=columns)
     full = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
     return table.assign(saved=1 - table["cost_usd"] / full)
 
