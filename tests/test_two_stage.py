@@ -19,7 +19,7 @@ from railcore.documents.readings import entries_together, turned, with_prefix
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
-from railcore.training.collectives import hierarchical_schedule, run
+from railcore.training.collective_schedules import hierarchical_schedule, run
 from railcore.training.degraded.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
 from railcore.training.iteration import two_stage
 from railcore.training.iteration.two_stage import TERMS, equation_1, two_stage_sweep

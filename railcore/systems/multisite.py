@@ -23,7 +23,7 @@ from railcore.systems.datacenter.scenario import Case, least_wan_Bps
 from railcore.systems.datacenter.site import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.transformer import Transformer, from_catalog
 
 
@@ -179,7 +179,7 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     k = np.asarray(site.datacenters)
     allowed = []
     for form in WIDE_AREA:
-        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk, k)
+        steps, size = collectives.steps_and_bytes("all_reduce", form, chunk, k)
         rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
         allowed.append((hidden_s - size / site.wan_Bps) / rounds)
     most = np.maximum(*allowed)

@@ -7,7 +7,7 @@ from itertools import product
 import pandas as pd
 
 from railcore.facts import claims, units
-from railcore.training.collectives import hierarchical_all_gather_bytes
+from railcore.training.collective_schedules import grid_bytes, hierarchical_schedule
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import (
     Traffic,
@@ -96,7 +96,7 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
     """
     rows = []
     for x, y in grids:
-        sent = hierarchical_all_gather_bytes(1.0, x, y)
+        sent = grid_bytes(hierarchical_schedule("all_gather", x, y), 1.0, x)
         printed_network, printed_domain = (y - 1) / x, x - 1
         counted = (printed_network, sent.by_rail.max(), sent.network, printed_domain, sent.by_domain.max())
         rows.append((x, y, *counted, sent.across_rails))

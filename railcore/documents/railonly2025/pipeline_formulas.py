@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from railcore.training import collectives, pipeline_schedule
+from railcore.training import collective_schedules, collectives, pipeline_schedule
 
 _D, _RATE_BPS, _OPERATORS = 1e6, 1e11, 4
 
@@ -99,5 +99,5 @@ def _all_gather(n: int) -> float:
 
 def _counted(operation: str, n: int) -> float:
     """Time of a ring [s], from the bytes of every step of its schedule."""
-    ring = collectives.collective_schedule(operation, "ring", n)
-    return float(collectives.count(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)
+    ring = collective_schedules.collective_schedule(operation, "ring", n)
+    return float(collective_schedules.count_bytes(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)

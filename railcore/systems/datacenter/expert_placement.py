@@ -19,7 +19,7 @@ from railcore.systems.datacenter.layer import Layer, layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.scenario import Case
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
 PLACES = ("tensor group", "rack", "racks")
@@ -101,7 +101,7 @@ def expert_placement(
     alone = replace(whole, gradient_bytes=experts_bytes / places)
     sums = [times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
-    dispatched = algorithms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
+    dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
     gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
     spread = _summed_times(sums, whole, laid, site, gathered)

@@ -11,7 +11,7 @@ from railcore.systems.datacenter.exposed import WIDE_AREA, Times, chunk_bytes, e
 from railcore.systems.datacenter.layer import Layer, Precision, layer
 from railcore.systems.datacenter.layout import Layout, layout
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
 CASE_PARTS = ("model", "precision", "site", "options", "case")
@@ -92,7 +92,7 @@ def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """
     needed = []
     for form in WIDE_AREA:
-        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
+        steps, size = collectives.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
         slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
         needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
     return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.systems.datacenter.site import Site
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
 SERVING_COLUMNS = (
@@ -88,7 +88,7 @@ def serve(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
+    sums = collectives.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     table = pd.DataFrame(
