@@ -8,8 +8,7 @@ from railcore.documents.photonic2025 import parallelism_rules
 from railcore.documents.railonly2025 import hb_domain_claims
 from railcore.facts import claims
 from railcore.network.topology import rail_only
-from railcore.training import parallelism_splits, transformer
-from railcore.training.degraded import slowdowns
+from railcore.training import degraded, parallelism_splits, transformer
 from railcore.training.iteration import machine
 from railcore.training.parallelism import Strategy
 from railcore.training.search import hb_domain_sweep, search, with_labels
@@ -181,7 +180,7 @@ def test_larger_domains_and_faster_nics_are_never_slower():
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():
     fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.from_catalog("GPT-3")}
-    table = slowdowns.dense_slowdowns(fabric, models, H100, 64, splits=2)
+    table = degraded.dense_slowdowns(fabric, models, H100, 64, splits=2)
     assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
     assert len(table) == 4 and table.strategy.nunique() == 2
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
