@@ -10,7 +10,7 @@ from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import claims
 from railcore.training.iteration.layer import MODERN, RUNTIMES
 from railcore.training.iteration.machine import Machine
-from railcore.training.search.hb_domain_sweep import best_times, rising_gains
+from railcore.training.search import best_times, rising_gains
 from railcore.training.transformer import Transformer
 
 MODELS = {"gpt1t": "GPT-1T", "gpt146b": "GPT-146B"}

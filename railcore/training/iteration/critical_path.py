@@ -27,6 +27,7 @@ BLOCK = 16_384  # rows computed together: their arrays stay in a core's cache
 TIMES = (*(f"{name}_s" for name in STAGE), "logits_s", "pipeline_s", "bubble_s", "data_s", "optimizer_s", "offload_s")
 REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 OFFLOAD = ("none", "optimizer")
+RANGES = {"sequence_parallel": (0, 1), "recompute": (0, len(RECOMPUTE) - 1), "sharding": (0, len(SHARDING) - 1)}
 UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
 
 
@@ -165,10 +166,7 @@ def estimates(
 def _columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if missing := [name for name in STRATEGY if name not in strategies]:
         raise ValueError(f"strategies lack {', '.join(missing)}: give an array for each of {', '.join(STRATEGY)}")
-    most = {"sequence_parallel": 1, "recompute": len(RECOMPUTE) - 1, "sharding": len(SHARDING) - 1}
-    arrays = [
-        checks.whole(name, strategies[name], 0 if name in most else 1, most.get(name, 2**31)) for name in STRATEGY
-    ]
+    arrays = [checks.whole(name, strategies[name], *RANGES.get(name, (1, 2**31))) for name in STRATEGY]
     return dict(zip(STRATEGY, (array.ravel() for array in np.broadcast_arrays(*arrays)), strict=True))
 
 
