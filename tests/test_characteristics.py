@@ -8,8 +8,7 @@ from railcore.documents.photonic2025 import parallelism_rules
 from railcore.documents.railonly2025 import hb_domain_claims
 from railcore.facts import claims
 from railcore.network.topology import rail_only
-from railcore.training import degraded, parallelism_splits, transformer
-from railcore.training.iteration import machine
+from railcore.training import degraded, machine, parallelism_splits, transformer
 from railcore.training.parallelism import Strategy
 from railcore.training.search import (
     best_times,

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
-from railcore.training import degraded, routed_flows
+from railcore.training import degraded, machine, routed_flows
 from railcore.training.experts import token_routing
-from railcore.training.iteration import machine
-from railcore.training.iteration.critical_path import iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 from railcore.workbench import charts as plots

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import units
-from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
+from railcore.training import machine
+from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, iteration_times
 from railcore.training.search import (
     EDGES,
     _in_one_block,
@@ -204,7 +205,7 @@ def test_blocks_of_a_search_change_nothing(case, block, top, monkeypatch):
     one = search(model, small(case), gpus, batches, top=top, **limits)
     monkeypatch.setattr("railcore.training.search.SEARCH_BLOCK", block)
     _in_one_block.cache_clear()
-    monkeypatch.setattr(critical_path, "BLOCK", block // 2)
+    monkeypatch.setattr("railcore.training.iteration.ROWS_TOGETHER", block // 2)
     many = search(model, small(case), gpus, batches, top=top, **limits)
     assert many.pareto["sequence_s"].tolist() == one.pareto["sequence_s"].tolist()
     assert many.pareto["memory_bytes"].tolist() == one.pareto["memory_bytes"].tolist()

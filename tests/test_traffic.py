@@ -14,10 +14,10 @@ from railcore.training.collective_schedules import (
     grid_bytes,
     hierarchical_schedule,
 )
-from railcore.training.iteration.two_stage import TwoStage
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Transfer, Wire
 from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.two_stage import TwoStage
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)

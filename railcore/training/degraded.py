@@ -20,8 +20,8 @@ from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.rails import rails_that_share
 from railcore.training import traffic
-from railcore.training.iteration.critical_path import REASONS, iteration_times
-from railcore.training.iteration.machine import Machine
+from railcore.training.iteration import REASONS, iteration_times
+from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import fabric_loads, flow_patterns, gpu_names, named_flows, nic_bandwidth_share
 from railcore.training.search import search, strategy_label

@@ -13,16 +13,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.units import show
-from railcore.training.iteration.critical_path import (
-    RANGES,
-    REASONS,
-    STRATEGY,
-    Estimate,
-    estimates,
-    iteration_times,
-)
-from railcore.training.iteration.layer import MODERN, Runtime
-from railcore.training.iteration.machine import Machine
+from railcore.training.iteration import MODERN, RANGES, REASONS, STRATEGY, Estimate, Runtime, estimates, iteration_times
+from railcore.training.machine import Machine
 from railcore.training.parallelism import indivisible
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 

@@ -9,7 +9,7 @@ from railcore.documents.railonly2023.two_stage_readings import FigureCase
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, units
 from railcore.network.topology.clos import rail_parts
-from railcore.training.iteration.two_stage import collective_rounds
+from railcore.training.two_stage import collective_rounds
 
 DAYS = "intro.palm_days_one_gh200"
 

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from railcore.facts.checks import Floats, whole
 from railcore.network.topology.rails import rail_only, rail_optimized
 from railcore.training.collective_schedules import collective_schedule, count_bytes, grid_bytes, hierarchical_schedule
-from railcore.training.iteration.two_stage import TERMS, TwoStage, TwoStageTime, equation_1
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
+from railcore.training.two_stage import TERMS, TwoStage, TwoStageTime, equation_1
 
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:

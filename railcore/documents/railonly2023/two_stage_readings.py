@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
-from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import TwoStage
+from railcore.training import two_stage
+from railcore.training.two_stage import TwoStage
 
 MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
 OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`

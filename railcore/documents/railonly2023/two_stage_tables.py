@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.documents.railonly2023.two_stage_count import numerical_optimum
 from railcore.facts import units
-from railcore.training.iteration.two_stage import TwoStage, two_stage_sweep
+from railcore.training.two_stage import TwoStage, two_stage_sweep
 
 
 def two_stage_variables(

@@ -8,8 +8,8 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import claims
-from railcore.training.iteration.layer import MODERN, RUNTIMES
-from railcore.training.iteration.machine import Machine
+from railcore.training.iteration import MODERN, RUNTIMES
+from railcore.training.machine import Machine
 from railcore.training.search import best_times, rising_gains
 from railcore.training.transformer import Transformer
 
