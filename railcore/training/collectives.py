@@ -439,8 +439,8 @@ def hierarchical_time(
     parts = checks.whole("chunks", chunks)
     size = checks.at_least("message_bytes", message_bytes) / parts
     links = (hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm)
-    busy = {HB: np.zeros(()), NIC: np.zeros(())}
-    for name, time in hierarchical_phase_times(operation, size, *links).items():
-        where = name.split()[0]
-        busy[where] = busy[where] + time
-    return busy[HB] + busy[NIC] + (parts - 1) * np.maximum(busy[HB], busy[NIC])
+    times = hierarchical_phase_times(operation, size, *links)
+    hb, nic = (
+        sum((time for name, time in times.items() if name.startswith(where)), np.zeros(())) for where in (HB, NIC)
+    )
+    return hb + nic + (parts - 1) * np.maximum(hb, nic)

@@ -4,6 +4,7 @@ Flows of a job are routed over the wired graph. They give the share of NIC bandw
 time is that with NICs of this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -193,22 +194,19 @@ def mixture_slowdowns(
         raise ValueError(f"model {model.name} has no experts: give a mixture of experts")
     if max(hb_domain_sizes) > strategy.gpus:
         raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
-    ways: list[tuple[str, float, dict[str, Any]]]
-    ways = [("direct", float(ratio), {"routing": "direct", "pipelined": True}) for ratio in (1.0, *oversubscriptions)]
-    ways += [("two-hop, pipelined", math.inf, {"routing": "two-hop", "pipelined": True})]
-    ways += [("two-hop, in turn", math.inf, {"routing": "two-hop", "pipelined": False})]
-    tables, row = [], strategy.columns(global_batch)
-    for size in hb_domain_sizes:
-        rows = []
-        for way, ratio, routing in ways:
-            box = replace(machine, hb_domain_size=size, oversubscription=ratio, **routing)
-            found = iteration_times(model, box, row)
-            times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
-            rows.append((size, way, ratio, *(float(time) for time in times)))
-        columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
-        table = pd.DataFrame(rows, columns=columns)
-        tables.append(table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[0] - 1).iloc[1:])
-    return pd.concat(tables, ignore_index=True)
+    ways = [("direct", float(ratio), "direct", True) for ratio in (1.0, *oversubscriptions)]
+    ways += [("two-hop, pipelined", math.inf, "two-hop", True), ("two-hop, in turn", math.inf, "two-hop", False)]
+    row, rows = strategy.columns(global_batch), []
+    for size, (way, ratio, routing, pipelined) in itertools.product(hb_domain_sizes, ways):
+        box = replace(machine, hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
+        found = iteration_times(model, box, row)
+        times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
+        rows.append((size, way, ratio, *(time.item() for time in times)))
+    columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
+    of_size = table.groupby("hb_domain_size", sort=False)
+    slowdown = table["iteration_s"] / of_size["iteration_s"].transform("first") - 1
+    return table.assign(slowdown=slowdown)[of_size.cumcount() > 0].reset_index(drop=True)
 
 
 def failed_part_slowdowns(

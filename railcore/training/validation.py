@@ -141,11 +141,10 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
-    machines, rows = {}, []
+    kinds = set(zip(table["platform"], table["precision"], strict=True))
+    machines, rows = {kind: from_catalog(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
         kind = (row.platform, row.precision)
-        if kind not in machines:
-            machines[kind] = from_catalog(*kind, **changes)
         software = replace(RUNTIMES[row.runtime], **(runtime or {}))
         found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
