@@ -17,8 +17,7 @@ from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, split, supply
-from railcore.training import traffic
-from railcore.training.iteration import machine, two_stage
+from railcore.training import machine, traffic, two_stage
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width

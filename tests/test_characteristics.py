@@ -8,11 +8,17 @@ from railcore.documents.photonic2025 import parallelism_rules
 from railcore.documents.railonly2025 import iteration_claims
 from railcore.facts import claims
 from railcore.network.topology import rail_only
-from railcore.training import parallelism_splits, transformer
-from railcore.training.degraded import slowdowns
-from railcore.training.iteration import machine
+from railcore.training import degraded, machine, parallelism_splits, transformer
 from railcore.training.parallelism import Strategy
-from railcore.training.search import hb_domain_sweep, search, with_labels
+from railcore.training.search import (
+    best_times,
+    hb_domain_summary,
+    rising_gains,
+    search,
+    slowdown_by_sustained_rate,
+    smallest_near_ideal,
+    with_labels,
+)
 
 H100 = machine.from_catalog("DGX H100")
 LLAMA, MIXTURE = transformer.from_catalog("Llama-3 8B"), transformer.from_catalog("MoE-1.3B")
@@ -112,25 +118,23 @@ def sweep(times, ideal=1.0, gpus=64):
 
 
 def test_plateau_and_rising_gains():
-    assert hb_domain_sweep.smallest_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
-    assert (
-        hb_domain_sweep.smallest_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32
-    )  # near once is not near from there on
-    assert hb_domain_sweep.smallest_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
-    assert hb_domain_sweep.rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
-    assert hb_domain_sweep.rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
+    assert smallest_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
+    assert smallest_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
+    assert smallest_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
+    assert rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
+    assert rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
 
 
 def test_within_is_the_share_that_is_asked_and_includes_its_end():
     table = sweep([1.5, 1.25, 1.125, 1])  # slowdowns 1/2, 1/4, 1/8, 0, exact in binary
-    assert [hb_domain_sweep.smallest_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
+    assert [smallest_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
         8,
         16,
         16,
         32,
         64,
     ]
-    assert [hb_domain_sweep.hb_domain_summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
+    assert [hb_domain_summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
 
 
 def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
@@ -162,9 +166,7 @@ def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
 
 def test_larger_domains_and_faster_nics_are_never_slower():
     batches = {"Llama-3 8B": [64, 128]}
-    table = hb_domain_sweep.best_times(
-        {"Llama-3 8B": LLAMA}, H100, [64], [2, 8, 16], batches, [H100.nic_Bps, 2 * H100.nic_Bps]
-    )
+    table = best_times({"Llama-3 8B": LLAMA}, H100, [64], [2, 8, 16], batches, [H100.nic_Bps, 2 * H100.nic_Bps])
     assert len(table) == 2 * 2 * 4 and (table["slowdown"] >= -1e-12).all()
     times = table.set_index(["batch", "nic_Bps", "hb_domain_size"])["iteration_s"].unstack()
     assert (times.diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)
@@ -179,7 +181,7 @@ def test_larger_domains_and_faster_nics_are_never_slower():
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():
     fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.from_catalog("GPT-3")}
-    table = slowdowns.dense_slowdowns(fabric, models, H100, 64, splits=2)
+    table = degraded.dense_slowdowns(fabric, models, H100, 64, splits=2)
     assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
     assert len(table) == 4 and table.strategy.nunique() == 2
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing
@@ -190,10 +192,10 @@ def test_best_strategies_of_dense_models_load_both_networks_alike():
 def test_by_rate_takes_the_cluster_that_suffers_most():
     """A cluster of one HB domain has no slowdown, a larger one has; fewer FLOP/s make its links matter less."""
     models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
-    table = hb_domain_sweep.slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
+    table = slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
     for row in table.to_dict("records"):
         machine_then = replace(H100, sustained_fraction=row["sustained_fraction"])
-        large = hb_domain_sweep.best_times(models, machine_then, [32], [8], **sizes)
+        large = best_times(models, machine_then, [32], [8], **sizes)
         assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
     assert table["Llama-3 8B"].is_monotonic_increasing
 

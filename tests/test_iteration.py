@@ -9,19 +9,22 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, iteration, pipeline_schedule, traffic
+from railcore.training import collectives, iteration, machine, pipeline_schedule, traffic
 from railcore.training.iteration import (
+    KEY,
     MODERN,
+    OFFLOAD,
     REASONS,
+    STAGE,
     STRATEGY,
+    TIME_PARTS,
     Machine,
     Runtime,
-    critical_path,
+    estimates,
     iteration_times,
-    machine,
+    layer_costs,
+    product_time,
 )
-from railcore.training.iteration.critical_path import OFFLOAD, TIMES, estimates
-from railcore.training.iteration.layer import KEY, STAGE, layer_costs, product_time
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Wire
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
@@ -368,7 +371,7 @@ def test_a_thousand_random_strategies_are_as_a_plain_function_has_them(found):
 
 def test_a_breakdown_adds_up_and_nothing_is_negative(found):
     for *_, estimate in found:
-        assert list(estimate.breakdown) == list(TIMES)
+        assert list(estimate.breakdown) == list(TIME_PARTS)
         assert np.allclose(sum(estimate.breakdown.values()), estimate.total_s, rtol=1e-12)
         assert np.array_equal(sum(estimate.memory.values()), estimate.memory_bytes)
         for group in (estimate.breakdown, estimate.links, estimate.memory):
@@ -668,7 +671,7 @@ def test_columns_broadcast_and_may_be_empty():
 
 
 def test_blocks_change_nothing(found, monkeypatch):
-    monkeypatch.setattr(critical_path, "BLOCK", 7)
+    monkeypatch.setattr("railcore.training.iteration.ROWS_TOGETHER", 7)
     for model, gpu, strategies, runtime, offload, estimate in found[::7]:
         parts = list(estimates(model, gpu, strategies, runtime, offload))
         assert [part.total_s.size for part in parts] == [7, 7, 2]

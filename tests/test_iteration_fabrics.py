@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
-from railcore.training import experts
-from railcore.training.degraded import failed_parts, goodput, routed_flows, slowdowns
-from railcore.training.iteration import machine
-from railcore.training.iteration.critical_path import iteration_times
-from railcore.training.iteration.two_stage import TwoStage
+from railcore.training import degraded, experts, machine, routed_flows
+from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 from railcore.workbench import charts as plots
@@ -203,7 +200,7 @@ def test_patterns_are_the_groups_that_leave_the_domain():
     ("strategy", "radix"), [(ALIGNED, 16), (NARROW, 16), (replace(ALIGNED, sharding="weights"), 64), (NARROW, 64)]
 )
 def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
-    found = slowdowns.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
+    found = degraded.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
     assert found["fabric"].tolist() == ["rail-only", "rail-optimized"]
     np.testing.assert_allclose(found["slowdown"], 0, atol=1e-12)
     assert found["busiest_link_s"].iloc[0] == pytest.approx(found["busiest_link_s"].iloc[1])
@@ -215,30 +212,30 @@ def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
 
 
 def test_aligned_groups_need_no_forwarding_and_others_do():
-    aligned = slowdowns.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
-    narrow = slowdowns.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
+    aligned = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
+    narrow = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
     assert aligned["hb_forwarded_bytes"].tolist() == [0, 0]
     assert narrow["hb_forwarded_bytes"].iloc[0] > 0 and narrow["hb_forwarded_bytes"].iloc[1] == 0
 
 
 def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
-    found = slowdowns.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    found = degraded.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
     assert found["nic_share"].tolist() == pytest.approx([0.5, 1.0])
     assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
     assert found["slowdown"].iloc[0] > 0.01
-    found = failed_parts.failed_part_slowdowns(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    found = degraded.failed_part_slowdowns(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
     assert (found["nic_share"] <= 0.5 + 1e-12).all() and found["nic_share"].iloc[0] == pytest.approx(0.5)
 
 
 def test_one_domain_has_no_network():
-    found = slowdowns.dense_slowdown(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    found = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
     assert (found[["busiest_link_s", "hb_forwarded_bytes", "slowdown"]] == 0).all().all()
-    slow = slowdowns.dense_slowdown(rail_only(128, 128, 16, nic_Bps=1e3), MODEL, H100, ALIGNED, BATCH)
+    slow = degraded.dense_slowdown(rail_only(128, 128, 16, nic_Bps=1e3), MODEL, H100, ALIGNED, BATCH)
     np.testing.assert_allclose(slow["iteration_s"], found["iteration_s"])
 
 
 def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
-    for run in (slowdowns.dense_slowdown, failed_parts.failed_part_slowdowns):
+    for run in (degraded.dense_slowdown, degraded.failed_part_slowdowns):
         with pytest.raises(ValueError, match="fabric has 64 GPUs, the strategy takes 128"):
             run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
     other = replace(ALIGNED, order=("tensor", "pipeline", "context", "data"))
@@ -249,7 +246,7 @@ def test_a_fabric_of_another_size_and_another_order_of_ranks_are_refused():
 @pytest.fixture(scope="module")
 def broken():
     return pd.concat(
-        [failed_parts.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
+        [degraded.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
         ignore_index=True,
     )
 
@@ -298,12 +295,10 @@ def test_a_lost_gpu_takes_its_replica(broken):
 
 def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
     spread = Strategy(tensor=2, pipeline=2, data=16, expert=4)
-    found = failed_parts.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(
-        ["fault", "job"]
-    )
+    found = degraded.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(["fault", "job"])
     assert found.loc[("GPU", "replicas dropped, less batch"), ["data", "global_batch"]].tolist() == [12, 48]
     assert found.loc[("HB domain", "replicas dropped, less batch"), "data"] == 12
-    alone = failed_parts.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
+    alone = degraded.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
     ended = alone[alone["data"] == 0]
     assert set(ended["fault"]) == {"GPU", "HB switch", "HB domain"} and (ended["limit"] == "no replica left").all()
     assert (ended["tokens_share"] == 0).all() and np.isinf(ended["iteration_s"]).all()
@@ -311,41 +306,20 @@ def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
 
 def test_interleaving_rounds_the_micro_batches_up_to_whole_turns():
     inter = replace(ALIGNED, interleave=2)
-    found = failed_parts.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
+    found = degraded.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
     row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches take 12, three turns of 4 stages
     expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(36) | {"data": 3})
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
 def test_a_domain_that_is_the_cluster_ends_the_job():
-    found = failed_parts.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    found = degraded.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
     assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
     assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
 
 
-def test_the_two_stage_model_on_broken_fabrics():
-    model = TwoStage(96, 12288, 12 * 12288**2 * 2, 6 * 175e9, 8, 2, 989e12, 1.0, 1.0)
-    found = failed_parts.two_stage_failed_part_slowdowns(WIDE[0], model, 3.2e6).set_index(["fault", "job"])
-    ours = replace(model, nic_Bps=WIDE[0].nic_Bps, hb_Bps=WIDE[0].hb_Bps)
-    whole, group = ours.iteration(128, 8, 3.2e6), ours.group_size(128, 3.2e6, 8)
-    assert found["iteration_s"].iloc[0] == pytest.approx(float(whole.iteration_s))
-    for job, share in (("moved to all other rails", 7 / 8), ("moved to one other rail", 1 / 2)):
-        slower = whole.iteration_s + whole.first_dp_s * (1 / share - 1)
-        assert found.loc[("rail switch", job), "iteration_s"] == pytest.approx(float(slower))
-    slower = whole.iteration_s + (whole.second_dp_s + whole.model_parallel_s) / 3
-    assert found.loc[("HB switch", "HB domain on its other switches"), "iteration_s"] == pytest.approx(float(slower))
-    for fault, idle in (("GPU", 7), ("HB domain", 0)):
-        row = found.loc[(fault, "HB domain left out, whole batch")]
-        assert row["gpus"] == 120 and row["gpus_idle"] == idle
-        assert row["iteration_s"] == pytest.approx(float(ours.iteration(120, 8, 3.2e6, group).iteration_s))
-    one = failed_parts.two_stage_failed_part_slowdowns(rail_only(8, 8, 4, hb_switches=4), model, 3.2e6)
-    assert one["tokens_share"].iloc[-1] == 0 and one["nic_share"].eq(1).all()
-    with pytest.raises(ValueError, match="give whole HB domains of 8"):
-        failed_parts.two_stage_failed_part_slowdowns(rail_only(100, 8, 16), model, 3.2e6)
-
-
 def test_fabrics_beside_each_other(broken):
-    wide = failed_parts.fabrics_side_by_side(broken)
+    wide = degraded.fabrics_side_by_side(broken)
     rows = broken[["fault", "job"]].drop_duplicates()
     assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
     only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
@@ -358,7 +332,7 @@ JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"
 
 
 def of_job(**options):
-    return goodput.training_goodput(MODEL, H100, *JOB, **options)
+    return degraded.training_goodput(MODEL, H100, *JOB, **options)
 
 
 def test_without_failures_all_time_counts():
@@ -381,8 +355,14 @@ def test_goodput_falls_with_gpus_restarts_and_checkpoints():
     assert dict(zip(base["gpus"], tokens.round(6), strict=True)) == {128: 32, 1024: 256}
 
 
+def interruptions(*cluster):
+    """Those at the catalog's middle rates."""
+    found = degraded.job_interruptions(*cluster)
+    return found[found["rates"] == "value"].reset_index(drop=True)
+
+
 def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
-    found = goodput.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
+    found = degraded.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
         "events_per_year", ["stops", "rates"], "fabric"
     )
     cut, every = (found.loc[name] for name in ("what cuts GPUs off", "every part"))
@@ -392,29 +372,27 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
 
 def test_hosts_are_the_platforms_own_or_those_whose_failures_were_counted():
     assert "host_gpus" not in catalog.item("platforms", "DGX H100")
-    assert [goodput.host_gpus(name) for name in ("DGX H100", "GB200 NVL72")] == [8, 4]
-    small, large = (goodput.job_interruptions(64, 8, 64, name, ["value"]) for name in ("DGX H100", "DGX H200"))
+    assert [degraded.host_gpus(name) for name in ("DGX H100", "GB200 NVL72")] == [8, 4]
+    small, large = (interruptions(64, 8, 64, name) for name in ("DGX H100", "DGX H200"))
     pd.testing.assert_frame_equal(small, large)
     rate = catalog.item("failure_rates", "host")["failure_rate"] * 365.25 * 86400
-    nvl, other = (goodput.job_interruptions(n, 72, 64, "GB200 NVL72", ["value"]) for n in (144, 148))
+    nvl, other = (interruptions(n, 72, 64, "GB200 NVL72") for n in (144, 148))
     more = other["events_per_year"].iloc[0] - nvl["events_per_year"].iloc[0]
     assert more > rate  # a host of 4 GPUs more, and its parts
 
 
 def test_one_domain_is_stopped_by_no_rails():
-    found = goodput.job_interruptions(8, 8, 64, "DGX H100", ["value"])
+    found = interruptions(8, 8, 64, "DGX H100")
     assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
 
 
 def test_in_rails_of_one_switch_every_part_cuts_gpus_off():
-    found = goodput.job_interruptions(512, 8, 64, "DGX H100", ["value"]).set_index(["fabric", "stops"])[
-        "events_per_year"
-    ]
+    found = interruptions(512, 8, 64, "DGX H100").set_index(["fabric", "stops"])["events_per_year"]
     assert found["rail-only"].nunique() == 1 and found["rail-optimized"].nunique() == 2
 
 
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
-    found = goodput.job_interruptions(16384, 8, 64, "DGX H100", ["value"])["events_per_year"]
+    found = interruptions(16384, 8, 64, "DGX H100")["events_per_year"]
     rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]
     counted = 16384 * rate * 365 * 86400
     assert (abs(found / counted - 1) < 0.1).all()
@@ -422,7 +400,7 @@ def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
 
 def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
     with pytest.raises(ValueError, match="multiples of tensor x context x pipeline, 32"):
-        goodput.training_goodput(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
+        degraded.training_goodput(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
     for factor in (0.0, -1.0, math.inf):
         with pytest.raises(ValueError, match="rate_factor is"):
             of_job(rate_factor=factor)
@@ -432,7 +410,7 @@ EXPERTS = Strategy(data=64, expert=16, tensor=1)
 
 
 def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
-    found = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
+    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
     full = found[found["oversubscription"] == 1]
     assert (full["slowdown"] == 0).all() and (found["slowdown"] >= 0).all()
     held = found[found["hb_domain_size"] >= 16]  # all experts of a token's group inside one domain
@@ -443,7 +421,7 @@ def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
 
 
 def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
+    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
     rates = H100.hb_Bps * H100.hb_fraction, H100.nic_Bps * H100.nic_fraction
     step = H100.hb_latency_s + H100.nic_latency_s
@@ -464,9 +442,9 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
 
 def test_dense_models_and_domains_beyond_the_cluster_are_refused():
     with pytest.raises(ValueError, match="has no experts"):
-        slowdowns.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
+        degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
-        slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
+        degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
 
 
 def test_a_machine_checks_its_way_to_the_experts():
@@ -480,7 +458,7 @@ def test_a_machine_checks_its_way_to_the_experts():
 def test_plots_show_every_line():
     figure = plots.goodput_by_gpus(of_job())
     assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
-    data = slowdowns.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
+    data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
     figure = plots.expert_iteration_times(data)
     assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
     assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"

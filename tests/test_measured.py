@@ -2,9 +2,8 @@ import pytest
 
 from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
 from railcore.facts import catalog, claims
-from railcore.training import transformer, validation
-from railcore.training.iteration import RUNTIMES, iteration_times, machine
-from railcore.training.iteration.critical_path import TIMES
+from railcore.training import machine, transformer, validation
+from railcore.training.iteration import RUNTIMES, TIME_PARTS, iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
@@ -47,7 +46,7 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
 
 
 def test_breakdown_adds_up_and_every_term_takes_time():
-    assert MODELLED[list(TIMES)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
+    assert MODELLED[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
     worth = validation.term_ablation(RUNS).set_index("term")
     assert worth.loc["nothing", "time_share"] == 0
     hiding = worth.pop("time_share").drop(["nothing", "hiding of tensor traffic"])
@@ -94,7 +93,7 @@ def test_a_breakdown_is_that_of_the_iteration():
     plan = Strategy(8, 1, 8, 2)
     table = validation.breakdown_table("GPT-3", "DGX A100", "bf16", plan, 64)
     model, gpu = transformer.from_catalog("GPT-3"), machine.from_catalog("DGX A100")
-    assert list(table.index) == ["128 GPUs"] and list(table) == list(TIMES)
+    assert list(table.index) == ["128 GPUs"] and list(table) == list(TIME_PARTS)
     assert table.sum(axis=1).item() == pytest.approx(iteration_times(model, gpu, plan.columns(64)).total_s.item())
 
 

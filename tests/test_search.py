@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import units
-from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, critical_path, iteration_times, machine
-from railcore.training.search import divisors, enumeration, search, strategy_label
-from railcore.training.search.enumeration import strategy_blocks
-from railcore.training.search.result import EDGES, pareto_front
+from railcore.training import machine
+from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, iteration_times
+from railcore.training.search import (
+    EDGES,
+    _in_one_block,
+    divisors,
+    pareto_front,
+    search,
+    strategy_blocks,
+    strategy_label,
+)
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
@@ -120,10 +127,11 @@ def test_what_the_space_leaves_out_does_not_divide():
 
 @pytest.mark.parametrize("block", [1, 7, 64, 10**6])
 @pytest.mark.parametrize("case", [0, 2])
-def test_blocks_of_the_space_change_nothing(case, block):
+def test_blocks_of_the_space_change_nothing(case, block, monkeypatch):
     model, gpus, batches, limits = CASES[case]
     whole = rows_of(strategy_blocks(model, gpus, batches, **limits))
-    parts = list(strategy_blocks(model, gpus, batches, block, **limits))
+    monkeypatch.setattr("railcore.training.search.SEARCH_BLOCK", block)
+    parts = list(strategy_blocks(model, gpus, batches, **limits))
     assert rows_of(parts) == whole
     sizes = [part["tensor"].size for part in parts]
     assert sizes[:-1] == [block] * (len(sizes) - 1) and 1 <= sizes[-1] <= block
@@ -195,9 +203,9 @@ def test_rows_kept_are_rows_of_the_space_with_their_own_estimates(case):
 def test_blocks_of_a_search_change_nothing(case, block, top, monkeypatch):
     model, gpus, batches, limits = CASES[case]
     one = search(model, small(case), gpus, batches, top=top, **limits)
-    monkeypatch.setattr(enumeration, "BLOCK", block)
-    enumeration._in_one.cache_clear()
-    monkeypatch.setattr(critical_path, "BLOCK", block // 2)
+    monkeypatch.setattr("railcore.training.search.SEARCH_BLOCK", block)
+    _in_one_block.cache_clear()
+    monkeypatch.setattr("railcore.training.iteration.ROWS_TOGETHER", block // 2)
     many = search(model, small(case), gpus, batches, top=top, **limits)
     assert many.pareto["sequence_s"].tolist() == one.pareto["sequence_s"].tolist()
     assert many.pareto["memory_bytes"].tolist() == one.pareto["memory_bytes"].tolist()

@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 from railcore.documents.railonly2023.two_stage_traffic import two_stage_cases, two_stage_matrix
 from railcore.documents.railonly2025 import dense_traffic
 from railcore.training import collectives, traffic
-from railcore.training.iteration.two_stage import TwoStage
+from railcore.training.collective_schedules import (
+    collective_schedule,
+    count_bytes,
+    grid_bytes,
+    hierarchical_schedule,
+)
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Transfer, Wire
 from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.two_stage import TwoStage
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)
@@ -122,9 +128,9 @@ def one(operation, ranks):
 def test_entries_are_those_of_the_counted_schedule(operation, algorithm, ranks):
     form = "direct" if operation == "all_to_all" else algorithm
     found = traffic.from_transfers(Strategy(tensor=ranks), [one(operation, ranks)], {"tensor": algorithm})
-    schedule = collectives.collective_schedule(operation, form, ranks)
+    schedule = collective_schedule(operation, form, ranks)
     # In an all-to-all the message is what one rank sends, ranks x parts of the schedule's blocks.
-    counted = collectives.count(schedule, 1 / (ranks * schedule.parts)).pairs
+    counted = count_bytes(schedule, 1 / (ranks * schedule.parts)).pairs
     expected = np.zeros((ranks, ranks))
     for (source, target), sent in counted.items():
         expected[source, target] = sent
@@ -137,7 +143,7 @@ def test_entries_are_those_of_the_counted_schedule(operation, algorithm, ranks):
 def test_a_tree_carries_the_buffer_up_and_down():
     for ranks in (2, 3, 7, 8):
         found = traffic.from_transfers(Strategy(tensor=ranks), [one("all_reduce", ranks)], {"tensor": "tree"})
-        counted = collectives.count(collectives.collective_schedule("all_reduce", "tree", ranks), 1 / ranks).pairs
+        counted = count_bytes(collective_schedule("all_reduce", "tree", ranks), 1 / ranks).pairs
         matrix = dense(found.matrices["tensor"])
         assert {pair: matrix[pair] for pair in counted} == pytest.approx(counted)
         assert np.count_nonzero(matrix) == len(counted) == 2 * (ranks - 1)
@@ -148,8 +154,8 @@ def test_a_hierarchical_collective_is_its_counted_schedule(operation):
     for x, y in ((2, 3), (4, 2), (3, 3)):
         row = one(operation, x * y)._replace(kind="data", group="data")
         found = traffic.from_transfers(Strategy(data=x * y), [row], {"data": "hierarchical"}, x)
-        schedule = collectives.hierarchical_schedule(operation, x, y)
-        counted = collectives.grid_bytes(schedule, 1.0, x)
+        schedule = hierarchical_schedule(operation, x, y)
+        counted = grid_bytes(schedule, 1.0, x)
         table = found.summary(x).set_index("kind")
         assert table.loc["data within", "bytes"] == pytest.approx(counted.by_domain.sum())
         assert table.loc["data between", "bytes"] == pytest.approx(counted.by_rail.sum())

@@ -15,11 +15,10 @@ from railcore.documents.railonly2023 import (
 from railcore.documents.readings import entries_together, turned, with_prefix
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
-from railcore.training import traffic
-from railcore.training.collectives import hierarchical_schedule, run
-from railcore.training.degraded.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
-from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import TERMS, equation_1, two_stage_sweep
+from railcore.training import traffic, two_stage
+from railcore.training.collective_schedules import hierarchical_schedule, run
+from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
+from railcore.training.two_stage import TERMS, equation_1, two_stage_sweep
 from railcore.workbench import charts as plots
 
 MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, km, ms, us
 from railcore.network import wide_area
-from railcore.network.wide_area import ReedSolomon, allocation, priority_waits, shared_wait, tcp_throughput
+from railcore.network.wide_area import ReedSolomon, allocation, inverse, priority_waits, shared_wait, tcp_throughput
 from railcore.workbench import charts as plots
 
 TCP = catalog.item("wide_area", "TCP")

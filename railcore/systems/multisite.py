@@ -20,7 +20,7 @@ from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
-from railcore.training.collectives import algorithms
+from railcore.training.collectives import steps_and_bytes
 from railcore.training.transformer import Transformer, from_catalog
 
 
@@ -175,7 +175,7 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     k = np.asarray(site.datacenters)
     allowed = []
     for form in WIDE_AREA:
-        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), k)
+        steps, size = steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), k)
         rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
         allowed.append((hidden_s - size / site.wan_Bps) / rounds)
     most = np.maximum(*allowed)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.training.iteration.layer import KEY, MODERN, layer_costs
-from railcore.training.iteration.machine import ENDLESS, Machine
+from railcore.training.iteration import KEY, MODERN, layer_costs
+from railcore.training.machine import ENDLESS, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import step
 from railcore.training.transformer import WEIGHT_BYTES, Transformer

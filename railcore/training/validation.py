@@ -9,9 +9,8 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.checks import one_of
-from railcore.training.iteration.critical_path import REASONS, TIMES, iteration_times
-from railcore.training.iteration.layer import RUNTIMES
-from railcore.training.iteration.machine import ENDLESS, Machine, from_catalog
+from railcore.training.iteration import REASONS, RUNTIMES, TIME_PARTS, iteration_times
+from railcore.training.machine import ENDLESS, Machine, from_catalog
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer, model_flops_utilization
 from railcore.training.transformer import from_catalog as model_from_catalog
@@ -142,17 +141,16 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
-    machines, rows = {}, []
+    kinds = set(zip(table["platform"], table["precision"], strict=True))
+    machines, rows = {kind: from_catalog(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
         kind = (row.platform, row.precision)
-        if kind not in machines:
-            machines[kind] = from_catalog(*kind, **changes)
         software = replace(RUNTIMES[row.runtime], **(runtime or {}))
         found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
         fits, limit = memory <= machines[kind].memory_bytes, REASONS[found.reason.item()]
-        rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIMES)))
-    columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIMES]
+        rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIME_PARTS)))
+    columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIME_PARTS]
     table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))
     return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
 

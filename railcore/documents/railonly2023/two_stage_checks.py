@@ -18,17 +18,10 @@ from railcore.facts import catalog, claims, units
 from railcore.facts.checks import Floats, whole
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.rails import rail_only, rail_optimized
-from railcore.training import collectives
-from railcore.training.degraded.routed_flows import domain_ring, nic_bandwidth_share
-from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import (
-    TERMS,
-    TwoStage,
-    TwoStageTime,
-    collective_rounds,
-    equation_1,
-    two_stage_sweep,
-)
+from railcore.training import two_stage
+from railcore.training.collective_schedules import collective_schedule, count_bytes, grid_bytes, hierarchical_schedule
+from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
+from railcore.training.two_stage import TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1, two_stage_sweep
 
 DAYS = "intro.palm_days_one_gh200"
 MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
@@ -63,10 +56,10 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     """
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
         whole(name, size)
-    reduce = collectives.hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
-    sent = collectives.grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
+    reduce = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
+    sent = grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
-    gathered = collectives.count(collectives.collective_schedule("all_gather", "direct", n_m), replica / n_m).bytes
+    gathered = count_bytes(collective_schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
         compute_s=batch_tokens * model.token_flops / (n_m * n_ds * n_df) / model.gpu_flops,
         first_dp_s=model.layers * sent.by_rail[0] / n_df / model.nic_Bps,

@@ -11,10 +11,10 @@ import pandas as pd
 
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import one_of
-from railcore.training.iteration import two_stage
-from railcore.training.iteration.two_stage import TwoStage
+from railcore.training import two_stage
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Traffic, Transfer, from_transfers
+from railcore.training.two_stage import TwoStage
 
 
 def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[TwoStage, float]]:

@@ -7,7 +7,7 @@ from itertools import product
 import pandas as pd
 
 from railcore.facts import claims, units
-from railcore.training.collectives import hierarchical_all_gather_bytes
+from railcore.training.collective_schedules import grid_bytes, hierarchical_schedule
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Traffic, Transfer, Wire, from_transfers, matrix, traffic_summaries, transfers
 from railcore.training.transformer import Transformer, from_catalog
@@ -88,10 +88,10 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
     """
     rows = []
     for x, y in grids:
-        sent = hierarchical_all_gather_bytes(1.0, x, y)
-        rows.append(
-            (x, y, (y - 1) / x, sent.by_rail.max(), sent.network, x - 1, sent.by_domain.max(), sent.across_rails)
-        )
+        sent = grid_bytes(hierarchical_schedule("all_gather", x, y), 1.0, x)
+        printed_network, printed_domain = (y - 1) / x, x - 1
+        counted = (printed_network, sent.by_rail.max(), sent.network, printed_domain, sent.by_domain.max())
+        rows.append((x, y, *counted, sent.across_rails))
     columns = ["x", "y", "D(y-1)/x", "one_rail", "network", "D(x-1)", "domain", "across_rails"]
     return pd.DataFrame(rows, columns=columns)
 

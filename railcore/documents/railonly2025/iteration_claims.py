@@ -9,9 +9,9 @@ import pandas as pd
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
-from railcore.training.iteration.layer import MODERN, RUNTIMES
-from railcore.training.iteration.machine import Machine
-from railcore.training.search.hb_domain_sweep import best_times, rising_gains
+from railcore.training.iteration import MODERN, RUNTIMES
+from railcore.training.machine import Machine
+from railcore.training.search import best_times, rising_gains
 from railcore.training.transformer import Transformer
 from railcore.training.validation import TrainingDuration
 

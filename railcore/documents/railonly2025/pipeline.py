@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import units
-from railcore.training import collectives, pipeline_schedule
+from railcore.training import collective_schedules, collectives, pipeline_schedule
 from railcore.training.pipeline_schedule import TRANSFERS, Timetable
 
 _D, _RATE_BPS, _OPERATORS = 1e6, 1e11, 4
@@ -104,8 +104,8 @@ def _all_gather(n: int) -> float:
 
 def _counted(operation: str, n: int) -> float:
     """Time of a ring [s], from the bytes of every step of its schedule."""
-    ring = collectives.collective_schedule(operation, "ring", n)
-    return float(collectives.count(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)
+    ring = collective_schedules.collective_schedule(operation, "ring", n)
+    return float(collective_schedules.count_bytes(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)
 
 
 def with_synchronization(table: Timetable, sync_s: float) -> tuple[pd.DataFrame, pd.DataFrame]:

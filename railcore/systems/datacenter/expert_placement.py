@@ -16,7 +16,7 @@ from railcore.facts import checks
 from railcore.systems.datacenter.exposed import Case, Times, chunk_bytes, times, tokens, wide_area
 from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
 from railcore.systems.datacenter.sizing import Site
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
 PLACES = ("tensor group", "rack", "racks")
@@ -98,7 +98,7 @@ def expert_placement(
     alone = replace(whole, gradient_bytes=experts_bytes / places)
     sums = [times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
-    dispatched = algorithms.steps_and_bytes("all_to_all", "direct", sent, places)[1]
+    dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
     gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
     spread = _summed_times(sums, whole, laid, site, gathered)

@@ -22,7 +22,7 @@ from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
 from railcore.systems.datacenter.layouts import RECOMPUTED, Layer, Layout, Precision, layer, layout
 from railcore.systems.datacenter.sizing import Site
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
 
@@ -138,9 +138,9 @@ def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", re
     t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
     in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
     sizes = ((reduce, in_rack, g), (reduce, in_site, y), ("all_gather", in_site, y), ("all_gather", in_rack, g))
-    one, two, four, five = (algorithms.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
+    one, two, four, five = (collectives.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
     three, wide_s = wide_area(in_site / y, site)
-    tensor_bytes = algorithms.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
+    tensor_bytes = collectives.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
     forward = _fitting(fits, layer.flops(recomputed) / (t * site.gpu_rate))
     return Times(
         forward_s=forward,
@@ -164,7 +164,7 @@ def wide_area(size_bytes: Any, site: Site) -> tuple[Any, Any]:
     sum a share each and send that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU. A loss at the tail adds
     tail_loss_rtts round trips. With one datacenter both numbers are 0.
     """
-    one, two = (algorithms.steps_and_bytes("all_reduce", form, size_bytes, site.datacenters) for form in WIDE_AREA)
+    one, two = (collectives.steps_and_bytes("all_reduce", form, size_bytes, site.datacenters) for form in WIDE_AREA)
     (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
     lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
     return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
@@ -262,7 +262,7 @@ def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """
     needed = []
     for form in WIDE_AREA:
-        steps, size = algorithms.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
+        steps, size = collectives.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
         slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
         needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
     return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]

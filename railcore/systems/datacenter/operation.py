@@ -21,7 +21,7 @@ from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision
 from railcore.systems.datacenter.sizing import Site, Sizing, best_format, site, size
-from railcore.training.collectives import algorithms
+from railcore.training import collectives
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, law, whole_shape
 from railcore.training.transformer import Transformer
 
@@ -286,7 +286,7 @@ def serve(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = algorithms.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
+    sums = collectives.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     table = pd.DataFrame(

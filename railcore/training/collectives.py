@@ -1,4 +1,4 @@
-"""Latency steps, bytes and time of collectives among n ranks: closed forms, vectorised.
+"""Latency steps, bytes and time of collectives among n ranks, flat and hierarchical: closed forms, vectorised.
 
     time = steps x latency_s + bytes / bandwidth_Bps
 
@@ -22,10 +22,25 @@ gathered buffer on one rank; for all-to-all what one rank sends in all, includin
   Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
 
 Trees, broadcasts along a ring and reductions in the network forward what they receive: their bytes / bandwidth is the
-limit of many chunks, in which a busy port never waits (`execution.pipelined`).
+limit of many chunks, in which a busy port never waits (`collective_schedules.pipelined`).
+
+The hierarchical ones are of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), and never leave their
+rail. GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or
+along the rails; every phase is a flat collective:
+
+    all_gather      rails: all_gather of D / x among y; HB: all_gather of D among x
+    reduce_scatter  HB: reduce_scatter of D; rails: reduce_scatter of D / x
+    all_reduce      HB: reduce_scatter of D; rails: all_reduce of D / x; HB: all_gather of D
+    broadcast       HB of the root: scatter of D; rails: broadcast of D / x; HB: all_gather of D
+    all_to_all      rails and HB, in either order: all_to_all of D
+    point_to_point  rails and HB, in either order: one send of D each
+
+The last two are rail-forwarded: what is meant for another rail makes one hop in an HB domain, in the sender's
+(hb_first, NCCL's PXN) or in the receiver's.
 
 Sources: Thakur, Rabenseifner and Gropp 2005 (ring, recursive); Bruck et al. 1997; Sanders, Speck and Traff 2009 (two
-trees); NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths).
+trees); NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths); railonly2025, LLM Traffic in the NIC Domain and Routing in
+Rail-Only Networks, and railonly2023, 3.1 (hierarchical).
 """
 
 from collections.abc import Callable, Sequence
@@ -314,3 +329,118 @@ def _times(
         steps, sent = _cost(cost, size, n)
         times.append(np.where(_fits(cost, n), steps * alpha + sent / bandwidth, np.inf))
     return names, np.array(np.broadcast_arrays(*times))
+
+
+HB, NIC = "hb", "nic"
+# Phases in order: where, and which flat operation; what runs along a rail moves D / x of a buffer that all share.
+PHASES: dict[str, tuple[tuple[str, str], ...]] = {
+    "all_gather": ((NIC, "all_gather"), (HB, "all_gather")),
+    "reduce_scatter": ((HB, "reduce_scatter"), (NIC, "reduce_scatter")),
+    "all_reduce": ((HB, "reduce_scatter"), (NIC, "all_reduce"), (HB, "all_gather")),
+    "broadcast": ((HB, "scatter"), (NIC, "broadcast"), (HB, "all_gather")),
+    "all_to_all": ((NIC, "all_to_all"), (HB, "all_to_all")),
+    "point_to_point": ((NIC, "point_to_point"), (HB, "point_to_point")),
+}
+FORWARDED = ("all_to_all", "point_to_point")
+ALWAYS_DIRECT = ("scatter", "point_to_point")
+
+
+def hierarchical_phases(
+    operation: str, hb_algorithm: str | None = None, nic_algorithm: str | None = None
+) -> list[tuple[str, str, str]]:
+    """Phases of a hierarchical collective in order: HB or NIC, the flat operation, its algorithm.
+
+    Scatter and point_to_point are always direct. Raises ValueError for an unknown operation.
+    """
+    named = {HB: hb_algorithm, NIC: nic_algorithm}
+    return [
+        (where, flat, default_algorithm(flat) if flat in ALWAYS_DIRECT else named[where] or default_algorithm(flat))
+        for where, flat in PHASES[checks.one_of("operation", operation, PHASES)]
+    ]
+
+
+def hierarchical_phase_times(
+    operation: str,
+    message_bytes: ArrayLike,
+    hb_ranks: ArrayLike,
+    domains: ArrayLike,
+    hb_Bps: ArrayLike,
+    nic_Bps: ArrayLike,
+    hb_latency_s: ArrayLike = 0.0,
+    nic_latency_s: ArrayLike = 0.0,
+    hb_algorithm: str | None = None,
+    nic_algorithm: str | None = None,
+) -> dict[str, Floats]:
+    """Time of each phase of a hierarchical collective, in order.
+
+    Parameters
+    ----------
+    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+        As for `hierarchical_time`.
+    hb_algorithm, nic_algorithm
+        As for `hierarchical_time`.
+
+    Returns
+    -------
+    Seconds by "hb" or "nic" and the flat operation, such as "hb reduce_scatter".
+    """
+    x, y = checks.whole("hb_ranks", hb_ranks), checks.whole("domains", domains)
+    size = checks.at_least("message_bytes", message_bytes)
+    links = {HB: (x, hb_Bps, hb_latency_s), NIC: (y, nic_Bps, nic_latency_s)}
+    times = {}
+    for where, flat, algorithm in hierarchical_phases(operation, hb_algorithm, nic_algorithm):
+        moved = size / x if where == NIC and operation not in FORWARDED else size
+        times[f"{where} {flat}"] = collective_time(flat, moved, *links[where], algorithm)
+    return times
+
+
+def hierarchical_time(
+    operation: str,
+    message_bytes: ArrayLike,
+    hb_ranks: ArrayLike,
+    domains: ArrayLike,
+    hb_Bps: ArrayLike,
+    nic_Bps: ArrayLike,
+    hb_latency_s: ArrayLike = 0.0,
+    nic_latency_s: ArrayLike = 0.0,
+    chunks: ArrayLike = 1,
+    hb_algorithm: str | None = None,
+    nic_algorithm: str | None = None,
+) -> Floats:
+    """Time of a hierarchical collective [s], its phases pipelined over chunks: sum(t_i) + (chunks - 1) max(HB, NIC).
+
+    t_i is the time of a chunk of D / chunks in phase i. HB and NIC are the sums of its phases in the HB domain and on
+    the rail, because phases on the same links take turns. Exact with two phases, and with three where NIC >= HB; else
+    too long by at most one chunk's NIC time.
+
+    Parameters
+    ----------
+    operation
+        One of those in the module's table.
+    message_bytes, hb_ranks, domains
+        D [bytes], x and y.
+    hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+        Of a GPU in one direction [bytes/s], and of a step [s].
+    chunks
+        Parts that D is cut into. All arguments up to here broadcast.
+    hb_algorithm, nic_algorithm
+        Of the flat collectives, such as "nvls" and "in_network"; by default `default_algorithm`. Scatter and
+        point_to_point are always direct.
+
+    Returns
+    -------
+    Seconds, an array of the arguments' common shape.
+
+    Raises
+    ------
+    ValueError
+        For an unknown operation or algorithm, and for values out of range.
+    """
+    parts = checks.whole("chunks", chunks)
+    size = checks.at_least("message_bytes", message_bytes) / parts
+    links = (hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm)
+    times = hierarchical_phase_times(operation, size, *links)
+    hb, nic = (
+        sum((time for name, time in times.items() if name.startswith(where)), np.zeros(())) for where in (HB, NIC)
+    )
+    return hb + nic + (parts - 1) * np.maximum(hb, nic)

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, checks
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
-from railcore.training.collectives.algorithms import steps_and_bytes
-from railcore.training.collectives.hierarchical import hierarchical_time
+from railcore.training.collectives import hierarchical_time, steps_and_bytes
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 
 PRECISIONS = ("bf16", "fp8")

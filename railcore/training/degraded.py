@@ -1,0 +1,447 @@
+"""What a job gets of a fabric: on rail-only against rail-optimized networks, with a failed part, and over a year.
+
+Flows of a job are routed over the wired graph. They give the share of NIC bandwidth that the job receives; iteration
+time is that with NICs of this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.facts.checks import positive
+from railcore.facts.units import year
+from railcore.network import reliability
+from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
+from railcore.network.topology.rails import rails_that_share
+from railcore.training import traffic
+from railcore.training.iteration import REASONS, iteration_times
+from railcore.training.machine import Machine
+from railcore.training.parallelism import Strategy
+from railcore.training.routed_flows import fabric_loads, flow_patterns, gpu_names, named_flows, nic_bandwidth_share
+from railcore.training.search import search, strategy_label
+from railcore.training.transformer import Transformer
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
+    """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there."""
+    box = catalog.item("platforms", platform)
+    links = {"nic_Bps": box["nic_bandwidth"], "hb_Bps": box["hb_bandwidth"], "hb_switches": int(box["hb_switches"])}
+    return rail_only(gpus, int(box["gpus"]), radix, **links)
+
+
+def both_fabrics(fabric: RailFabric) -> dict[str, RailFabric]:
+    """The cluster of a fabric without a layer over its rails and with a full one, by name."""
+    return {"rail-only": fabric.any_to_any(math.inf), "rail-optimized": fabric.any_to_any(1.0)}
+
+
+def dense_slowdown(
+    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
+) -> pd.DataFrame:
+    """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
+
+    Parameters
+    ----------
+    fabric
+        Of strategy.gpus GPUs, wired link by link, some thousands at most.
+    model, machine, strategy
+        The job, and a GPU; its links are those of the fabric.
+    global_batch
+        B [sequences].
+
+    Returns
+    -------
+    Columns fabric, busiest_link_s (all traffic of an iteration between domains over the busiest link of the network),
+    hb_forwarded_bytes (of it, what HB domains carry), nic_share (`nic_bandwidth_share`), iteration_s, and slowdown: its
+    iteration_s over that of rail-optimized, less 1.
+
+    Raises
+    ------
+    ValueError
+        For a fabric of another size, and as `Strategy.check`.
+    """
+    check_fabric_size(fabric, strategy)
+    K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
+    patterns = list(flow_patterns(model, strategy, global_batch, K).values())
+    whole = traffic.matrix(model, strategy, global_batch).entries()
+    flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
+    for name, network in both_fabrics(fabric).items():
+        loads = fabric_loads(network, flows)
+        hb = loads["kind"] == "hb"
+        share = nic_bandwidth_share(network, patterns)
+        times = {
+            "busiest_link_s": loads.loc[~hb, "time_s"].max() if len(flows) else 0.0,
+            "hb_forwarded_bytes": loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum(),
+            "nic_share": share,
+            "iteration_s": time_on_fabric(model, machine, network, row, share)[0],
+        }
+        rows.append({"fabric": name, **times})
+    table = pd.DataFrame(rows)
+    return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
+
+
+def dense_slowdowns(
+    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: int
+) -> pd.DataFrame:
+    """`dense_slowdown` of each model's best strategies: the best one of each of the fastest ways to split the GPUs.
+
+    Parameters
+    ----------
+    fabric
+        Wired link by link, some thousands of GPUs at most.
+    models
+        By name; a model that fits no strategy is left out.
+    machine
+        A GPU; its links are those of the fabric.
+    batch
+        [sequences].
+    splits
+        Ways to split the GPUs over tensor, context, pipeline and data ranks for each model.
+
+    Returns
+    -------
+    Columns model, strategy, times_best (its time over the best strategy's), and those of `dense_slowdown`, a row for
+    each network.
+    """
+    found = []
+    for name, model in models.items():
+        best = search(model, machine, fabric.gpus, batch, top=500).best
+        each = best.drop_duplicates(["tensor", "context", "pipeline", "data"]).head(splits)
+        for row in each.to_dict("records"):
+            table = dense_slowdown(fabric, model, machine, Strategy.from_columns(row), batch)
+            over = row["sequence_s"] / best["sequence_s"].iloc[0]
+            found.append(table.assign(model=name, strategy=strategy_label(row), times_best=over))
+    table = pd.concat(found, ignore_index=True)
+    return table[["model", "strategy", "times_best", *table.columns[:-3]]]
+
+
+def check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
+    """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
+    if fabric.gpus != strategy.gpus:
+        raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
+
+
+def time_on_fabric(
+    model: Transformer, machine: Machine, fabric: RailFabric, row: Mapping[str, Any], nic: float, hb: float = 1.0
+) -> tuple[float, str]:
+    """Iteration time on a fabric whose links give the job a share of their bandwidth.
+
+    Parameters
+    ----------
+    model, machine
+        The model, and a GPU.
+    fabric
+        Its HB domain and bandwidths count.
+    row
+        A strategy as `iteration_times` takes it.
+    nic, hb
+        Shares of the bandwidth of NICs; of the HB interconnect.
+
+    Returns
+    -------
+    Time [s], and "feasible" or the first thing that rules the strategy out.
+    """
+    left = machine.on(fabric)
+    left = replace(left, nic_Bps=left.nic_Bps * nic, hb_Bps=left.hb_Bps * hb)
+    found = iteration_times(model, left, row)
+    return found.total_s.item(), REASONS[found.reason.item()]
+
+
+def mixture_slowdowns(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    hb_domain_sizes: Sequence[int],
+    oversubscriptions: Sequence[float],
+) -> pd.DataFrame:
+    """Iteration time of a mixture of experts by HB domain size and by the way that tokens take to their experts.
+
+    Rows for each size: direct over an any-to-any layer of each oversubscription (1 is rail-optimized), and rail-only
+    with two hops, pipelined and in turn. Only the all-to-all is taken to cross the layer.
+
+    Parameters
+    ----------
+    model, machine, strategy
+        The job, and a GPU with its links.
+    global_batch
+        B [sequences].
+    hb_domain_sizes
+        K [GPUs].
+    oversubscriptions
+        Of the any-to-any layer.
+
+    Returns
+    -------
+    Columns hb_domain_size, way, oversubscription (infinite for rail-only), expert_s (on the critical path),
+    expert_link_s (a rank's links), iteration_s, and slowdown: over direct with a full layer, less 1.
+
+    Raises
+    ------
+    ValueError
+        For a model without experts and an HB domain larger than the cluster.
+    """
+    if not model.experts:
+        raise ValueError(f"model {model.name} has no experts: give a mixture of experts")
+    if max(hb_domain_sizes) > strategy.gpus:
+        raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
+    ways = [("direct", float(ratio), "direct", True) for ratio in (1.0, *oversubscriptions)]
+    ways += [("two-hop, pipelined", math.inf, "two-hop", True), ("two-hop, in turn", math.inf, "two-hop", False)]
+    row, rows = strategy.columns(global_batch), []
+    for size, (way, ratio, routing, pipelined) in itertools.product(hb_domain_sizes, ways):
+        box = replace(machine, hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
+        found = iteration_times(model, box, row)
+        times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
+        rows.append((size, way, ratio, *(time.item() for time in times)))
+    columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
+    of_size = table.groupby("hb_domain_size", sort=False)
+    slowdown = table["iteration_s"] / of_size["iteration_s"].transform("first") - 1
+    return table.assign(slowdown=slowdown)[of_size.cumcount() > 0].reset_index(drop=True)
+
+
+def failed_part_slowdowns(
+    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
+) -> pd.DataFrame:
+    """What one failed part of each kind does to a job; the first row, fault "none", is the whole fabric.
+
+    A GPU that fails, or that has neither NICs nor an HB domain: a spare one takes over, or the job drops the replicas
+    that it was part of. The other replicas then run the whole batch, or so much less of it. A NIC without its rail: its
+    traffic moves to other rails at both ends, in equal parts to all or to one. A trunk or spine: its traffic takes the
+    others. HB switches: the others carry all, as a slower HB domain; without others its GPUs count as cut off.
+
+    Parameters
+    ----------
+    fabric
+        Of strategy.gpus GPUs, wired link by link, some thousands at most.
+    model, machine, strategy
+        The job, and a GPU; its links are those of the fabric.
+    global_batch
+        B [sequences].
+
+    Returns
+    -------
+    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut, nic_share
+    and hb_share (of the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share
+    (tokens/s over the whole fabric's), limit ("feasible", or the first thing that rules the strategy out).
+
+    Raises
+    ------
+    ValueError
+        For a fabric of another size, and as `Strategy.check`.
+
+    References
+    ----------
+    railonly2025, Fault Tolerance Properties.
+    """
+    check_fabric_size(fabric, strategy)
+    graph = fabric.graph()
+    flows = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
+    whole: dict[str, Any] = {"fault": "none", "job": "whole", "gpus_failed": 0, "nics_cut": 0, "hb_share": 1.0}
+    whole |= {"nic_share": nic_bandwidth_share(fabric, flows), "data": strategy.data, "global_batch": global_batch}
+    rows = [whole]
+    for effect in faults.effects(fabric).to_dict("records"):
+        found = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
+        if lost := _lost_ranks(fabric, graph, effect["fault"]):
+            ways = [{"job": "spare GPUs take over"}, *_without(strategy, global_batch, lost)]
+        else:
+            ways = _on_other_links(fabric, flows, effect)
+        rows += [whole | found | way for way in ways]
+    for row in rows:
+        row["iteration_s"], row["limit"] = math.inf, "no replica left"
+        if row["data"]:
+            padded, shares = _padded(strategy, row["global_batch"], row["data"]), (row["nic_share"], row["hb_share"])
+            row["iteration_s"], row["limit"] = time_on_fabric(model, machine, fabric, padded, *shares)
+    table = pd.DataFrame(rows).assign(fabric=graph.name)
+    stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
+    speed = table["global_batch"] / table["iteration_s"]
+    table = table.assign(gpus_idle=(stopped - table["gpus_failed"]).clip(lower=0), tokens_share=speed / speed.iloc[0])
+    columns = (
+        "fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share data global_batch iteration_s tokens_share "
+        "limit"
+    )
+    return table[columns.split()]
+
+
+def _on_other_links(
+    fabric: RailFabric, flows: Sequence[pd.DataFrame], effect: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Ways to go on after a fault that takes no rank from the job."""
+    fault = effect["fault"]
+    if fault == "HB switch":
+        return [{"job": "HB domain on its other switches", "hb_share": effect["hb_bandwidth"]}]
+    every = nic_bandwidth_share(fabric, flows, fault)
+    if not effect["nics_cut"]:
+        return [{"job": "rerouted over the other links", "nic_share": every}]
+    one = nic_bandwidth_share(fabric, flows, fault, one_neighbour=True)
+    return [
+        {"job": "moved to all other rails", "nic_share": every},
+        {"job": "moved to one other rail", "nic_share": one},
+    ]
+
+
+def _padded(strategy: Strategy, global_batch: int, data: int) -> dict[str, Any]:
+    """The strategy on fewer replicas, with the micro-batches of each rounded up to what its schedule takes."""
+    unit = strategy.pipeline if strategy.interleave > 1 else 1
+    each = data * strategy.micro_batch * unit
+    return strategy.columns(-(-global_batch // each) * each) | {"data": data}
+
+
+def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
+    """Ranks that a fault takes from the job: failed, cut off from most others, or without an HB domain they had."""
+    import networkx as nx
+
+    after = faults.fail(graph, fault)
+    most: set[str] = max(nx.connected_components(after), key=len, default=set())
+    lost = []
+    for rank, name in enumerate(gpu_names(range(fabric.gpus), fabric.hb_domain_size)):
+        if name not in most or (fabric.hb_domain_size > 1 and not faults.bandwidth(after, name, ("hb",))):
+            lost.append(rank)
+    return lost
+
+
+def _without(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
+    """Ways to go on without some ranks."""
+    each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
+    data = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
+    less = global_batch // strategy.data * data
+    return [
+        {"job": "replicas dropped, whole batch", "data": data},
+        {"job": "replicas dropped, less batch", "data": data, "global_batch": less},
+    ]
+
+
+def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
+
+    Columns fault, job, then nics_cut, nic_share, iteration_s and tokens_share of each fabric ("nic_share, rail-only"),
+    NaN where it has no such part.
+    """
+    shown = ["nics_cut", "nic_share", "iteration_s", "tokens_share"]
+    keys = tables[["fault", "job"]].drop_duplicates()
+    wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
+    wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]
+    return keys.merge(wide.reset_index(), how="left")
+
+
+def training_goodput(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    gpus: ArrayLike,
+    global_batch: ArrayLike,
+    radix: int,
+    platform: str,
+    checkpoint_time: float | None = None,
+    restart_time: float | None = None,
+    rate_factor: float = 1.0,
+) -> pd.DataFrame:
+    """Tokens per second that a job keeps when failures stop it, on both networks, by GPUs of a cluster.
+
+    A failure costs the work since the last checkpoint and a restart, on spare GPUs. M = year / events, checkpoints
+    after `reliability.checkpoint_interval`, tokens/s = `reliability.goodput` x B s / T.
+
+    Parameters
+    ----------
+    model, machine
+        What is trained; a GPU and its links, K among them.
+    strategy
+        Its d becomes gpus / (t c p).
+    gpus, global_batch
+        Of a cluster; B [sequences]. They broadcast against each other.
+    radix
+        Ports of a switch.
+    platform
+        Of the catalog, for its HB switches and hosts.
+    checkpoint_time, restart_time
+        [s], by default those of a job in the catalog.
+    rate_factor
+        The catalog's failure rates are multiplied by it.
+
+    Returns
+    -------
+    Columns gpus, fabric, stops (as `job_interruptions`), rates ("low", "value", "high"), events_per_year, mtbf_s,
+    checkpoint_interval_s, goodput, iteration_s, tokens_per_s, effective_tokens_per_s, limit.
+
+    Raises
+    ------
+    ValueError
+        For GPUs that are no multiple of t c p, and for times and a factor that are not positive.
+    """
+    positive("rate_factor", rate_factor)
+    job = catalog.item("failure_rates", "job")
+    saving = job["checkpoint_time"] if checkpoint_time is None else checkpoint_time
+    restart = job["restart_time"] if restart_time is None else restart_time
+    counts, batches = (array.ravel() for array in np.broadcast_arrays(np.asarray(gpus), np.asarray(global_batch)))
+    ranks = strategy.gpus // strategy.data
+    if np.any(counts % ranks) or np.any(counts < ranks):
+        raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
+    rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
+    found = iteration_times(model, machine, rows)
+    tables = []
+    for i, n in enumerate(counts.tolist()):
+        events = job_interruptions(n, machine.hb_domain_size, radix, platform)
+        tokens = float(batches[i] * model.sequence_length / found.total_s[i])
+        done = {"gpus": n, "iteration_s": found.total_s[i], "tokens_per_s": tokens, "limit": REASONS[found.reason[i]]}
+        tables.append(events.assign(**done))
+    table = pd.concat(tables, ignore_index=True)
+    table["events_per_year"] *= rate_factor
+    mtbf = year / table["events_per_year"].to_numpy()
+    interval, share = reliability.checkpoint_interval(mtbf, saving), reliability.goodput(mtbf, saving, restart)
+    table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, goodput=share)
+    table["effective_tokens_per_s"] = table["tokens_per_s"] * share
+    columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s goodput iteration_s tokens_per_s"
+    return table[[*columns.split(), "effective_tokens_per_s", "limit"]]
+
+
+def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
+    """Failures a year that stop a job on all GPUs of a cluster.
+
+    "what cuts GPUs off" counts GPUs, NICs, HB switches, hosts, software, and of the network host links and tier-1
+    switches; "every part" counts all of the network. In rail-only, rails that are less than a switch share one.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster; K [GPUs]; ports of a switch.
+    platform
+        Of the catalog, for its HB switches and hosts.
+
+    Returns
+    -------
+    Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year.
+    """
+    hb, share = catalog.item("platforms", platform), int(rails_that_share(gpus, hb_domain_size, radix))
+    software, rows = catalog.item("failure_rates", "job").row("software_failure_rate"), []
+    fabrics = {
+        "rail-only": rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"]),
+        "rail-optimized": rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"]),
+    }
+    for name, fabric in fabrics.items():
+        every = reliability.parts_at_risk(fabric, int(hb["hb_switch_parts"])) | {
+            "host": -(-gpus // host_gpus(platform))
+        }
+        near = {"switch": 0, "link": 0, "transceiver": 0}
+        if fabric.tiers and fabric.planes == 1:
+            near = {"switch": int(fabric.parts.switches_by_tier[0]), "link": gpus, "transceiver": 2 * gpus}
+        for stops, counts in (("what cuts GPUs off", every | near), ("every part", every)):
+            for rate in ("low", "value", "high"):
+                parts = reliability.expected_failures(counts, dict.fromkeys(counts, 0.0), rate)
+                events = parts["events_per_year"].sum() + gpus * getattr(software, rate) * year
+                rows.append((name, stops, rate, events))
+    return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year"])
+
+
+def host_gpus(platform: str) -> int:
+    """GPUs of a host of a platform; where the catalog does not say, of the hosts whose failures were counted."""
+    measured = catalog.item("failure_rates", "host")["gpus"]
+    return int(catalog.item("platforms", platform).get("host_gpus", measured))

@@ -1,0 +1,487 @@
+"""All strategies of a cluster, evaluated together as arrays: the best, the Pareto front of time and memory, and why
+others are out; and the best by HB domain size, NIC speed and batch."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts.units import show
+from railcore.training.iteration import MODERN, RANGES, REASONS, STRATEGY, Estimate, Runtime, estimates, iteration_times
+from railcore.training.machine import Machine
+from railcore.training.parallelism import indivisible
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+
+SEARCH_BLOCK = 131_072  # strategies at a time: bounds the memory of a search
+EDGES = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
+Columns = dict[str, np.ndarray]
+Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY, None for whatever divides
+
+
+@lru_cache(maxsize=4096)
+def divisors(n: int) -> np.ndarray:
+    """Divisors of n in order."""
+    small = np.arange(1, math.isqrt(n) + 1)
+    small = small[n % small == 0]
+    found = np.unique(np.concatenate([small, n // small]))
+    found.setflags(write=False)
+    return found
+
+
+def strategy_blocks(
+    model: Transformer, gpus: int, global_batch: int | Sequence[int], **limits: int | Sequence[int]
+) -> Iterator[Columns]:
+    """Every strategy of `gpus` GPUs that divides heads, layers, sequence, experts and batch, in blocks of columns.
+
+    Parameters
+    ----------
+    model
+        What is trained.
+    gpus
+        Of the cluster.
+    global_batch
+        Sequences of an iteration, one number or several.
+    limits
+        The values allowed of any name in STRATEGY, such as tensor=8 or recompute=["none", "full"]. By default context
+        is 1, and the rest whatever divides.
+
+    Returns
+    -------
+    Arrays of one shape by the names in STRATEGY.
+
+    Raises
+    ------
+    ValueError
+        For a count or limit out of range.
+    """
+    allowed = checked_limits(gpus, global_batch, limits)
+    return _blocks(model, gpu_splits(model, gpus, allowed)[0], allowed)
+
+
+def _blocks(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
+    pending: list[Columns] = []
+    rows = 0
+    for part in _parts(model, splits, allowed):
+        start, size = 0, part["tensor"].size
+        while start < size:
+            take = min(SEARCH_BLOCK - rows, size - start)
+            pending.append({name: column[start : start + take] for name, column in part.items()})
+            rows, start = rows + take, start + take
+            if rows == SEARCH_BLOCK:
+                yield _merged(pending)
+                pending, rows = [], 0
+    if rows:
+        yield _merged(pending)
+
+
+def _merged(parts: list[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in STRATEGY}
+
+
+@lru_cache(maxsize=8)
+def _in_one_block(model: Transformer, gpus: int, allowed: tuple) -> list[Columns] | None:
+    """The strategies of a cluster where one block holds them, kept for searches on other machines; None for more."""
+    limits = dict(allowed)
+    blocks = _blocks(model, gpu_splits(model, gpus, limits)[0], limits)
+    first = list(itertools.islice(blocks, 2))
+    return first if len(first) < 2 else None
+
+
+def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> Allowed:
+    """Values allowed for each name in STRATEGY. Raises ValueError as `strategy_blocks`."""
+    if unknown := sorted(set(limits) - set(STRATEGY)):
+        raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY)}")
+    given = {"context": 1, **limits, "global_batch": global_batch}
+    allowed: Allowed = dict.fromkeys(STRATEGY)
+    for name, values in given.items():
+        names = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
+        listed = [values] if isinstance(values, str | int | np.integer) else list(values)
+        array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
+        least, most = RANGES.get(name, (1, 2**31))
+        if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
+            raise ValueError(f"{name} is {values!r}: give whole numbers from {least} to {most}")
+        allowed[name] = tuple(array.astype(np.int64).tolist())
+    if not (isinstance(gpus, int | np.integer) and gpus >= 1):
+        raise ValueError(f"gpus is {gpus!r}: give a positive whole number")
+    return allowed
+
+
+def _among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
+    return values if allowed is None else values[np.isin(values, allowed)]
+
+
+def gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, Counter[str]]:
+    """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [n, 4], and all splits by reason."""
+    rows = [
+        (t, c, p, gpus // (t * c * p))
+        for t in _among(divisors(gpus), allowed["tensor"])
+        for c in _among(divisors(gpus // t), allowed["context"])
+        for p in _among(divisors(gpus // (t * c)), allowed["pipeline"])
+    ]
+    splits = np.array(rows, np.int64).reshape(-1, 4)
+    if allowed["data"] is not None:
+        splits = splits[np.isin(splits[:, 3], allowed["data"])]
+    columns = {name: splits[:, [i]] for i, name in enumerate(("tensor", "context", "pipeline", "data"))}
+    wrong = indivisible(model, {**columns, "global_batch": allowed["global_batch"]})
+    reason = np.zeros(len(splits), np.int64)
+    for name in reversed(wrong):
+        reason[wrong[name].all(axis=1)] = REASONS.index(name)
+    return splits[reason == 0], Counter(REASONS[i] for i in reason)
+
+
+def _parts(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
+    """Strategies of each split of the GPUs, in parts no larger than a block."""
+    batches = np.asarray(allowed["global_batch"])
+    for t, c, p, d in splits.tolist():
+        k, b = _with_divisors(tuple((batches[batches % d == 0] // d).tolist()))  # sequences of a replica, micro-batch
+        if allowed["micro_batch"] is not None:
+            k, b = (x[np.isin(b, allowed["micro_batch"])] for x in (k, b))
+        chunks = _among(divisors(model.layers // p) if p > 1 else np.ones(1, np.int64), allowed["interleave"])
+        experts = _among(divisors(max(model.experts, 1)), allowed["expert"])
+        parallel = np.array([0, 1] if t > 1 and model.sequence_length % (c * t) == 0 else [0])
+        kinds = [experts[(d * c) % experts == 0], _among(parallel, allowed["sequence_parallel"])]
+        kinds += [_among(np.arange(3), allowed["recompute"]), _among(np.arange(4), allowed["sharding"])]
+        inner = [axis.ravel() for axis in np.meshgrid(*kinds, indexing="ij")]
+        outer = [np.repeat(k * d, chunks.size), np.repeat(b, chunks.size), np.tile(chunks, k.size)]
+        keep = (outer[2] == 1) | (np.repeat(k // b, chunks.size) % p == 0)
+        outer = [x[keep] for x in outer]
+        each = max(SEARCH_BLOCK // max(inner[0].size, 1), 1)
+        for start in range(0, outer[0].size, each):
+            some = [x[start : start + each] for x in outer]
+            size = some[0].size * inner[0].size
+            columns = {"tensor": np.full(size, t), "context": np.full(size, c)}
+            columns |= {"pipeline": np.full(size, p), "data": np.full(size, d)}
+            for name, x in zip(("global_batch", "micro_batch", "interleave"), some, strict=True):
+                columns[name] = np.repeat(x, inner[0].size)
+            for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
+                columns[name] = np.tile(x, some[0].size)
+            yield columns
+
+
+@lru_cache(maxsize=64)
+def _with_divisors(numbers: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Each number beside each of its divisors."""
+    found = [divisors(n) for n in numbers]
+    return np.repeat(numbers, [len(some) for some in found]), np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found. A strategy is a row with columns STRATEGY, sequence_s, total_s and memory_bytes.
+
+    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them.
+    splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by reason too. best: the strategies of
+    least time per sequence, in order, one of each time and memory. pareto: those that no other beats in both time and
+    memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible strategies by time per
+    sequence, between EDGES.
+    """
+
+    model: Transformer
+    machine: Machine
+    runtime: Runtime
+    offload: str
+    gpus: int
+    counts: dict[str, int]
+    splits: dict[str, int]
+    best: pd.DataFrame
+    pareto: pd.DataFrame
+    least_memory_bytes: float
+    histogram: np.ndarray
+
+    @property
+    def evaluated(self) -> int:
+        """Strategies evaluated."""
+        return sum(self.counts.values())
+
+    def strategy(self) -> dict[str, int]:
+        """The best strategy. Raises ValueError where none is feasible: the least memory needed, and the GPU's."""
+        if len(self.best):
+            return {name: int(self.best.iloc[0][name]) for name in STRATEGY}
+        if not self.evaluated:
+            raise ValueError(
+                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
+                f"{self.splits}): change the GPUs or the batch"
+            )
+        raise ValueError(
+            f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
+            f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "
+            "take more GPUs or larger ones"
+        )
+
+    def distribution(self) -> pd.DataFrame:
+        """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
+        if self.best.empty:
+            return pd.DataFrame({"times_best": [], "share": []})
+        some = np.flatnonzero(self.histogram)
+        times = np.maximum(EDGES[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
+        return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
+
+    def breakdown(self) -> pd.DataFrame:
+        """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
+        parts = pd.DataFrame(self.estimate().breakdown)
+        return with_labels(self.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
+
+    def estimate(self, table: pd.DataFrame | None = None) -> Estimate:
+        """`iteration_times` of rows of `best` or `pareto`, with breakdown, links and memory."""
+        rows = self.best if table is None else table
+        return iteration_times(self.model, self.machine, rows, self.runtime, self.offload)
+
+
+def search(
+    model: Transformer,
+    machine: Machine,
+    gpus: int,
+    global_batch: int | Sequence[int],
+    runtime: Runtime = MODERN,
+    offload: str = "none",
+    top: int = 10,
+    **limits: int | Sequence[int],
+) -> SearchResult:
+    """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by reason.
+
+    Memory is bounded by a block of strategies, whatever their number. Ranks fill HB domains in their order: where
+    groups do not divide one, the worst of them sets the time (`Machine.link_time`), so that HB domains of 72 GPUs can
+    be worse than those of 64.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained; a GPU and its links; what the software overlaps.
+    gpus
+        Of the cluster.
+    global_batch
+        Sequences of an iteration, one number or several.
+    offload
+        "none" or "optimizer", as for `iteration_times`.
+    top
+        How many of the best to keep.
+    limits
+        The values allowed of any name in STRATEGY, as for `strategy_blocks`.
+
+    Returns
+    -------
+    An empty result is an answer: `SearchResult.counts` says why.
+
+    Raises
+    ------
+    ValueError
+        For an HB domain larger than the cluster, and as `strategy_blocks`.
+    """
+    allowed = checked_limits(gpus, global_batch, dict(limits))
+    if machine.hb_domain_size > gpus:
+        raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
+    if top < 1:
+        raise ValueError(f"top is {top!r}: give 1 or more")
+    splits, by_split = gpu_splits(model, gpus, allowed)
+    blocks = _in_one_block(model, gpus, tuple(allowed.items())) or _blocks(model, splits, allowed)
+    counts, least = np.zeros(len(REASONS), np.int64), np.inf
+    histogram = np.zeros(EDGES.size - 1, np.int64)
+    best, front = _Kept(top), _Kept()
+    for columns in blocks:
+        start = 0
+        for result in estimates(model, machine, columns, runtime, offload):
+            memory, size = result.memory_bytes, result.total_s.size
+            rows = {name: column[start : start + size] for name, column in columns.items()}
+            start += size
+            counts += np.bincount(result.reason, minlength=len(REASONS))
+            least = min(least, memory.min())
+            good = np.flatnonzero(result.reason == 0)
+            time = result.total_s[good] / rows["global_batch"][good]
+            histogram += np.histogram(time, EDGES)[0]
+            best.merge(rows, good, time, memory[good])
+            front.merge(rows, good, time, memory[good])
+    by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
+    tables = best.table(), front.table()
+    return SearchResult(
+        model, machine, runtime, offload, gpus, by_reason, dict(by_split), *tables, float(least), histogram
+    )
+
+
+@dataclass
+class _Kept:
+    """Rows kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
+
+    top: int = 0
+    rows: np.ndarray = field(default_factory=lambda: np.zeros((0, len(STRATEGY)), np.int64))
+    time: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    memory: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def merge(self, columns, place, time, memory) -> None:
+        """Add what can still matter of a block's rows at `place`, and keep what counts of all."""
+        some = self._open(time, memory)
+        place, time, memory = place[some], time[some], memory[some]
+        new = self._chosen(time, memory)
+        rows = np.column_stack([columns[name][place[new]] for name in STRATEGY])
+        rows, time, memory = (
+            np.concatenate(pair) for pair in ((self.rows, rows), (self.time, time[new]), (self.memory, memory[new]))
+        )
+        kept = self._chosen(time, memory)
+        self.rows, self.time, self.memory = rows[kept], time[kept], memory[kept]
+
+    def _open(self, time, memory) -> np.ndarray:
+        """Which rows the kept ones do not rule out at once."""
+        some = np.ones(time.size, bool)
+        if self.top:
+            return some if len(self.time) < self.top else time <= self.time[-1]
+        few = slice(None, None, -(-len(self.time) // 4) or None)  # these beat most rows
+        for t, size in zip(self.time[few], self.memory[few], strict=True):
+            some &= (time < t) | (memory < size)
+        return some
+
+    def _chosen(self, time, memory) -> np.ndarray:
+        return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
+
+    def table(self) -> pd.DataFrame:
+        columns = dict(zip(STRATEGY, self.rows.T, strict=True))
+        times = {"sequence_s": self.time, "total_s": self.time * columns["global_batch"]}
+        return pd.DataFrame({**columns, **times, "memory_bytes": self.memory})
+
+
+def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
+    """Places of the least times, in order; of strategies with the same time and memory the first."""
+    order = np.lexsort((memory, time))
+    new = np.ones(order.size, bool)
+    new[1:] = (np.diff(time[order]) > 0) | (np.diff(memory[order]) != 0)
+    return order[new][:top]
+
+
+def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
+    if not time.size:
+        return np.zeros(0, np.intp)
+    order = np.lexsort((memory, time))
+    ahead = np.minimum.accumulate(memory[order])
+    first = np.concatenate([[True], memory[order][1:] < ahead[:-1]])
+    return order[first]
+
+
+def strategy_label(row: Mapping) -> str:
+    """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
+    parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
+    parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
+    parts += ["sp"] if row["sequence_parallel"] else []
+    parts += [f"v{int(row['interleave'])}"] if row["interleave"] > 1 else []
+    parts += [f"b{int(row['micro_batch'])}"]
+    parts += [("", "selective", "full")[int(row["recompute"])], ("", "zero1", "zero2", "fsdp")[int(row["sharding"])]]
+    return " ".join(part for part in parts if part)
+
+
+def with_labels(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of strategies with their `strategy_label` in the column strategy."""
+    return table.assign(strategy=[strategy_label(row) for row in table.to_dict("records")])
+
+
+def best_times(
+    models: Mapping[str, Transformer],
+    machine: Machine,
+    gpus: Sequence[int],
+    hb_domain_sizes: Sequence[int],
+    batches: Mapping[str, Sequence[int]],
+    nics_Bps: Sequence[float] = (),
+    **options: Any,
+) -> pd.DataFrame:
+    """Iteration time of the best strategy at every model, cluster, HB domain size, batch and NIC.
+
+    Parameters
+    ----------
+    models
+        By name.
+    machine
+        A GPU and its links.
+    gpus, hb_domain_sizes
+        Of the clusters; K [GPUs]. HB domains larger than the cluster are left out.
+    batches
+        By model [sequences].
+    nics_Bps
+        Bandwidths of a NIC, one direction [bytes/s]; by default the machine's.
+    options
+        Of `search`: runtime, and limits of the strategies.
+
+    Returns
+    -------
+    Columns model, gpus, hb_domain_size, batch, nic_Bps, iteration_s, ideal_s (all GPUs in one HB domain), slowdown =
+    iteration_s / ideal_s - 1, strategy, gain: share of iteration time that the last doubling of the HB domain saved.
+    NaN where no strategy fits.
+    """
+    rows = []
+    for (name, model), n, nic in itertools.product(models.items(), gpus, nics_Bps or (machine.nic_Bps,)):
+        for batch in batches[name]:
+            sizes = [*(k for k in hb_domain_sizes if k < n), n]
+            boxes = [replace(machine, nic_Bps=nic, hb_domain_size=k) for k in sizes]
+            found = [search(model, box, n, batch, top=1, **options).best for box in boxes]
+            times = [float(best["total_s"].iloc[0]) if len(best) else np.nan for best in found]
+            for i, k in enumerate(sizes):
+                gain = 1 - times[i] / times[i - 1] if i and k == 2 * sizes[i - 1] else np.nan
+                strategy = strategy_label(found[i].iloc[0]) if len(found[i]) else "none fits"
+                slowdown = times[i] / times[-1] - 1
+                rows.append((name, n, k, batch, nic, times[i], times[-1], slowdown, strategy, gain))
+    columns = "model gpus hb_domain_size batch nic_Bps iteration_s ideal_s slowdown strategy gain".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def smallest_near_ideal(table: pd.DataFrame, within: float) -> int:
+    """Smallest HB domain size from which on every cluster of a table is within a share of its ideal."""
+    good = table.assign(good=table["slowdown"] <= within).groupby("hb_domain_size")["good"].all()
+    return int(good.index[good & good[::-1].cummin()[::-1]].min())
+
+
+def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: float) -> pd.DataFrame:
+    """Slowdown and strategy of each model and cluster at one HB domain size, and `smallest_near_ideal` as plateau."""
+    sizes = {key: smallest_near_ideal(part, within) for key, part in table.groupby(["model", "gpus"])}
+    rows = table[table["hb_domain_size"] == hb_domain_size].assign(
+        plateau=lambda mine: [sizes[key] for key in zip(mine["model"], mine["gpus"], strict=True)]
+    )
+    return rows[["model", "gpus", "iteration_s", "ideal_s", "slowdown", "strategy", "plateau"]]
+
+
+def rising_gains(table: pd.DataFrame) -> float:
+    """Share of doublings of the HB domain that save more seconds than the doubling before."""
+    rises = []
+    for _, part in table.groupby(["model", "gpus", "batch", "nic_Bps"]):
+        doubled = part["hb_domain_size"].diff() == part["hb_domain_size"].shift()
+        saved = -part["iteration_s"].diff().where(doubled)
+        steps = saved.notna() & saved.shift().notna()
+        rises += list((saved.diff() > 1e-9 * part["iteration_s"])[steps])
+    return float(np.mean(rises))
+
+
+def slowdown_by_sustained_rate(
+    models: Mapping[str, Transformer],
+    machine: Machine,
+    gpus: Sequence[int],
+    hb_domain_size: int,
+    fractions: Sequence[float],
+    **options: Any,
+) -> pd.DataFrame:
+    """Largest slowdown over the clusters at one HB domain size, by the share of its best rate that a GPU sustains.
+
+    Parameters
+    ----------
+    models
+        By name.
+    machine
+        A GPU and its links.
+    gpus, hb_domain_size
+        Of the clusters; K [GPUs].
+    fractions
+        Shares of the GPU's best rate.
+    options
+        Of `best_times`, batches among them.
+
+    Returns
+    -------
+    Columns sustained_fraction and one for each model.
+    """
+    rows = []
+    for fraction in fractions:
+        box = replace(machine, sustained_fraction=fraction)
+        table = best_times(models, box, gpus, [hb_domain_size], **options)
+        slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()
+        rows.append({"sustained_fraction": fraction, **slowdown})
+    return pd.DataFrame(rows)
