@@ -20,6 +20,24 @@ from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objecti
 from railcore.systems.siting.supply import RULES, passes
 
 TABLE = "flops2024.table1"
+EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
+PAIR = "east and west"
+AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
+REGIONS: dict[str, Region] = {
+    "whole country": lambda found: np.ones(len(found), bool),
+    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
+    "Washington State": lambda found: found.state == "Washington",
+    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
+    "Eastern": lambda found: found.interconnect == "Eastern",
+    "Western": lambda found: found.interconnect == "Western",
+    "Texas": lambda found: found.interconnect == "Texas",
+}
+SITING, ALONE = "flops2024.siting", "flops2024.infra.viable_authorities"
+SINGLE, CITY, SPLIT, HALF = (
+    f"{SITING}.{name}" for name in ("single_site", "near_washington_100km", "datacenters", "northwest_half")
+)
+REAL = "measured/siting_real_plants.csv"
+NODES = "washington_nodes_"  # and the method, with underscores
 
 
 def printed_regions() -> dict[str, str]:
@@ -99,20 +117,6 @@ def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = 
     return float(good["parts"].min())
 
 
-EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
-PAIR = "east and west"
-AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
-REGIONS: dict[str, Region] = {
-    "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
-    "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
-    "Eastern": lambda found: found.interconnect == "Eastern",
-    "Western": lambda found: found.interconnect == "Western",
-    "Texas": lambda found: found.interconnect == "Texas",
-}
-
-
 def intertie(grid: PowerGrid) -> pd.Series:
     """The Pacific DC Intertie: the direct-current line with an end nearest to Celilo, as `nearest_direct_line`."""
     return nearest_direct_line(grid, WEST)
@@ -154,14 +158,6 @@ def sitings_with_pair(
         problem = str(error)
     row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
     return found, pd.concat([row, every]).reindex(columns=every.columns)
-
-
-SITING, ALONE = "flops2024.siting", "flops2024.infra.viable_authorities"
-SINGLE, CITY, SPLIT, HALF = (
-    f"{SITING}.{name}" for name in ("single_site", "near_washington_100km", "datacenters", "northwest_half")
-)
-REAL = "measured/siting_real_plants.csv"
-NODES = "washington_nodes_"  # and the method, with underscores
 
 
 def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:

@@ -25,6 +25,9 @@ from railcore.systems.siting.supply import BASES, RULES, available, marginal_int
 Places = Candidates | Nodes
 Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 RENEWABLE = ("geothermal", "hydro", "solar", "wind", "wind_offshore")
+DEGREES_PER_HOUR = 15.0  # that the sun moves over
+NEARBY_M = 500e3  # places that one storm or fault may take together
+WITHIN_S = (5e-3, 10e-3, 20e-3)  # delays of users that are told
 
 
 def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.ndarray:
@@ -117,11 +120,6 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
     for basis in BASES:
         columns[f"renewable_{basis}"] = power_mix(places, "fuel", basis).filter(RENEWABLE).sum(axis=1).to_numpy()[at]
     return pd.DataFrame(columns)
-
-
-DEGREES_PER_HOUR = 15.0  # that the sun moves over
-NEARBY_M = 500e3  # places that one storm or fault may take together
-WITHIN_S = (5e-3, 10e-3, 20e-3)  # delays of users that are told
 
 
 def mix_diversity(mixes: np.ndarray) -> float:

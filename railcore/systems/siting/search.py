@@ -15,6 +15,12 @@ from railcore.systems.siting.options import SiteOptions, SplitNeeds, pairs_withi
 
 Bits = int  # a set of candidates: bit i for candidate i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
+HIGHS = {"mip_rel_gap": 0, "presolve": False}  # presolve takes longer than the rest
+FIRST = 64  # candidates of the first programme
+_SAME = 1e-9  # distances that differ by less of themselves are equal
+_MANY = 1000  # candidates, of which so many give a first upper bound
+_FEW = 300  # candidates that go with a pair, more are left to the programme
+_GROWTH = 1.3  # of the distance that the search tries next
 
 
 class CliqueSearch:
@@ -183,10 +189,6 @@ def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
     return found
 
 
-HIGHS = {"mip_rel_gap": 0, "presolve": False}  # presolve takes longer than the rest
-FIRST = 64  # candidates of the first programme
-
-
 @dataclass
 class Programme:
     """A mixed-integer programme: max worth x over x from 0 to high, low <= rows x <= high for each row, some x whole.
@@ -346,12 +348,6 @@ def _around(options: SiteOptions, pair: np.ndarray, separation_m: float) -> np.n
     row = _balls(options, middle / np.linalg.norm(middle), separation_m).toarray()
     row[0, pair] = 1
     return row
-
-
-_SAME = 1e-9  # distances that differ by less of themselves are equal
-_MANY = 1000  # candidates, of which so many give a first upper bound
-_FEW = 300  # candidates that go with a pair, more are left to the programme
-_GROWTH = 1.3  # of the distance that the search tries next
 
 
 def shortest(options: SiteOptions, needs: SplitNeeds, k: int, separation_m: float, upper_m: float) -> list[int]:

@@ -201,9 +201,9 @@ def exchange_timelines(parts: Mapping[str, Timed]) -> Figure:
 def hourly_demand(data: pd.DataFrame, title: str = "") -> Figure:
     """Demand and net generation of one balancing authority, a panel each: reported in grey, and cleaned of spikes.
 
-    Columns as `siting.eia.cleaned` has them, of one authority: hour_utc, demand_w, demand_screened_w and, where they
-    are known, net_generation_w, net_generation_screened_w. The axis ends a third above what was cleaned; spikes
-    reported beyond it are triangles there, the highest with its value; dashed is the largest cleaned hour.
+    Columns as `siting.authorities.screened` has them, of one authority: hour_utc, demand_w, demand_screened_w and,
+    where they are known, net_generation_w, net_generation_screened_w. The axis ends a third above what was cleaned;
+    spikes reported beyond it are triangles there, the highest with its value; dashed is the largest cleaned hour.
     """
     names = [name for name in ("demand", "net_generation") if f"{name}_screened_w" in data]
     top = 4 / 3 * max(data[f"{name}_screened_w"].max() for name in names) / units.GW
