@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from railcore.facts import units
 from railcore.facts.units import GB, number
-from railcore.workbench.charts.stacks import volume_by_kind
+from railcore.workbench.charts.bars import volume_by_kind
 from railcore.workbench.drawing import glyphs
 from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high, panels, percent, percent_axis, plain_axis
 
