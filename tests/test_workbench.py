@@ -196,10 +196,17 @@ def test_a_panel_that_cannot_draw_its_own_defaults_stops_the_notebook(monkeypatc
     assert "none of these" in explore.panel(draw, gpus=(2, 1, 9, 1)).children[1].value
 
 
-@pytest.mark.parametrize("control", [(3, [1, 2]), (9, 1, 5, 1), 3, ("a",)])
+@pytest.mark.parametrize("control", [(9, 1, 5, 1), 3, ("a",), ([3], [1, 2])])
 def test_a_control_of_another_form_is_refused(control):
     with pytest.raises(ValueError, match="control 'gpus' is"):
         explore.panel(lambda gpus: None, gpus=control)
+
+
+def test_a_panel_adds_a_default_to_its_choices():
+    panel = explore.panel(lambda gpus, book: plt.subplots()[1], gpus=(3, [4, 1]), book=("c", ["b", "a"]))
+    slider, menu, *_ = panel.children
+    assert [value for _, value in slider.options] == [1, 3, 4] and slider.value == 3
+    assert menu.options == ("c", "b", "a") and menu.value == "c"
 
 
 def test_stacked_bars_stand_on_each_other():

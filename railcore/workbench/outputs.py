@@ -201,7 +201,7 @@ def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:
     try:  # the canvas itself: savefig draws twice, the first time for a layout that is there already
         figure.dpi = DPI
         if extension == "png":
-            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
+            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
         else:
             with mpl.rc_context({"svg.hashsalt": "railcore"}):
                 FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
