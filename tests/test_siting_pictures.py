@@ -20,7 +20,7 @@ from railcore.systems.siting import grid as grids
 from railcore.workbench import outputs
 from railcore.workbench.charts import bars, heatmaps, timelines
 from railcore.workbench.charts.maps import basemap, power_maps, symbols
-from railcore.workbench.drawing import glyphs
+from railcore.workbench.drawing.symbols import outline, stamp
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
@@ -279,8 +279,8 @@ def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
     ax = basemap.panel(figure, (1, 1, 6, 2))
     ax.set(xlim=(0, 3), ylim=(2, 0))
-    outlines = [glyphs.outline(text, 10)[0] for text in ("88", "8")]
-    glyphs.stamp(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")
+    outlines = [outline(text, 10)[0] for text in ("88", "8")]
+    stamp(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")
     (marks,) = ax.collections
     for path in marks.get_paths():
         box = path.get_extents(marks.get_transform())  # around the place

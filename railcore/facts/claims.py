@@ -31,7 +31,6 @@ LEDGER = (
     "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
 ).split()
 LOST = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
-_SHOWN = ("verdict", "basis", "reason")
 RECORDED = ("id", "value", "reason", "basis")
 
 
@@ -280,7 +279,7 @@ def _compared(row: Mapping[str, str], custom: bool) -> dict[str, str]:
     cells["ours"] = amount(float(ours), entry.unit) if ours else ""
     if custom:
         return cells
-    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in _SHOWN}
+    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in ("verdict", "basis", "reason")}
 
 
 def amount(value: float, unit: str) -> str:
