@@ -45,9 +45,11 @@ def _claim(options) -> int:
     from railcore.facts import claims, files
     from railcore.facts.tables import read_csv
     from railcore.facts.units import number
+    from railcore.workbench.driver import parameters, run
 
     words = options.id.lower().split()
-    found = [entry for entry in claims.claims().values() if all(word in _text(entry) for word in words)]
+    texts = {entry: f"{entry.id} {entry.where} {entry.claim}".lower() for entry in claims.claims().values()}
+    found = [entry for entry, text in texts.items() if all(word in text for word in words)]
     if options.id not in claims.claims() and found:
         print("\n".join(f"{entry.id}: {entry.claim}" for entry in found))
         return 0
@@ -67,7 +69,8 @@ def _claim(options) -> int:
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
     print(f"{'settings':<9} of the whole notebook:")
-    for name, value in _settings(files.NOTEBOOKS / f"{entry.notebook}.ipynb").items():
+    there = (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists()
+    for name, value in parameters.defaults(run.load(entry.notebook)).items() if there else ():
         print(f"{'':<9} {name} = {value!r}")
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
@@ -75,22 +78,6 @@ def _claim(options) -> int:
             name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
             print(f"{'':<9} {name} ({given['kind']}; {given['source']})")
     return 0
-
-
-def _text(entry) -> str:
-    return f"{entry.id} {entry.where} {entry.claim}".lower()
-
-
-def _settings(notebook) -> dict[str, object]:
-    """Parameters of a notebook; none before it is there."""
-    import json
-
-    from railcore.workbench.driver import parameters
-
-    if not notebook.exists():
-        return {}
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return parameters.defaults({"cells": [{**cell, "source": "".join(cell["source"])} for cell in cells]})
 
 
 def _assumptions(_options) -> int:

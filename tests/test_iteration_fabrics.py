@@ -17,7 +17,7 @@ from railcore.training import degraded, experts, machine, routed_flows
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
-from railcore.workbench import charts as plots
+from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -456,10 +456,10 @@ def test_a_machine_checks_its_way_to_the_experts():
 
 
 def test_plots_show_every_line():
-    figure = plots.goodput_by_gpus(of_job())
+    figure = curves.goodput_by_gpus(of_job())
     assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
     data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
-    figure = plots.expert_iteration_times(data)
+    figure = curves.expert_iteration_times(data)
     assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
     assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"
     plt.close("all")

@@ -13,7 +13,7 @@ from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
 from railcore.network.cost import PriceBook, network_total
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
-from railcore.workbench import charts as plots
+from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
@@ -151,7 +151,7 @@ def test_costs_of_the_panel(chip, gpus, rails, ratio):
     assert full == pytest.approx(row.cost_usd + row.host_links_usd)
     assert thin <= full and (ratio > 1 or thin == full)
     for budget in (full, 1000 * full):  # a budget out of range does not flatten the bars
-        axes = plots.network_costs(found, budget).axes[0]
+        axes = bars.network_costs(found, budget).axes[0]
         assert axes.get_ylim()[1] < 2.5e-9 * found.groupby("network").cost_usd.sum().max()
     plt.close("all")
 
@@ -372,7 +372,7 @@ def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
     split = pd.DataFrame(
         {"links": "optics", "network": "a", "part": ["switch chips", "host links"], "cost_usd": [4e9, 2e9]}
     )
-    ax = plots.network_costs(split, 5e9, (1.0, 2.0, 4.0)).axes[0]
+    ax = bars.network_costs(split, 5e9, (1.0, 2.0, 4.0)).axes[0]
     (whisker,) = [segment for bars in ax.collections for segment in bars.get_segments()]
     assert whisker[:, 1].tolist() == [4.0, 10.0]
     plt.close("all")

@@ -17,8 +17,8 @@ from matplotlib.transforms import Bbox
 from railcore.facts import catalog
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as grids
-from railcore.workbench import charts
-from railcore.workbench.charts import maps
+from railcore.workbench import outputs
+from railcore.workbench.charts import bars, heatmaps, maps, timelines
 from railcore.workbench.drawing import glyphs
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
@@ -153,7 +153,7 @@ def test_labels_make_way_and_say_when_they_cannot():
 def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     drawn, chosen = small_grid(), places(("East", 38, -83), ("West", 40, -97))
     nodes = pd.DataFrame({"latitude": [35, 36, 37], "longitude": [-90, -92, -94], "radius_m": 50e3})
-    figure = charts.grid_map(drawn, SQUARE, nodes.assign(passes=[True, False, False]), chosen, ways(chosen), "t", "n")
+    figure = maps.grid_map(drawn, SQUARE, nodes.assign(passes=[True, False, False]), chosen, ways(chosen), "t", "n")
     (ax,) = figure.axes
     plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
     assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
@@ -198,7 +198,7 @@ def test_every_centre_has_one_cell_of_the_lattice():
 
 def test_among_many_links_the_longest_is_named():
     every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90), ("D", 33, -84))
-    (ax,) = charts.grid_map(small_grid(), SQUARE, None, every, ways(every)).axes
+    (ax,) = maps.grid_map(small_grid(), SQUARE, None, every, ways(every)).axes
     assert [text.get_text().split()[0] for text in ax.texts if "ms" in text.get_text()] == [
         f"{ways(every)['distance_m'].max() / 1e3:,.0f}"
     ]
@@ -207,7 +207,7 @@ def test_among_many_links_the_longest_is_named():
 
 def test_places_close_together_keep_their_names_apart():
     close = places(*[(f"N{i}", 38 + 0.6 * (i % 2), -90 + 0.9 * (i // 2)) for i in range(6)])
-    figure = charts.places_by_k(close.assign(k=6), ways(close).assign(k=6), SQUARE)
+    figure = maps.places_by_k(close.assign(k=6), ways(close).assign(k=6), SQUARE)
     apart(figure)
     assert {f"N{i}" for i in range(6)} < {text.get_text() for text in figure.axes[0].texts}
 
@@ -216,7 +216,7 @@ def test_places_by_k_names_the_longest_link_of_each():
     every = places(("A", 32, -98), ("B", 44, -82), ("C", 38, -90))
     table = pd.concat([every.head(k).assign(k=k) for k in (1, 2, 3)])
     links = pd.concat([ways(every.head(k)).assign(k=k) for k in (1, 2, 3)])
-    figure = charts.places_by_k(table, links, SQUARE)
+    figure = maps.places_by_k(table, links, SQUARE)
     assert [ax.get_title() for ax in figure.axes] == ["1 place", "2 places", "3 places"]
     longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
     assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
@@ -226,7 +226,7 @@ def test_places_by_k_names_the_longest_link_of_each():
 def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     whole, outlines, cities = real
     chosen = places(("Washington, D.C.", 39, -77), ("Celilo", 45.6, -121.1))
-    figure = charts.grid_map(whole, outlines, None, chosen, ways(chosen))
+    figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen))
     apart(figure)
     assert svg_bytes(figure) < MAX_SVG_B
     views = pd.DataFrame(
@@ -234,7 +234,7 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
         columns=["title", "latitude", "longitude", "half_m"],
     )
     passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
-    figure = charts.region_maps(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
+    figure = maps.region_maps(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
     apart(figure)
     for ax in figure.axes:
         bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
@@ -262,7 +262,7 @@ def test_a_table_of_counts_colours_what_is_there():
         for j, radius in enumerate((50e3, 100e3))
     ]
     data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
-    figure = charts.places_by_assumption(data.drop(index=data.index[-1]), title="t")
+    figure = heatmaps.places_by_assumption(data.drop(index=data.index[-1]), title="t")
     assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
     names = ["installed", "installed, no oil", "idle", "idle, no oil"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
@@ -288,7 +288,7 @@ def test_texts_of_one_artist_stand_where_they_belong():
 
 def test_table_1_has_the_documents_columns_first():
     given = pd.DataFrame({"authority": ["A"], "region": ["West"], "printed_w": [2.1e9], "bound_w": [3e9], "rank": [4]})
-    shown = charts.in_megawatts(given)
+    shown = outputs.in_megawatts(given)
     assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
     assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
 
@@ -305,7 +305,7 @@ AUTHORITIES = pd.DataFrame(
 
 
 def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
-    (ax,) = charts.authority_demand(AUTHORITIES).axes
+    (ax,) = bars.authority_demand(AUTHORITIES).axes
     words = [text.get_text() for text in ax.texts]
     assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
@@ -319,10 +319,10 @@ def test_hours_beyond_the_axis_are_marked():
     raw = clean.copy()
     raw[[50, 90]] = 70e9, 30e9
     data = pd.DataFrame({"hour_utc": pd.date_range("2023-01-01", periods=hours, freq="h"), "demand_w": raw})
-    figure = charts.hourly_demand(data.assign(demand_screened_w=clean))
+    figure = timelines.hourly_demand(data.assign(demand_screened_w=clean))
     (ax,) = figure.axes
     spikes = [line for line in ax.get_lines() if line.get_marker() == "^"]
     assert len(spikes[0].get_xdata()) == 2 and "70 GW reported" in [text.get_text() for text in ax.texts]
     assert ax.get_lines()[0].get_ydata().max() == pytest.approx(ax.get_ylim()[1])
     both = data.assign(demand_screened_w=clean, net_generation_w=raw, net_generation_screened_w=clean)
-    assert [ax.get_ylabel() for ax in charts.hourly_demand(both).axes] == ["demand [GW]", "net generation [GW]"]
+    assert [ax.get_ylabel() for ax in timelines.hourly_demand(both).axes] == ["demand [GW]", "net generation [GW]"]

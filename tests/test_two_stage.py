@@ -19,7 +19,7 @@ from railcore.training import traffic, two_stage
 from railcore.training.collective_schedules import hierarchical_schedule, run
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
 from railcore.training.two_stage import TERMS, equation_1, two_stage_sweep
-from railcore.workbench import charts as plots
+from railcore.workbench.charts import bars, curves
 
 MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
 SMALL = st.integers(1, 4)
@@ -265,12 +265,12 @@ def test_pictures():
     table = two_stage_sweep(
         {"GPT-3": MODEL, "again": MODEL}, gpus=[4096], hb_domain_size=[8, 64], batch_tokens=[1e6, 2e6]
     )
-    assert len(plots.iteration_time_by_domain_size(table[table.batch_tokens == 1e6]).axes) == 2
-    figure = plots.iteration_time_by_batch(
+    assert len(curves.iteration_time_by_domain_size(table[table.batch_tokens == 1e6]).axes) == 2
+    figure = curves.iteration_time_by_batch(
         table[table.model == "again"].assign(batch_sequences=table.batch_tokens / 2048)
     )
     assert len(figure.axes[0].lines) == 3
-    ax = plots.iteration_terms(table[:2], "hb_domain_size", plt.subplots()[1])
+    ax = bars.iteration_terms(table[:2], "hb_domain_size", plt.subplots()[1])
     heights = [patch.get_height() for patch in ax.patches]
     assert sum(heights) == pytest.approx(table.iteration_s[:2].sum())
     plt.close("all")

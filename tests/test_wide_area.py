@@ -10,7 +10,7 @@ from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, km, ms, us
 from railcore.network import wide_area
 from railcore.network.wide_area import ReedSolomon, allocation, inverse, priority_waits, shared_wait, tcp_throughput
-from railcore.workbench import charts as plots
+from railcore.workbench.charts import curves
 
 TCP = catalog.item("wide_area", "TCP")
 C, BETA = TCP["cubic_c"], TCP["cubic_beta"]
@@ -396,9 +396,9 @@ def test_plots_draw_what_the_tables_have():
     import matplotlib.pyplot as plt
 
     sweep = wide_area.throughputs(np.geomspace(1e-9, 1e-2, 20), {"coasts": 0.06, "metro": 0.001}, LINK)
-    ax = plots.flow_throughput_by_loss(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
+    ax = curves.flow_throughput_by_loss(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
     assert len(ax.get_legend_handles_labels()[0]) == 4
-    figure = plots.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.queue_waits(0.2, [0.1, 0.9], LINK))
+    figure = curves.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.queue_waits(0.2, [0.1, 0.9], LINK))
     queues = dict(zip(*reversed(figure.axes[1].get_legend_handles_labels()), strict=True))
     assert len(queues["strict priority"].get_xdata()) == 2 and len(queues["one queue"].get_xdata()) == 1
     plt.close("all")

@@ -10,9 +10,8 @@ from matplotlib.collections import LineCollection, PathCollection
 from railcore.__main__ import main
 from railcore.facts import files
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
-from railcore.workbench import charts, drawing, explore, outputs, plotting
-from railcore.workbench.charts import speeds
-from railcore.workbench.charts.heatmaps import heatmap
+from railcore.workbench import drawing, explore, outputs, plotting
+from railcore.workbench.charts import bars, curves, heatmaps
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -197,15 +196,22 @@ def test_a_panel_that_cannot_draw_its_own_defaults_stops_the_notebook(monkeypatc
     assert "none of these" in explore.panel(draw, gpus=(2, 1, 9, 1)).children[1].value
 
 
-@pytest.mark.parametrize("control", [(3, [1, 2]), (9, 1, 5, 1), 3, ("a",)])
+@pytest.mark.parametrize("control", [(9, 1, 5, 1), 3, ("a",), ([3], [1, 2])])
 def test_a_control_of_another_form_is_refused(control):
     with pytest.raises(ValueError, match="control 'gpus' is"):
         explore.panel(lambda gpus: None, gpus=control)
 
 
+def test_a_panel_adds_a_default_to_its_choices():
+    panel = explore.panel(lambda gpus, book: plt.subplots()[1], gpus=(3, [4, 1]), book=("c", ["b", "a"]))
+    slider, menu, *_ = panel.children
+    assert [value for _, value in slider.options] == [1, 3, 4] and slider.value == 3
+    assert menu.options == ("c", "b", "a") and menu.value == "c"
+
+
 def test_stacked_bars_stand_on_each_other():
     data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
-    ax = charts.stacked_costs(data, "network", "usd", "part", plt.subplots()[1], "USD")
+    ax = bars.stacked_costs(data, "network", "usd", "part", plt.subplots()[1], "USD")
     tops = {round(bar.get_x() + bar.get_width() / 2): 0.0 for bar in ax.patches}
     for bar in ax.patches:
         tops[round(bar.get_x() + bar.get_width() / 2)] += bar.get_height()
@@ -216,14 +222,14 @@ def test_stacked_bars_stand_on_each_other():
 def test_a_tornado_has_the_widest_bar_on_top():
     data = pd.DataFrame({"input": ["little", "much"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.4, 0.1], at_high=[0.6, 0.9], centre=0.5)
-    ax = charts.tornado_chart(data, plt.subplots()[1], "share")
+    ax = bars.tornado_chart(data, plt.subplots()[1], "share")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["little", "much"]
     plt.close("all")
 
 
 def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
     data = pd.DataFrame({"input": ["sites"], "low": ["one"], "high": ["four"], "at_low": 0.3, "at_high": 0.6})
-    ax = charts.tornado_chart(data.assign(centre=0.2), plt.subplots()[1], "share")
+    ax = bars.tornado_chart(data.assign(centre=0.2), plt.subplots()[1], "share")
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.4, 0.1])  # the shorter one in front
     assert {text.get_text(): text.xy[0] for text in ax.texts} == {"four": 0.6, "one": 0.2}
     plt.close("all")
@@ -249,14 +255,14 @@ def test_dark_is_high_in_every_heat_map():
     matrix = np.zeros((4, 4))
     matrix[entries["source"], entries["target"]] = entries["bytes"]
     volumes = pd.DataFrame({"kind": ["a"], "path": ["b"], "bytes": [1e9]})
-    pictures = [charts.traffic_matrices({"one": entries}, 2), charts.traffic_volume_and_matrix(volumes, matrix, 2)]
+    pictures = [heatmaps.traffic_matrices({"one": entries}, 2), heatmaps.traffic_volume_and_matrix(volumes, matrix, 2)]
     for figure in pictures:
         (ax,) = [ax for ax in figure.axes if ax.get_xlabel() == "to GPU"]
         shown = ax.get_images()[0].get_array() / 255
         assert lightness(shown[0, 1]) < 0.3 < lightness(shown[0, 2]) < 0.9 and shown[1, 0, 3] == 0
         assert ax.get_xlim() == (0.5, 4.5) and ax.get_xticklabels()[-1].get_text() == "4"
     table = pd.DataFrame({"few": [0.0, 0.375], "many": [0.5, 0.8]})
-    ax = heatmap(table, plt.subplots()[1], "share", 0, 0.8)
+    ax = heatmaps.heatmap(table, plt.subplots()[1], "share", 0, 0.8)
     ax.figure.canvas.draw()
     cells = lightness(ax.collections[0].get_facecolors())
     assert cells.argmax() == 0 and cells.argmin() == 3
@@ -267,9 +273,11 @@ def test_dark_is_high_in_every_heat_map():
 def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
-    ax = charts.traffic_matrices({"all": entries}, 1024).axes[0]
+    ax = heatmaps.traffic_matrices({"all": entries}, 1024).axes[0]
     assert ax.get_xlabel() == "to GPU, 4 of them a cell" and len(ax.patches) == 1
-    part = charts.traffic_matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[0]
+    part = heatmaps.traffic_matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[
+        0
+    ]
     assert part.get_xlabel() == "to GPU" and not part.patches  # a part of an HB domain has no box
     plt.close("all")
 
@@ -277,7 +285,7 @@ def test_more_gpus_than_cells_share_them_and_say_so():
 def test_every_share_of_the_volume_has_its_text():
     kinds = ["tensor", "data within", "data between", "all"]
     data = pd.DataFrame({"case": "GPT", "kind": kinds, "silent_pairs": 0.99, "share_of_pairs": 0.001})
-    left, right = charts.traffic_shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
+    left, right = bars.traffic_shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
     assert [text.get_text() for text in right.texts] == ["30%", "69%", "1%"]
     assert len(left.texts) == 4 and not left.patches  # points, as the axis is logarithmic
     plt.close("all")
@@ -286,7 +294,7 @@ def test_every_share_of_the_volume_has_its_text():
 def test_measured_times_are_points_on_a_logarithmic_axis():
     runs = pd.DataFrame({"label": ["x", "y"], "source": ["A", "B"], "global_batch": [512, 1024]})
     runs = runs.assign(measured_iteration_s=[2.0, 50.0], modelled_s=[2.1, 45.0], error=[0.05, -0.1])
-    left, right = charts.measured_runs(runs, "a note").axes
+    left, right = bars.measured_runs(runs, "a note").axes
     assert left.get_xscale() == "log" and not left.patches
     assert [label.get_text() for label in left.get_yticklabels()] == ["x, batch 512", "y, batch 1,024"]
     assert [text.get_text() for text in right.texts] == ["+5%", "-10%"]
@@ -299,7 +307,7 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
     data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
     for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
-        ax = charts.iteration_time_by_batch(data.assign(group_size=groups * 2)).axes[0]
+        ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2)).axes[0]
         verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
         assert verticals == [640] * marks
         assert [text.get_text() for text in ax.texts] == ["groups\nof 32", "model-parallel groups\nof 16 GPUs"][
@@ -311,14 +319,14 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
 def test_panels_of_models_have_letters():
     rows = [(model, 64, size, 1.0, 0.9) for model in ("one", "two") for size in (8, 16)]
     data = pd.DataFrame(rows, columns=["model", "gpus", "hb_domain_size", "iteration_s", "ideal_s"])
-    assert [ax.get_title() for ax in charts.iteration_time_by_domain_size(data).axes] == ["(a) one", "(b) two"]
+    assert [ax.get_title() for ax in curves.iteration_time_by_domain_size(data).axes] == ["(a) one", "(b) two"]
     plt.close("all")
 
 
 def test_a_network_that_was_not_laid_out_is_named():
     rows = [("optics", "tree"), ("optics", "76 rails, 4 planes"), ("copper", "tree")]
     data = pd.DataFrame(rows, columns=["links", "network"]).assign(part="switch chips", cost_usd=4e9)
-    optics, copper = charts.network_costs(data, 5e9).axes
+    optics, copper = bars.network_costs(data, 5e9).axes
     ticks = ["tree", "76 rails,\n4 planes"]
     assert all([label.get_text() for label in ax.get_xticklabels()] == ticks for ax in (optics, copper))
     named = [[text.get_text() for text in ax.texts if "not laid out" in text.get_text()] for ax in (optics, copper)]
@@ -329,9 +337,9 @@ def test_a_network_that_was_not_laid_out_is_named():
 def test_marks_of_printed_points_are_explained():
     rows = [("scale-up", speed, "dense", "ideal", 0.5) for speed in (1e11, 1e12)]
     data = pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "case", "share"])
-    data = pd.concat([data.assign(network=name) for name in speeds.PANELS])
+    data = pd.concat([data.assign(network=name) for name in curves.PANELS])
     printed = pd.DataFrame({"network": "scale-up", "speed_Bps": [1e11] * 3, "model": "dense", "share": 0.4})
-    figure = charts.exposed_share_by_speed(data, printed.assign(relation=["=", "~", ">"]))
+    figure = curves.exposed_share_by_speed(data, printed.assign(relation=["=", "~", ">"]))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["equal or about", "more than"]
     plt.close("all")
 

@@ -159,10 +159,8 @@ def _family(family: str, overlay: str | None) -> dict[str, Item]:
         paths.append(extra)
     for path in paths:
         rows |= {(row.name, row.parameter): row for row in _rows(path)}
-    grouped: dict[str, list[Value]] = {}
-    for (name, _), row in rows.items():
-        grouped.setdefault(name, []).append(row)
-    return {name: Item(name, family, tuple(values)) for name, values in grouped.items()}
+    items = dict.fromkeys(name for name, _ in rows)
+    return {name: Item(name, family, tuple(row for row in rows.values() if row.name == name)) for name in items}
 
 
 def _overlay() -> str | None:

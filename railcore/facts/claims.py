@@ -30,9 +30,8 @@ BASES = {
 LEDGER = (
     "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
 ).split()
-GPUS_AND_RADIX = {"n": "gpus", "r": "radix"}  # letters of a case in the ids of the rail-only papers
-_SHOWN = ("verdict", "basis", "reason")
-_RECORDED = ("id", "value", "reason", "basis")
+LOST = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
+RECORDED = ("id", "value", "reason", "basis")
 
 
 @dataclass(frozen=True)
@@ -151,18 +150,18 @@ def cases(prefix: str) -> list[dict[str, int]]:
     return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
 
 
-def table_values(prefix: str, table, keys: Mapping[str, str] = GPUS_AND_RADIX) -> dict[str, float]:
+def table_values(prefix: str, table) -> dict[str, float]:
     """Values of a document's table claims from a DataFrame: the id's case picks the row, its last part the column.
 
-    keys: the column of each letter of the case. Claims whose last part is no column are
+    The case is `n` GPUs and switches of `r` ports, the columns gpus and radix. Claims whose last part is no column are
     left out. Raises KeyError for a case that the table lacks.
     """
-    rows = table.set_index(list(keys.values()))
+    rows = table.set_index(["gpus", "radix"])
     found = {}
     for claim_id in ids(prefix):
         numbers, column = case(claim_id), claim_id.rpartition(".")[2]
-        if column in rows and set(numbers) == set(keys):
-            found[claim_id] = float(rows.loc[tuple(numbers[letter] for letter in keys), column])
+        if column in rows and set(numbers) == {"n", "r"}:
+            found[claim_id] = float(rows.loc[(numbers["n"], numbers["r"]), column])
     return found
 
 
@@ -203,8 +202,8 @@ def _checked(claim_id: str, value) -> float | None:
     entry = claim(claim_id)
     files.check_owner(entry.notebook, f"claim {claim_id!r}")
     if value is None:
-        if not claim_id.startswith("flops2024.table1."):
-            raise ValueError(f"claim {claim_id!r} has value None: only claims of flops2024.table1 are unavailable")
+        if LOST not in entry.note:
+            raise ValueError(f"claim {claim_id!r} has value None: only one with {LOST!r} in its note is unavailable")
         return None
     if isinstance(value, str) or not math.isfinite(value := float(value)):
         raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
@@ -246,7 +245,7 @@ def record(
     if rows:  # all of one notebook
         path = files.out() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
         merged = {row["id"]: row for row in [*read_csv(path), *rows]}
-        files.write_whole(path, as_csv(_RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
+        files.write_whole(path, as_csv(RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
     return Shown(_comparison(rows, custom))
 
 
@@ -280,7 +279,7 @@ def _compared(row: Mapping[str, str], custom: bool) -> dict[str, str]:
     cells["ours"] = amount(float(ours), entry.unit) if ours else ""
     if custom:
         return cells
-    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in _SHOWN}
+    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in ("verdict", "basis", "reason")}
 
 
 def amount(value: float, unit: str) -> str:

@@ -12,7 +12,6 @@ kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
 KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
 KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
 Mbps, Gbps, Tbps, Pbps = mega / 8, giga / 8, tera / 8, peta / 8
-TFLOPS, PFLOPS = tera, peta
 kW, MW, GW = kilo, mega, giga
 ms, us, ns = 1e-3, 1e-6, 1e-9
 minute, hour, day, year = 60.0, 3600.0, 86400.0, 365.0 * 86400.0

@@ -11,10 +11,10 @@ from railcore.facts.units import label, number
 def panel(draw: Callable, **controls: tuple):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
 
-    draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list or a
-    menu of texts, or (value, low, high, step) for a slider over numbers. What `draw` refuses with ValueError is shown
-    as text, but raised where a published notebook's own defaults do not draw. Raises ValueError for a control of
-    another form.
+    draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list of
+    numbers or a menu of texts, or (value, low, high, step) for a slider over a range. A value that its choices lack is
+    added to them: before texts, in order among numbers. What `draw` refuses with ValueError is shown as text, but
+    raised where a published notebook's own defaults do not draw. Raises ValueError for a control of another form.
     """
     import ipywidgets as widgets
 
@@ -43,11 +43,11 @@ def _control(name: str, control: tuple, widgets):
     look = {"description": label(name), "continuous_update": False, "style": {"description_width": "15em"}}
     look["layout"] = widgets.Layout(width="40em")
     match control:
-        case (value, list() as choices) if value in choices:
-            if all(isinstance(choice, str) for choice in choices):
-                del look["continuous_update"]
-                return widgets.Dropdown(value=value, options=choices, **look)
-            options = [(choice if isinstance(choice, str) else number(choice), choice) for choice in choices]
+        case (str() as value, list() as choices):
+            del look["continuous_update"]
+            return widgets.Dropdown(value=value, options=choices if value in choices else [value, *choices], **look)
+        case (int() | float() as value, list() as choices):
+            options = [(number(choice), choice) for choice in sorted({value, *choices})]
             return widgets.SelectionSlider(value=value, options=options, **look)
         case (value, low, high, step) if low <= value <= high:
             kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider
@@ -61,6 +61,6 @@ def _png(drawn) -> bytes:
     axes = drawn.flat[0] if hasattr(drawn, "flat") else drawn[0] if isinstance(drawn, Sequence) else drawn
     figure = axes if hasattr(axes, "savefig") else axes.figure
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=160, metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=110, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
     plt.close(figure)
     return stream.getvalue()

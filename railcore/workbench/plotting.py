@@ -57,9 +57,11 @@ def percent(share: float, digits: int = 3) -> str:
     return f"{number(100 * share, digits)}%"
 
 
-def percent_axis(axis: Axis) -> None:
-    """Shares on an axis, written as percent."""
+def percent_axis(axis: Axis, label: str = "") -> None:
+    """Shares on an axis, written as percent; label: of the axis, by default as it is."""
     axis.set_major_formatter(lambda share, _: percent(share))
+    if label:
+        axis.set_label_text(label)
 
 
 def plain_axis(axis: Axis) -> None:
@@ -122,6 +124,25 @@ def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
     """
     log_axis(ax.xaxis, ratios, text=lambda ratio: f"{number(ratio)}:1", **style)
     ax.set_xlabel(label)
+
+
+def note(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
+    """A text beside a place of the axes.
+
+    Parameters
+    ----------
+    ax, text
+        Where to write, and what.
+    at, shift
+        The place in the data's coordinates, and how far from it the text is [points].
+    **style
+        Of matplotlib's annotation.
+
+    Returns
+    -------
+    Nothing.
+    """
+    ax.annotate(text, at, shift, textcoords="offset points", **style)
 
 
 def entitle(ax: Axes, title: str, left: bool = False) -> None:

@@ -1,19 +1,26 @@
-"""Bars around a value or side by side: tornados, slowdowns, errors of a model, ranges."""
+"""Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
+
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from railcore.facts import units
+from railcore.facts.units import GB, number
 from railcore.workbench.plotting import (
     COLOURS,
     MARKERS,
     entitle,
+    legend_below,
     log_axis,
     model_name,
+    note,
+    panels,
     percent,
     percent_axis,
 )
@@ -24,6 +31,23 @@ HATCHES = {"in turn": "", "pipelined": "////"}
 MOST_INPUTS = 10  # of a tornado
 MOST_SHARE = 1.5  # of a capacity, on the axis
 REPORTED, CLEANED, PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
+TERMS = {  # of the two-stage model's iteration time
+    "compute_s": "compute",
+    "first_dp_s": "data parallel across HB domains",
+    "second_dp_s": "data parallel inside",
+    "model_parallel_s": "model parallel",
+}
+TRAFFIC = {  # kinds of traffic: name and colour
+    "tensor": ("tensor (model parallel)", COLOURS[0]),
+    "sequence": ("tensor and sequence", COLOURS[0]),
+    "data within": ("data, within HB domains", COLOURS[4]),
+    "data between": ("data, between HB domains", COLOURS[1]),
+    "data": ("data", COLOURS[1]),
+    "pipeline": ("pipeline", COLOURS[2]),
+    "context": ("context", COLOURS[3]),
+    "expert": ("expert", COLOURS[5]),
+    "none": ("no traffic", COLOURS[7]),
+}
 
 
 def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
@@ -54,7 +78,7 @@ def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
 def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
     """A text beside the end of a bar, to its right or left."""
     shift, side = (3, "left") if rightward else (-3, "right")
-    ax.annotate(text, (x, y), (shift, 0), textcoords="offset points", va="center", ha=side, **style)
+    note(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
 def tornado_charts(data: pd.DataFrame) -> Figure:
@@ -67,8 +91,7 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
             still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
             part.loc[still, "input"] += " (" + part.loc[still, end] + ": no change)"
             part.loc[still, end] = ""
-        tornado_chart(part, ax, "exposed share of the time")
-        percent_axis(ax.xaxis)
+        percent_axis(tornado_chart(part, ax, "exposed share of the time").xaxis)
         entitle(ax, model_name(model), left=True)
     return figure
 
@@ -91,7 +114,7 @@ def routing_slowdowns(data: pd.DataFrame, title: str = "") -> Figure:
             style: dict = {"color": ROUTINGS[routing], "hatch": HATCHES[phases], "edgecolor": "white"}
             ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {phases}", **style)
             for x in np.compress(part["slowdown"].abs() < 1e-9, at):  # or the bar would seem to be forgotten
-                ax.annotate("0", (x, 0), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+                note(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
         ratios = panel.drop_duplicates("platform")
         middles = ratios["platform"].map(places)
         dashes: dict = {"color": "black", "linestyle": "--", "linewidth": 1}
@@ -99,8 +122,8 @@ def routing_slowdowns(data: pd.DataFrame, title: str = "") -> Figure:
         ax.axhline(0, color="black", linewidth=0.8)
         ax.set_xticks(range(len(places)), [name.replace(", ", ",\n").replace(" full", "\nfull") for name in places])
         ax.grid(axis="x", visible=False)
-        percent_axis(ax.yaxis)
-        ax.set(title=load, ylabel="slowdown over direct")
+        percent_axis(ax.yaxis, "slowdown over direct")
+        ax.set_title(load)
         ax.margins(y=0.15)
     (dash, *bars), (name, *names) = axes.flat[0].get_legend_handles_labels()
     figure.legend([*bars, dash], [*names, name], loc="outside lower center", ncols=3, title=title)
@@ -129,8 +152,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
         _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
     right.axvline(0, color="black", linewidth=0.8)
     right.margins(x=0.3)
-    right.set_xlabel("model over measured, less 1")
-    percent_axis(right.xaxis)
+    percent_axis(right.xaxis, "model over measured, less 1")
     right.grid(axis="y", visible=False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
     figure.supxlabel(note, fontsize=9)
@@ -155,18 +177,241 @@ def authority_demand(data: pd.DataFrame) -> Figure:
     implied = clean + printed.fillna(0)
     for i, (highest, total, own) in enumerate(zip(raw, implied, capacity, strict=True)):
         more = ", more than its capacity" if total > 1 and printed.notna().iloc[i] else ""
-        for value, y, note in ((highest, i - 0.2, ""), (total, i + 0.2, more)):
+        for value, y, remark in ((highest, i - 0.2, ""), (total, i + 0.2, more)):
             if np.isfinite(value):
                 box: dict = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
-                words = f"{'▶ ' * (value > MOST_SHARE)}{units.show(value * own, 'W', 3)}{note}"
+                words = f"{'▶ ' * (value > MOST_SHARE)}{units.show(value * own, 'W', 3)}{remark}"
                 _beside(ax, min(value, MOST_SHARE), y, words, fontsize=8, bbox=box)
     ax.axvline(1, color="black", linewidth=1, linestyle="--", label="net summer capacity")
     ax.set_yticks(at, data["authority"] + capacity.map(lambda power: f", {units.show(power, 'W', 3)}"))
-    words = "share of net summer capacity; numbers: capacity, demand and the generation implied"
-    ax.set(xlabel=words, xlim=(0, 1.1 * MOST_SHARE), ylim=(len(data) - 0.5, -0.5))
-    ax.set_xticks(np.arange(0, MOST_SHARE + 0.01, 0.25))
-    percent_axis(ax.xaxis)
+    ax.set(xlim=(0, 1.1 * MOST_SHARE), ylim=(len(data) - 0.5, -0.5), xticks=np.arange(0, MOST_SHARE + 0.01, 0.25))
+    percent_axis(ax.xaxis, "share of net summer capacity; numbers: capacity, demand and the generation implied")
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     return figure
+
+
+def stack(table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()) -> Axes:
+    """Bars stacked from the columns of a table, one for each row of its index.
+
+    Parameters
+    ----------
+    table, ax
+        Heights, and where to draw them.
+    across
+        Bars to the right instead of upwards.
+    width, colours
+        Of the bars; of the columns, by default those of the house, hatched from the ninth on.
+
+    Returns
+    -------
+    The axes.
+    """
+    drawn = table.rename(index=number) if table.index.dtype.kind in "iuf" else table
+    drawn = drawn.fillna(0.0).rename_axis(None)
+    options: dict = {"stacked": True, "width": width, "legend": False, "ax": ax}
+    options["color"] = [*(colours or (COLOURS * 3)[: table.shape[1]])]
+    drawn.plot.barh(**options) if across else drawn.plot.bar(rot=0, **options)
+    for bars in () if colours else ax.containers[len(COLOURS) :]:
+        for bar in bars:
+            bar.set_hatch("//")
+    ax.grid(axis="y" if across else "x", visible=False)
+    return ax
+
+
+def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
+    """Stacked bars with the total on top and its change from the first bar.
+
+    Parameters
+    ----------
+    data, x, y, by
+        Table, and its columns: a bar for each value of x, as high as the sum of y, in a colour for each value of by.
+    ax, label, title
+        Where to draw; the y axis' label and the title.
+
+    Returns
+    -------
+    The axes.
+    """
+    table = data.pivot_table(index=x, columns=by, values=y, aggfunc="sum", sort=False)
+    stack(table, ax)
+    totals = table.sum(axis=1).tolist()
+    changes = [total / totals[0] - 1 if totals[0] else 0.0 for total in totals]
+    texts = [f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "" for change in changes]
+    _tops(ax, totals, [number(total, 4) + text for total, text in zip(totals, texts, strict=True)])
+    ax.margins(y=0.15)
+    ax.set_ylabel(label)
+    ax.set_title(title, fontsize=9)
+    ax.legend()
+    return ax
+
+
+def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Axes:
+    """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
+
+    Parameters
+    ----------
+    data, x
+        Table with the columns of TERMS [s], and its column with the names of the bars.
+    ax, title
+        Where to draw, and the title.
+
+    Returns
+    -------
+    The axes.
+    """
+    stack(data.set_index(x)[list(TERMS)].rename(columns=TERMS), ax, width=0.65)
+    totals = data[list(TERMS)].sum(axis=1).tolist()
+    speedups = [f"\n{number(totals[0] / total, 3)}x" if total != totals[0] else "" for total in totals]
+    texts = [number(total, 3) + speedup for total, speedup in zip(totals, speedups, strict=True)]
+    _tops(ax, totals, texts, fontsize=9)
+    ax.set(xlabel=units.label(x), ylabel="iteration time [s]")
+    ax.set_title(title, fontsize=9)
+    ax.margins(y=0.18)
+    ax.legend()
+    return ax
+
+
+def _tops(ax: Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
+    """Texts above bars, 3 points higher."""
+    for i, (height, text) in enumerate(zip(heights, texts, strict=True)):
+        note(ax, text, (i, height), (0, 3), ha="center", **style)
+
+
+def iteration_time_by_network(data: pd.DataFrame) -> Figure:
+    """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
+
+    Columns model, network and those of TERMS [s].
+    """
+    figure, parts = panels(data, "model", (3.4, 4.6))
+    for i, (model, part, ax) in enumerate(parts):
+        iteration_terms(part, "network", ax)
+        ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
+        ax.get_legend().remove()
+    legend_below(figure, figure.axes[0])
+    return figure
+
+
+def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
+    """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
+    shares = data.div(data.sum(axis=1), axis=0).max()
+    shown = data[shares.index[shares > 0.01]]
+    stack(shown.rename(columns=lambda name: units.words(name.removesuffix("_s"))), ax, across=True, width=0.8)
+    ax.invert_yaxis()
+    for bar in ax.patches:
+        bar.set_edgecolor("white")
+    ax.set_xlabel("iteration time [s]")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
+
+
+def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> Figure:
+    """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
+
+    Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
+    is named there as not laid out.
+
+    Columns links, network, part, cost_usd. chip_usd: low, value and high of a switch chip's price, for whiskers beside
+    the bars that show the total over its range.
+    """
+    ways, names = data["links"].nunique(), list(data["network"].unique())
+    figure, parts = panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
+    near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
+    for way, rows, ax in parts:
+        part = rows.assign(billions=rows["cost_usd"] / 1e9)
+        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", way)
+        if near:
+            ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        else:
+            ax.plot([], [], " ", label=f"budget: {number(budget_usd / 1e9, 3)} billion USD, far above")
+        if chip_usd:
+            low, value, high = chip_usd
+            chips = part[part["part"] == "switch chips"]["billions"].to_numpy()
+            total = part.groupby("network", sort=False)["billions"].sum().to_numpy()
+            span, at = [chips * (1 - low / value), chips * (high / value - 1)], np.arange(len(total)) + 0.44
+            ax.errorbar(at, total, span, fmt="_", color="#555555", capsize=3, label="range of the chips' price")
+        for i in range(part["network"].nunique(), len(names)):
+            ax.text(i, 0.1, f"{names[i]}:\nnot laid out in racks", rotation=90, ha="center", va="bottom", fontsize=8)
+        ax.set_xlim(-0.5, len(names) - 0.4)
+        ax.set_xticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
+        ax.get_legend().remove()
+    legend_below(figure, figure.axes[0], 5)
+    return figure
+
+
+def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
+    """What the busiest GPU of each kind sends in its HB domain and over its NIC, a bar for each strategy.
+
+    Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
+    """
+    names = list(data["case"].unique())
+    figure, axes = plt.subplots(1, 2, figsize=(10.5, 1.6 + 0.5 * len(names)), sharey=True)
+    kinds = [kind for kind in TRAFFIC if kind in set(data["kind"])]
+    columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
+    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+        table = data.pivot_table(index="case", columns="kind", values=column, sort=False).reindex(names)[kinds] / GB
+        named = table.rename(columns={kind: TRAFFIC[kind][0] for kind in kinds})
+        stack(named, ax, across=True, width=0.62, colours=[TRAFFIC[kind][1] for kind in kinds])
+        totals = table.sum(axis=1)
+        for y, total in enumerate(totals):
+            _beside(ax, total, y, number(total, 3), fontsize=8)
+        ax.set(xlabel=label, xlim=(0, 1.15 * totals.max()))
+        ax.xaxis.set_major_formatter(lambda value, _: number(value))
+        ax.tick_params(axis="y", length=0)
+    axes[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10)
+    legend_below(figure, axes[0])
+    return figure
+
+
+def traffic_shares(data: pd.DataFrame) -> Figure:
+    """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
+
+    Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6))
+    silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
+    data = pd.concat([silent, data[data["kind"] != "all"]])
+    models, kinds = list(data["case"].unique()), list(data["kind"].unique())
+    pairs, volume = (
+        data.pivot(index="case", columns="kind", values=f"share_of_{what}").loc[models, kinds]
+        for what in ("pairs", "bytes")
+    )
+    for i, kind in enumerate(kinds):
+        place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
+        label, colour = TRAFFIC[kind]
+        left.plot(place, pairs[kind], MARKERS[i], color=colour, markersize=7, label=label)
+        for x, share in zip(place, pairs[kind], strict=True):
+            note(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
+    stack(volume, right, width=0.55, colours=[TRAFFIC[kind][1] for kind in kinds])
+    for bars in right.containers:
+        for bar in (bar for bar in bars if bar.get_height()):
+            inside = bar.get_height() > 0.03  # else above: the last one of a stack, where there is room
+            dark = inside and bar.get_facecolor()[:3] == to_rgb(COLOURS[0])
+            x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
+            style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
+            right.text(x, y, percent(bar.get_height()), color="white" if dark else "black", **style)
+    log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
+    left.set(
+        ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), xlim=(-0.5, len(models) - 0.5), title="(a) GPU pairs"
+    )
+    left.set_xticks(range(len(models)), models)
+    left.grid(axis="x", visible=False)
+    for edge in range(1, len(models)):
+        left.axvline(edge - 0.5, color="#E3E3E3", linewidth=0.8)
+    right.set_title("(b) volume")
+    percent_axis(right.yaxis, "share of bytes")
+    legend_below(figure, left)
+    return figure
+
+
+def volume_by_kind(volumes: pd.DataFrame, ax: Axes) -> Axes:
+    """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
+    table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
+    stack(table, ax, width=0.8)
+    totals = table.sum(axis=1).tolist()
+    _tops(ax, totals, [f"{number(total, 4)} GB\n{percent(total / sum(totals))}" for total in totals])
+    ax.set(ylabel="all GPUs' traffic in an iteration [GB]", ylim=(0, 1.15 * max(totals)))
+    ax.legend()
+    return ax

@@ -13,8 +13,8 @@ from matplotlib.patches import Rectangle
 
 from railcore.facts import units
 from railcore.facts.units import GB, number
-from railcore.workbench.charts.stacks import volume_by_kind
-from railcore.workbench.drawing import glyphs
+from railcore.workbench.charts.bars import volume_by_kind
+from railcore.workbench.drawing.symbols import outline, stamp
 from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high, panels, percent, percent_axis, plain_axis
 
 CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
@@ -248,5 +248,5 @@ def _counts(ax: Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) 
         f"{number(count)}{'' if sure else '+'}" if count else "–" for count, sure in zip(counts, exact, strict=True)
     ]
     inks = np.where(shade > 0.55, "white", INK)
-    outlines = [glyphs.outline(text, 7.5)[0] for text in np.array(texts)[known]]
-    glyphs.stamp(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)
+    outlines = [outline(text, 7.5)[0] for text in np.array(texts)[known]]
+    stamp(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)

@@ -16,7 +16,7 @@ from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, entitle, model_name
+from railcore.workbench.plotting import COLOURS, entitle, model_name, note
 
 FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
 HALF = 0.42  # of a stage's height
@@ -209,19 +209,19 @@ def hourly_demand(data: pd.DataFrame, title: str = "") -> Figure:
     top = 4 / 3 * max(data[f"{name}_screened_w"].max() for name in names) / units.GW
     size = (10, 0.8 + 2.5 * len(names))
     figure, axes = plt.subplots(len(names), 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
-    hours, place = data["hour_utc"], {"textcoords": "offset points", "fontsize": 8.5}
+    hours = data["hour_utc"]
     for ax, name, colour in zip(axes.flat, names, (COLOURS[0], COLOURS[2]), strict=False):
         raw, clean = (data[f"{name}{kind}_w"].to_numpy(float) / units.GW for kind in ("", "_screened"))
         ax.plot(hours, np.minimum(raw, top), color="#9A9A9A", linewidth=0.7, rasterized=True)
         ax.plot(hours, clean, color=colour, linewidth=0.5, rasterized=True)
         largest, beyond = np.nanmax(clean), np.flatnonzero(raw > top)
         ax.axhline(largest, color="black", linewidth=0.9, linestyle="--")
-        ax.annotate(units.show(largest * units.GW, "W", 3), (hours.iloc[0], largest), (2, 3), **place)
+        note(ax, units.show(largest * units.GW, "W", 3), (hours.iloc[0], largest), (2, 3), fontsize=8.5)
         ax.plot(hours.iloc[beyond], np.full(len(beyond), 0.97 * top), "^", color=COLOURS[1])
         if len(beyond):
             highest = beyond[raw[beyond].argmax()]
             words = f"{units.show(raw[highest] * units.GW, 'W', 3)} reported"
-            ax.annotate(words, (hours.iloc[highest], 0.97 * top), (7, -3), **place)
+            note(ax, words, (hours.iloc[highest], 0.97 * top), (7, -3), fontsize=8.5)
         ax.set(ylabel=f"{units.words(name)} [GW]", ylim=(0, top))
     figure.suptitle(title, fontsize=11)
     return figure

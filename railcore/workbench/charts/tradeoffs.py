@@ -19,6 +19,7 @@ from railcore.workbench.plotting import (
     lines,
     log_axis,
     look,
+    note,
     panels,
     percent,
     percent_axis,
@@ -130,12 +131,11 @@ def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -
     memory, limit = data["memory_bytes"] / 1e9, limit_bytes / 1e9
     ax.step(memory, data["total_s"], "o-", where="post", color=COLOURS[0], linewidth=1, markersize=4)
     ax.axvline(limit, color="black", linestyle="--", linewidth=1)
-    style: dict = {"textcoords": "offset points", "fontsize": 8}
     turned: dict = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top", "rotation": 90}
-    ax.annotate("a GPU's memory", (limit, 1), (-4, -4), **turned, **style)
+    note(ax, "a GPU's memory", (limit, 1), (-4, -4), fontsize=8, **turned)
     for i in sorted({0, len(data) // 3, 2 * len(data) // 3, len(data) - 1}):
         place, side = ((6, 4), "left") if i else ((-6, 6), "right")
-        ax.annotate(data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, **style)
+        note(ax, data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, fontsize=8)
     ax.set_title(
         "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; v: chunks of a stage; b: sequences of a "
         "micro-batch\nfull: recomputation; zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
@@ -172,8 +172,8 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Ax
         ax.plot(picked["training_days"], picked["parameters"], **look(i, "", markersize=6))
     for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
         ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
-        text: dict = {"textcoords": "offset points", "xytext": (4, 4 if i else -12), "fontsize": 9}
-        ax.annotate(f"{number(size / 1e12)}T", (0, size), xycoords=ax.get_yaxis_transform(), **text)
+        place: dict = {"xycoords": ax.get_yaxis_transform(), "fontsize": 9}
+        note(ax, f"{number(size / 1e12)}T", (0, size), (4, 4 if i else -12), **place)
     first, last = data["training_days"].min(), data["training_days"].max()
     shown = {days: text for text, days in TIMES.items() if first <= days <= last}
     log_axis(ax.xaxis, shown, text=shown.__getitem__)
@@ -257,8 +257,7 @@ def serving_costs(data: pd.DataFrame) -> Figure:
             x, y, style = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"], look(i, ("-", "--")[i % 2])
             ax.plot(x, y, label=f"{model}, {number(bits)}-bit weights", **style)
             words = f"{number(part['copy_gpus'].iloc[0])} GPUs\n× {number(part['copies'].iloc[0])}"
-            place: dict = {"textcoords": "offset points", "fontsize": 7, "color": style["color"]}
-            ax.annotate(words, (x.iloc[0], y.iloc[0]), (7, -4), **place)
+            note(ax, words, (x.iloc[0], y.iloc[0]), (7, -4), fontsize=7, color=style["color"])
         ax.margins(0.12)
         ax.set_yscale("log")
         ax.set_xlim(0, ax.get_xlim()[1] * 1.05)

@@ -1,24 +1,25 @@
-"""A scene on matplotlib Axes: boxes, lines, switches, labels, routes and faults."""
+"""A scene on matplotlib Axes: boxes, lines, switches, labels, routes and faults; and many marks as one artist."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import Normal, Stroke
+from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
 from railcore.workbench.drawing import layers
-from railcore.workbench.drawing.glyphs import outline, stamp
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -298,6 +299,40 @@ def _paint(kind: str, colour: str, dead: bool, labelled: bool) -> tuple[str, str
     face = WHITE if kind in ("ocs", "hb") else colour
     dark = to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55
     return colour if kind in ("gpu", "ocs") else TOP, face, WHITE if labelled and dark else "#000000", "-"
+
+
+@cache
+def outline(text: str, font: float) -> tuple[Path, float]:
+    """Outline of a text around its middle, and its width [typographic points]; font: size [points]."""
+    if not text:
+        return Path([(0.0, 0.0)]), 0.0
+    path = TextPath((0, 0), text, size=font)
+    xs = path.vertices[path.codes != Path.CLOSEPOLY, 0]  # get_extents solves for every curve: 100 times as long
+    middle = [(xs.min() + xs.max()) / 2, 0.365 * font]  # half the height of digits and capitals
+    return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
+
+
+def stamp(ax: Axes, paths: Sequence[Path], places: Sequence, shift: float = 0.0, **style) -> None:
+    """Draw paths around places as one artist.
+
+    Parameters
+    ----------
+    ax
+        Where to draw; the marks leave its limits alone.
+    paths, places
+        Paths [points], one for all or one for each place; places in the data's coordinates.
+    shift
+        How many points higher to draw them.
+    **style
+        Of matplotlib's PathCollection.
+
+    Returns
+    -------
+    Nothing.
+    """
+    marks = PathCollection(paths, offsets=places, offset_transform=ax.transData, **style)
+    marks.set_transform(Affine2D().translate(0, shift).scale(1 / 72) + ax.figure.dpi_scale_trans)
+    ax.add_collection(marks, autolim=False)
 
 
 def _symbol(kind: str, wide: float, high: float) -> Path:

@@ -26,12 +26,24 @@ TOKEN = re.compile(
 )
 
 
-def same_value(ours: str, theirs: str) -> bool:
-    """True for two cells of tables that are the same text, or numbers within the tolerance."""
+def same_value(ours: str, theirs: str, relative: float = RELATIVE, absolute: float = ABSOLUTE) -> bool:
+    """True for two texts that are the same, or numbers within the tolerance: by default two cells of tables.
+
+    Parameters
+    ----------
+    ours, theirs
+        The texts.
+    relative, absolute
+        Tolerance of numbers; one of the two suffices.
+
+    Returns
+    -------
+    Whether they are the same.
+    """
     if ours == theirs:
         return True
     try:
-        return math.isclose(float(ours), float(theirs), rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        return math.isclose(float(ours), float(theirs), rel_tol=relative, abs_tol=absolute)
     except ValueError:
         return False
 
@@ -102,12 +114,7 @@ def _same_attribute(key: str, ours: str, theirs: str, ids: tuple[dict[str, str],
 def _same_token(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
     if ours.startswith("url(#") and theirs.startswith("url(#"):
         return _same_id(ours[5:-1], theirs[5:-1], ids)
-    if ours == theirs:
-        return True
-    try:
-        return math.isclose(float(ours), float(theirs), rel_tol=0, abs_tol=COORDINATE)
-    except ValueError:
-        return False
+    return same_value(ours, theirs, relative=0, absolute=COORDINATE)
 
 
 def _same_id(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:

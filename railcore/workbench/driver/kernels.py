@@ -1,5 +1,6 @@
 """Kernels that die with the driver: their environment, start, end, and one notebook's execution."""
 
+import json
 import logging
 import os
 import re
@@ -41,6 +42,7 @@ def watch():
     os._exit(1)
 threading.Thread(target=watch, daemon=True).start()
 runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)"""
+THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS VECLIB_MAXIMUM_THREADS".split()
 DROPPED = (
     "PYTHONDONTWRITEBYTECODE PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE MATPLOTLIBRC MPLBACKEND RAILCORE_PARAMETERIZED"
 ).split()
@@ -55,8 +57,6 @@ def kernel_environment() -> dict[str, str]:
     One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
     """
     caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
-    libraries = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM")
-    threads = [f"{library}_NUM_THREADS".replace("MAXIMUM_NUM", "MAXIMUM") for library in libraries]
     kept = {key: value for key, value in os.environ.items() if key not in DROPPED}
     if kept.get("RAILCORE_CATALOG"):  # kernels run in another folder
         kept["RAILCORE_CATALOG"] = os.path.abspath(kept["RAILCORE_CATALOG"])
@@ -64,7 +64,7 @@ def kernel_environment() -> dict[str, str]:
         (files.BUILD / folder).mkdir(parents=True, exist_ok=True)
     return {
         **kept,
-        **dict.fromkeys(threads, "1"),
+        **dict.fromkeys(THREADS, "1"),
         **{key: str(files.BUILD / folder) for key, folder in caches.items()},
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
@@ -197,8 +197,6 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
 
 def _report(printed: list, cells: list) -> dict:
     """What the kernel reported; raises CellError where a cell ended the notebook, which papermill takes for success."""
-    import json
-
     if not printed:
         ending = (n for n, cell in enumerate(cells) for output in cell.get("outputs", ()) if "ename" in output)
         raise CellError(f"cell {next(ending, '?')}: SystemExit: it left the notebook before its last cell")

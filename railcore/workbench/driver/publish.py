@@ -9,7 +9,6 @@ import io
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -62,9 +61,9 @@ def _sound(row: Mapping[str, str]) -> bool:
 def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
     """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
     ledger, inputs = published_rows(), _read(INPUTS) or []
-    columns = ("id", "value", "reason", "basis")
     return {
-        name: {"ledger": _hash(name, ledger, columns), "inputs": _hash(name, inputs, catalog.INPUTS)} for name in suite
+        name: {"ledger": _hash(name, ledger, claims.RECORDED), "inputs": _hash(name, inputs, catalog.INPUTS)}
+        for name in suite
     }
 
 
@@ -83,29 +82,23 @@ def owners() -> dict[str, str]:
     for item in outputs.items().values():
         for extension in item["files"].split():
             listed[f"{item['document']}/{item['item']}.{extension}"] = item["notebook"]
-    folders = _folders()
-    return {
-        path: owner for path, owner in listed.items() if _inside(path, folders) and (files.FIGURES / path).is_file()
-    }
+    return {path: owner for path, owner in listed.items() if _inside(path) and (files.FIGURES / path).is_file()}
 
 
-def _folders() -> set[str]:
-    """Folders of figures/, without links to folders elsewhere."""
-    found = (entry for entry in files.FIGURES.glob("*") if entry.is_dir() and not entry.is_symlink())
-    return {entry.name for entry in found}
-
-
-def _inside(path: str, folders: set[str]) -> bool:
-    """True for <folder>/<file> of figures/. Other entries of a manifest are neither read nor removed."""
-    return PUBLISHED.fullmatch(path) is not None and path.partition("/")[0] in folders
+def _inside(path: str) -> bool:
+    """True for <folder>/<file> of figures/, not through a link. Other entries of a manifest are left alone."""
+    if not PUBLISHED.fullmatch(path):
+        return False
+    folder = files.FIGURES / path.partition("/")[0]
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def faults() -> list[str]:
     """Damage to the shared tables and to README, a sentence each."""
-    folders = _folders()
-    spoilt = [table.name for table in COLUMNS if _read(table) is None] if folders else []
+    filled = any(entry.is_dir() for entry in files.FIGURES.glob("*"))
+    spoilt = [table.name for table in COLUMNS if filled and _read(table) is None]
     listed = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED]
-    strange = [path for path in listed if not _inside(path, folders)]
+    strange = [path for path in listed if not _inside(path)]
     found = [f"figures/{name} is missing or spoilt: it is made anew" for name in spoilt]
     found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in strange]
     if README.exists() and not _with_counts([]):
@@ -217,11 +210,6 @@ def settle(suite: list[str]) -> None:
     gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
     rows = [row for row in published_rows() if row["notebook"] in suite]
     _write(gone | _shared(rows, [row for row in _read(INPUTS) or [] if row["notebook"] in suite]), owned)
-
-
-def verdicts() -> Counter:
-    """Claims by verdict."""
-    return Counter(row["verdict"] for row in claims.ledger(published_rows()))
 
 
 def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:

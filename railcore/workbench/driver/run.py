@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -148,7 +149,7 @@ def _run(wanted: list[str], values: dict) -> int:
         where = ", ".join(_relative(_folder(name, custom)) for name in wanted)
         say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
-        counts = publish.verdicts()
+        counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
         what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
         say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
