@@ -22,7 +22,7 @@ from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.search import divisors, search
-from railcore.training.transformer import from_catalog
+from railcore.training.transformer import catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
 
@@ -57,12 +57,14 @@ def test_graph_of_65536_gpus(benchmark, fabric):
 
 def two_stages(gpus):
     """railonly2023's plan: an entry for every two GPUs of a group."""
-    return two_stage_traffic.two_stage_matrix(two_stage.from_catalog("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4).summary(256)
+    return two_stage_traffic.two_stage_matrix(
+        two_stage.catalog_two_stage("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4
+    ).summary(256)
 
 
 def rings(gpus):
     strategy = Strategy(tensor=8, pipeline=8, data=gpus // 64, sequence_parallel=True, interleave=2)
-    return traffic.matrix(from_catalog("GPT-3"), strategy, 8 * strategy.data).summary(8)
+    return traffic.matrix(catalog_model("GPT-3"), strategy, 8 * strategy.data).summary(8)
 
 
 @pytest.mark.parametrize("gpus", [32768, 65536])
@@ -79,7 +81,7 @@ def test_traffic_of_a_whole_iteration(benchmark, plan, gpus):
 
 def strategies_of_gpt3(batches=tuple(range(64, 1537, 64))):
     """Every split of 4,096 A100 with these global batches, context parallelism included."""
-    return search(from_catalog("GPT-3"), machine.from_catalog("DGX A100"), 4096, batches, context=divisors(4096))
+    return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, batches, context=divisors(4096))
 
 
 @pytest.mark.benchmark(timer=time.process_time)
@@ -101,7 +103,7 @@ def test_strategies_a_second(benchmark, capsys):
 def exposed_of_a_million():
     """Scale-up, scale-out and wide-area speeds and model sizes at random, each with a layout of its own."""
     rng = np.random.default_rng(0)
-    n, model = 10**6, from_catalog("flops2024 dense")
+    n, model = 10**6, catalog_model("flops2024 dense")
     speeds = {name: 10 ** rng.uniform(9, 12, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
     site = specification.document_site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
     layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)

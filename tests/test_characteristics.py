@@ -20,8 +20,8 @@ from railcore.training.search import (
     with_labels,
 )
 
-H100 = machine.from_catalog("DGX H100")
-LLAMA, MIXTURE = transformer.from_catalog("Llama-3 8B"), transformer.from_catalog("MoE-1.3B")
+H100 = machine.catalog_machine("DGX H100")
+LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")
 
 
 def test_each_way_splits_what_it_should():
@@ -72,7 +72,7 @@ def test_claims_on_rules_take_the_worst_case_and_explain_those_that_fail():
 
 
 def test_a_rule_that_nothing_obeys_costs_infinitely_much():
-    model, two, one = transformer.from_catalog("Megatron 22B"), [2, 4, 8, 16], [1]
+    model, two, one = transformer.catalog_model("Megatron 22B"), [2, 4, 8, 16], [1]
     ways = [(two, two, one), (two, one, two), (one, one, two)]  # tensor, pipeline and data of the rule's practices
     limits = [dict(zip(("tensor", "pipeline", "data"), way, strict=True)) for way in ways]
     obeying = min(search(model, H100, 16, 64, **limit).least_memory_bytes for limit in limits)
@@ -86,7 +86,7 @@ def test_a_rule_that_nothing_obeys_costs_infinitely_much():
 
 
 def test_rules_of_thumb_never_beat_the_best():
-    models = {"Llama-3 8B": LLAMA, "Megatron 22B": transformer.from_catalog("Megatron 22B")}
+    models = {"Llama-3 8B": LLAMA, "Megatron 22B": transformer.catalog_model("Megatron 22B")}
     table = parallelism_rules.rules_of_thumb(models, H100, [1, 8, 32], 64)
     assert set(table["id"]) == {"small", "to_512"} and (table["excess"] >= 0).all()
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
@@ -180,7 +180,7 @@ def test_larger_domains_and_faster_nics_are_never_slower():
 
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():
-    fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.from_catalog("GPT-3")}
+    fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.catalog_model("GPT-3")}
     table = degraded.dense_slowdowns(fabric, models, H100, 64, splits=2)
     assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
     assert len(table) == 4 and table.strategy.nunique() == 2
@@ -202,7 +202,7 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
 
 def test_readings_of_fig8_order_as_their_networks_do():
     """Two phases in sequence are no faster than rings, and hiding nothing is no faster than hiding the gradients."""
-    models, gh200 = {"Llama-3 8B": LLAMA}, machine.from_catalog("GH200")
+    models, gh200 = {"Llama-3 8B": LLAMA}, machine.catalog_machine("GH200")
     found = iteration_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
     assert list(found["reading"]) == list(iteration_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
     ends = found.set_index("reading")

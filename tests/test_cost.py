@@ -71,7 +71,7 @@ def test_more_gpus_and_thicker_layers_cost_no_less(domains, radix, layer, book):
 
 @pytest.mark.parametrize("book", TABLES)
 def test_savings_of_the_tables(book):
-    ours = claims.table_values(TABLES[book], table(book), {"n": "gpus", "r": "radix"})
+    ours = claims.table_values(TABLES[book], table(book))
     savings = {claim_id: value for claim_id, value in ours.items() if claim_id.endswith("_saving")}
     assert len(savings) == {"railonly2025": 12, "railonly2023": 7}[book]
     for claim_id, value in savings.items():
@@ -431,7 +431,7 @@ def test_text_values_without_radix_64():
 
 def test_the_documents_record_what_their_tables_say():
     prices, powers = cost.price_book("railonly2025"), cost.power_book("railonly2025")
-    values, reasons, taken = table1.cost_claims(256, prices, powers)
+    values, reasons, taken = table1.table1_claims(256, prices, powers)
     assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2025.table1")) <= set(values)
     assert values["railonly2025.fig1.cost_65536_400g"] == table("railonly2025").cost_usd_rail_optimized.max()
     fits = table1.fitted_books(table("railonly2025"), prices, powers)
@@ -440,6 +440,6 @@ def test_the_documents_record_what_their_tables_say():
     assert ((rounded.r_from < rounded["r of the book"]) & (rounded["r of the book"] < rounded.r_to)).all()
     sums = "port + transceiver of the book", "port + transceiver, solved"
     assert list(rounded[sums[0]]) == pytest.approx(list(rounded[sums[1]]), rel=1e-3)
-    values, reasons, taken = table2.cost_claims(256, cost.price_book("railonly2023"), powers)
+    values, reasons, taken = table2.table2_claims(256, cost.price_book("railonly2023"), powers)
     assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2023.table2")) <= set(values)
     assert values["railonly2023.table2.worst_radix"] == claims.paper_value("railonly2023.table2.worst_radix")

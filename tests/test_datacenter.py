@@ -11,9 +11,9 @@ from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import Times, wide_area
 from railcore.systems.datacenter.operation import largest_parameters, layer_of_size
 from railcore.training.collectives import hierarchical_phase_times
-from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.transformer import Transformer, catalog_model
 
-DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
+DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 FP4, BF16 = dc.precision("flops2024"), dc.precision("bf16")
 SITE = document_site(23333, rate="fp4_sparse_rate")
 MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "flops2024 MoE"]
@@ -30,7 +30,7 @@ def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_layer_is_the_share_of_its_model(name):
-    model = from_catalog(name)
+    model = catalog_model(name)
     layer, flops = dc.layer(model, BF16, micro_batch=3), model.forward_flops(3)
     assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
     kinds = model.parameters()
@@ -133,7 +133,7 @@ def test_oddities_are_warnings():
 
 @given(st.floats(0.2, 8))
 def test_a_layer_that_fills_less_than_half_a_gpu_is_a_warning(fill):
-    layer = dc.layer(from_catalog("Llama-3 405B"), FP4)
+    layer = dc.layer(catalog_model("Llama-3 405B"), FP4)
     needed = layer.layer_state_bytes + layer.activation_bytes
     found = dc.layout(layer, replace(SITE, memory_bytes=needed / fill))
     assert any("could share one" in text for text in found.warnings) == (fill <= 0.5)
@@ -302,7 +302,7 @@ def test_a_site_of_nothing_is_refused(bad):
 
 
 def test_a_parallel_block_has_one_exchange_in_place_of_two():
-    palm = from_catalog("PaLM-540B")
+    palm = catalog_model("PaLM-540B")
     models = (replace(palm, parallel_block=False), palm)
     both, one = (laid(model, bytes_of=BF16, tensor=18)[2].tensor_s for model in models)
     assert palm.parallel_block and one == pytest.approx(both / 2) and one > 0

@@ -252,7 +252,7 @@ paths: list = []
 )
 def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
     notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
-    read = parameters.read([[name, text]], notebook, "a notebook")
+    read = parameters.read_parameters([[name, text]], notebook, "a notebook")
     assert read == {name: value} and type(read[name]) is type(value)
 
 
@@ -265,7 +265,7 @@ def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
 def test_an_unfit_parameter_is_refused(name, text):
     notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
     with pytest.raises(ValueError, match=f"parameter '{name}' is"):
-        parameters.read([[name, text]], notebook, "a notebook")
+        parameters.read_parameters([[name, text]], notebook, "a notebook")
 
 
 def test_a_parameters_cell_holds_only_typed_literals():

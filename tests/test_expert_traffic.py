@@ -19,7 +19,7 @@ from railcore.training import traffic, transformer
 from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, oversubscribed_exchange_times
 from railcore.training.parallelism import Strategy
 
-MODEL = transformer.from_catalog("MoE-1.3B")
+MODEL = transformer.catalog_model("MoE-1.3B")
 JOB = ExpertJob(MODEL, 128, 8, 4)
 HB, NIC = 3600 * Gbps, 400 * Gbps
 
@@ -81,7 +81,7 @@ def test_the_solved_batch_gives_the_share(share):
 
 
 def test_one_domain_sends_nothing_outside():
-    small = ExpertJob(transformer.from_catalog("MoE-1.3B", experts=8), 8, 8, 4)
+    small = ExpertJob(transformer.catalog_model("MoE-1.3B", experts=8), 8, 8, 4)
     volumes = small.volumes()
     assert volumes[volumes.path != "HB domain"].bytes.sum() == 0
 
@@ -151,7 +151,7 @@ def test_direct_is_as_slow_as_forwarding_at_the_crossing(imbalance):
 
 def test_bad_jobs_are_named():
     with pytest.raises(ValueError, match="experts"):
-        ExpertJob(transformer.from_catalog("GPT-3"), 128, 8, 4)
+        ExpertJob(transformer.catalog_model("GPT-3"), 128, 8, 4)
     with pytest.raises(ValueError, match="gpus 96"):
         ExpertJob(MODEL, 96, 8, 4)
     with pytest.raises(ValueError, match="hb_domain_size"):

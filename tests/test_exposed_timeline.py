@@ -29,7 +29,7 @@ from railcore.training.pipeline_schedule import schedule
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
-    key: Case(transformer.from_catalog(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
+    key: Case(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
 WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})

@@ -27,18 +27,17 @@ from railcore.training.iteration import (
 )
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Wire
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
-from railcore.training.transformer import from_catalog as model_from_catalog
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
 
-MODELS = {name: model_from_catalog(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}
+MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}
 MODELS["mixture"] = Transformer(
     "mixture", 32, 4096, 32, 8, 14336, 32000, 4096, ffn_matrices=3, biases=False, experts=8, top_k=2, imbalance=1.3
 )
-A100, H100 = machine.from_catalog("DGX A100"), machine.from_catalog("DGX H100", "fp8")
+A100, H100 = machine.catalog_machine("DGX A100"), machine.catalog_machine("DGX H100", "fp8")
 MACHINES = {
     "A100 of 8": A100,
     "H100 of 256, fp8": replace(H100, hb_domain_size=256),
-    "GB200 of 72, fp8": machine.from_catalog("GB200 NVL72", "fp8"),
+    "GB200 of 72, fp8": machine.catalog_machine("GB200 NVL72", "fp8"),
     "A100 of 8, in turn": replace(A100, phases=True, routing="hierarchical", pipelined=False),
     "H100 of 8, direct": replace(H100, routing="direct", oversubscription=4.0),
 }
@@ -836,16 +835,16 @@ def test_a_machine_is_its_catalog_rows(platform, precision):
     gpu = catalog.item("gpus", box["gpu"])
     if f"{precision}_dense_rate" not in gpu:
         with pytest.raises(KeyError, match="fp8_dense_rate"):
-            machine.from_catalog(platform, precision)
+            machine.catalog_machine(platform, precision)
         return
-    ours = machine.from_catalog(platform, precision)
+    ours = machine.catalog_machine(platform, precision)
     assert (ours.linear_rate, ours.half_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (box["gpus"], box["hb_bandwidth"], box["nic_bandwidth"])
     assert (ours.memory_bytes, ours.memory_Bps) == (gpu["memory"], gpu["memory_bandwidth"])
     assert ours.linear_flops == ours.linear_rate * ours.linear_fraction * ours.sustained_fraction <= ours.linear_rate
     assert ours.half_flops <= ours.half_rate and ours.hbm_Bps <= ours.memory_Bps
     assert precision == "fp8" or ours.linear_flops == ours.half_flops
-    assert machine.from_catalog(platform, precision, hb_domain_size=64) == replace(ours, hb_domain_size=64)
+    assert machine.catalog_machine(platform, precision, hb_domain_size=64) == replace(ours, hb_domain_size=64)
 
 
 def test_a_machine_on_a_fabric_has_its_links():
@@ -878,9 +877,9 @@ def test_a_machine_names_what_is_out_of_range(changes, named):
 
 def test_unknown_platforms_and_precisions_are_refused():
     with pytest.raises(KeyError, match="DGX A100"):
-        machine.from_catalog("DGX A10")
+        machine.catalog_machine("DGX A10")
     with pytest.raises(ValueError, match="precision is 'fp4': give one of bf16, fp8"):
-        machine.from_catalog("DGX H100", "fp4")
+        machine.catalog_machine("DGX H100", "fp4")
     assert isinstance(A100, Machine)
 
 

@@ -21,7 +21,7 @@ from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)
-H100 = machine.from_catalog("DGX H100")
+H100 = machine.catalog_machine("DGX H100")
 ALIGNED = Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True)
 NARROW = Strategy(tensor=4, pipeline=4, data=8, sequence_parallel=True)
 CROSSING = Strategy(tensor=12, pipeline=2, data=5)

@@ -74,7 +74,7 @@ def test_every_group_is_left_out_of_the_fit_once():
 
 
 def test_a_training_takes_its_iterations():
-    model, gpu = transformer.from_catalog("Llama-3 405B"), machine.from_catalog("DGX H100")
+    model, gpu = transformer.catalog_model("Llama-3 405B"), machine.catalog_machine("DGX H100")
     plan = Strategy(8, 1, 16, 128, 1, 8, sequence_parallel=True, sharding="optimizer")
     run = validation.training_duration(model, gpu, plan, 2048, 3e12, 16384)
     found = iteration_times(model, gpu, plan.columns(2048))
@@ -92,7 +92,7 @@ def test_a_training_takes_its_iterations():
 def test_a_breakdown_is_that_of_the_iteration():
     plan = Strategy(8, 1, 8, 2)
     table = validation.breakdown_table("GPT-3", "DGX A100", "bf16", plan, 64)
-    model, gpu = transformer.from_catalog("GPT-3"), machine.from_catalog("DGX A100")
+    model, gpu = transformer.catalog_model("GPT-3"), machine.catalog_machine("DGX A100")
     assert list(table.index) == ["128 GPUs"] and list(table) == list(TIME_PARTS)
     assert table.sum(axis=1).item() == pytest.approx(iteration_times(model, gpu, plan.columns(64)).total_s.item())
 

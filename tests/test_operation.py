@@ -21,10 +21,10 @@ from railcore.systems.datacenter.operation import (
     precision_for_format,
 )
 from railcore.training.scaling_laws import law
-from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.transformer import Transformer, catalog_model
 
 NVL72 = "GB200 NVL72"
-DENSE, MIXTURE = from_catalog("flops2024 dense"), from_catalog("flops2024 MoE")
+DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 SITE = document_site(23333, rate="fp4_dense_rate")
 LAYER = dc.layer(DENSE, dc.precision("flops2024"))
 LAID = dc.layout(LAYER, SITE)
@@ -287,7 +287,7 @@ RATE = operation.memory_rate("GB200")
 
 def test_full_attention_keeps_two_of_l_h_s():
     assert operation.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
-    assert operation.cache_bytes(from_catalog("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
+    assert operation.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
 
 
 @settings(max_examples=30)

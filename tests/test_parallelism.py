@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible, megatron_run
-from railcore.training.transformer import from_catalog
+from railcore.training.transformer import catalog_model
 
 GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "
 SPLIT = "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --world-size 3072 "
@@ -101,7 +101,7 @@ def test_placement_of_gpt_1t_keeps_tensor_inside_and_the_rest_on_its_rail():
 
 
 def test_the_step_divides_or_says_what_does_not():
-    model = from_catalog("GPT-1T")
+    model = catalog_model("GPT-1T")
     strategy = Strategy(tensor=8, pipeline=64, data=6)
     assert strategy.check(model, 3072, 3072) == () and strategy.microbatches(3072) == 512
     refused = [
@@ -112,19 +112,19 @@ def test_the_step_divides_or_says_what_does_not():
         (strategy, model, 100, None, "global_batch"),
         (Strategy(pipeline=8, interleave=2), model, 12, None, "micro-batches"),
         (Strategy(data=8, expert=8), model, 64, None, "experts"),
-        (Strategy(data=48, expert=48), from_catalog("MoE-1.3B"), 48, None, "experts"),
+        (Strategy(data=48, expert=48), catalog_model("MoE-1.3B"), 48, None, "experts"),
         (Strategy(tensor=3), dataclasses.replace(model, heads=96, kv_heads=96, head_dim=1), 64, None, "ffn_hidden"),
     ]
     for plan, net, batch, gpus, word in refused:
         with pytest.raises(ValueError, match=word):
             plan.check(net, batch, gpus)
-    odd = Strategy(tensor=8, pipeline=2).check(from_catalog("GPT-3"), 1)
+    odd = Strategy(tensor=8, pipeline=2).check(catalog_model("GPT-3"), 1)
     assert any("vocabulary" in text for text in odd) and any("idle" in text for text in odd)
-    assert any("copied" in text for text in Strategy(tensor=12).check(from_catalog("PaLM-540B"), 1))
+    assert any("copied" in text for text in Strategy(tensor=12).check(catalog_model("PaLM-540B"), 1))
 
 
 def test_what_does_not_divide_is_found_for_many_strategies_at_once():
-    mixture, rng = dataclasses.replace(from_catalog("MoE-1.3B"), kv_heads=4), np.random.default_rng(3)
+    mixture, rng = dataclasses.replace(catalog_model("MoE-1.3B"), kv_heads=4), np.random.default_rng(3)
     sizes = {name: rng.choice([1, 2, 3, 8], 400) for name in (*DIMENSIONS, "expert", "interleave", "micro_batch")}
     sizes |= {"sequence_parallel": rng.integers(0, 2, 400), "global_batch": rng.choice([8, 24, 96], 400)}
     wrong = indivisible(mixture, sizes)
@@ -187,7 +187,7 @@ def test_a_launch_line_gives_strategy_model_and_batch():
         "torchrun pretrain_gpt.py " + GPT_1T + SPLIT + BATCH + "--sequence-parallel --lr 1e-4 -x \\\n --bf16"
     )
     assert run.strategy == Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
-    assert dataclasses.replace(run.model, name="GPT-1T") == from_catalog("GPT-1T")
+    assert dataclasses.replace(run.model, name="GPT-1T") == catalog_model("GPT-1T")
     assert run.global_batch == 3072
     assert run.warnings == run.strategy.warnings == ("--lr is not used", "--bf16 is not used")
     assert Strategy.from_megatron_args((GPT_1T + SPLIT + BATCH).split()).sequence_parallel is False

@@ -277,7 +277,7 @@ def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
     monkeypatch.setattr("railcore.facts.files.BUILD", tmp_path)
     path = stamps.stamp_path("01_a")
     path.mkdir(parents=True) if stamp == "folder" else files.write_whole(path, stamp)
-    assert stamps.read("01_a") == {} and not stamps.up_to_date("01_a", {"cells": []}, {})
+    assert stamps.read_stamp("01_a") == {} and not stamps.up_to_date("01_a", {"cells": []}, {})
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
 MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, experts=4, top_k=2, imbalance=1.5)
-A100 = replace(machine.from_catalog("DGX A100"), reserved_bytes=0.0)
+A100 = replace(machine.catalog_machine("DGX A100"), reserved_bytes=0.0)
 CASES = [
     (DENSE, 16, [8, 12], {}),
     (DENSE, 24, 24, {"context": [1, 2, 3]}),

@@ -19,7 +19,7 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as grids
 from railcore.workbench import outputs
 from railcore.workbench.charts import bars, heatmaps, maps, timelines
-from railcore.workbench.drawing import glyphs
+from railcore.workbench.drawing import symbols as glyphs
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
@@ -122,7 +122,7 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
 
 def test_the_ground_has_one_scale_and_shows_every_state():
     figure = plt.figure(figsize=(8, 4))
-    ax = maps.ground(maps.panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = maps.ground(maps.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
     box, (x, y) = ax.get_window_extent(), maps.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
     across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
     assert across / box.width == pytest.approx(up / box.height)
@@ -133,7 +133,7 @@ def test_the_ground_has_one_scale_and_shows_every_state():
 
 def test_rings_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
-    ax = maps.ground(maps.panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
+    ax = maps.ground(maps.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
     maps.rings(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
     metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
     assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
@@ -141,13 +141,13 @@ def test_rings_have_the_radius_of_the_map():
 
 def test_labels_make_way_and_say_when_they_cannot():
     figure = plt.figure(figsize=(8, 4))
-    ax = maps.ground(maps.panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
+    ax = maps.ground(maps.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE, bar_m=0)
     middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
-    assert all(maps.label(ax, "a name", [middle], taken) for _ in range(4))
+    assert all(maps.map_label(ax, "a name", [middle], taken) for _ in range(4))
     assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
     taken.append(ax.get_window_extent())
-    assert not maps.label(ax, "one more", [middle], taken, must=False)
-    assert len(ax.texts) == 4 and not maps.label(ax, "one more", [middle], taken) and len(ax.texts) == 5
+    assert not maps.map_label(ax, "one more", [middle], taken, must=False)
+    assert len(ax.texts) == 4 and not maps.map_label(ax, "one more", [middle], taken) and len(ax.texts) == 5
 
 
 def test_a_grid_map_draws_each_plant_line_node_place_and_link():
@@ -171,7 +171,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
 
 def test_of_cities_close_together_the_largest_is_named():
     figure = plt.figure(figsize=(8, 4))
-    ax = maps.ground(maps.panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = maps.ground(maps.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
     table = pd.DataFrame(
         {
             "city": ["Far", "Suburb", "City", "Off"],
@@ -274,7 +274,7 @@ def test_a_table_of_counts_colours_what_is_there():
 
 def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
-    ax = maps.panel(figure, (1, 1, 6, 2))
+    ax = maps.map_panel(figure, (1, 1, 6, 2))
     ax.set(xlim=(0, 3), ylim=(2, 0))
     outlines = [glyphs.outline(text, 10)[0] for text in ("88", "8")]
     glyphs.stamp(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")

@@ -21,7 +21,7 @@ from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, grid
 from railcore.systems.siting.split import nearest_to_anchors
 from railcore.systems.siting.supply import Supply
-from railcore.training.transformer import from_catalog
+from railcore.training.transformer import catalog_model
 
 DOCUMENT = {"bytes_of": "flops2024", "options": {"recomputed": 3.0}}
 MACHINE = specification.document_site(23333, rate="fp4_sparse_rate")
@@ -109,7 +109,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
     site = catalog.item("sites", "flops2024")
     table = multisite_times(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
     for name in NAMES:
-        layer = dc.layer(from_catalog(name), dc.precision("flops2024"))
+        layer = dc.layer(catalog_model(name), dc.precision("flops2024"))
         machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
         assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
         t = dc.times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
@@ -209,7 +209,7 @@ def test_more_micro_batches_hide_the_exchange_in_more_work():
 
 
 def test_models_of_ones_own_and_unknown_ones():
-    own = replace(from_catalog("GPT-3"), name="ours")
+    own = replace(catalog_model("GPT-3"), name="ours")
     table = multisite_times(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):

@@ -116,7 +116,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     machine = document_size()
     bought = specification.machine_quantities(machine)
     assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
-    model, kept = transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024")
+    model, kept = transformer.catalog_model("flops2024 dense"), datacenter.precision("flops2024")
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
     plan = datacenter.layout(one, place)
@@ -138,7 +138,7 @@ def test_quantities_follow_from_machine_model_and_layout():
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
     kept = datacenter.precision("flops2024")
     errors = {
-        name: specification.activation_formula_error(transformer.from_catalog(name), kept, (1, 3))
+        name: specification.activation_formula_error(transformer.catalog_model(name), kept, (1, 3))
         for name in ("flops2024 dense", "flops2024 MoE")
     }
     assert errors["flops2024 dense"] < 1e-12
@@ -148,7 +148,7 @@ def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
 def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
     kept, place = datacenter.precision("flops2024"), document_site(23333)
     layers = {
-        name: datacenter.layer(transformer.from_catalog(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
+        name: datacenter.layer(transformer.catalog_model(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
     }
     wide = layouts.fitting_models(layouts.tensor_degree_memory(layers, 72), place.memory_bytes).set_index(
         "tensor_degree"
@@ -166,7 +166,7 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
 def test_what_does_not_fit_says_why_and_stops_no_table():
     few, servers = (document_site(466, name, document="", datacenters=4) for name in ("GB200 NVL72", "DGX H100"))
     dense, small = (
-        datacenter.layer(transformer.from_catalog(name), datacenter.precision("flops2024"))
+        datacenter.layer(transformer.catalog_model(name), datacenter.precision("flops2024"))
         for name in ("flops2024 dense", "Llama-3 8B")
     )
     plans = layouts.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
@@ -181,7 +181,7 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
 
 def test_warnings_stand_once_with_all_their_cases():
     place = document_site(23333, document="")
-    one = datacenter.layer(transformer.from_catalog("flops2024 dense"), datacenter.precision("flops2024"))
+    one = datacenter.layer(transformer.catalog_model("flops2024 dense"), datacenter.precision("flops2024"))
     found = layouts.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
     assert found["warning"].is_unique and set(found["cases"]) == {"a, b"}
     assert layouts.layout_warnings({}).empty
@@ -190,7 +190,7 @@ def test_warnings_stand_once_with_all_their_cases():
 @pytest.mark.parametrize("platform", PRICED)
 @pytest.mark.parametrize("model", ["flops2024 dense", "flops2024 MoE", "Llama-3 405B"])
 def test_every_machine_and_model_has_a_line(platform, model):
-    one = datacenter.layer(transformer.from_catalog(model), datacenter.precision("flops2024"))
+    one = datacenter.layer(transformer.catalog_model(model), datacenter.precision("flops2024"))
     for budget in (1e9, 1e11):
         machine = size(budget, platform, document="flops2024" if budget > 1e10 else "")
         place = document_site(int(machine.racks), platform, document="", datacenters=2)
@@ -208,7 +208,7 @@ def test_trillions_are_said_in_the_column():
 
 
 def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
-    one = datacenter.layer(transformer.from_catalog("Llama-3 405B"), datacenter.precision("flops2024"))
+    one = datacenter.layer(transformer.catalog_model("Llama-3 405B"), datacenter.precision("flops2024"))
     view = specification.memory_view("Llama", one, 1e10, "GB200 NVL72", 2)
     assert view["limit_bytes"] == catalog.item("gpus", "GB200")["memory"]
     assert view["data"]["model"].unique() == ["Llama"] and view["data"]["tensor"].max() == 72
@@ -217,7 +217,7 @@ def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
 
 def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
-    models = {name: transformer.from_catalog(name) for name in names}
+    models = {name: transformer.catalog_model(name) for name in names}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
     cases = {name: Case(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
     shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)

@@ -10,6 +10,7 @@ import tomllib
 import networkx as nx
 import pytest
 import yaml
+from matplotlib import image
 from packaging.requirements import Requirement
 
 from railcore.facts import files
@@ -115,6 +116,15 @@ def test_a_module_is_one_thing(path):
     assert code_lines(path.read_text()) <= 400
 
 
+def test_public_functions_and_classes_have_names_of_their_own():
+    owners = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                owners.setdefault(node.name, []).append(name_of(path))
+    assert not {name: modules for name, modules in owners.items() if len(modules) > 1}
+
+
 def public_functions(tree):
     for node in tree.body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -207,6 +217,14 @@ def test_figures_holds_what_the_manifest_lists():
     assert found - {"MANIFEST.csv"} == {row["file"] for row in manifest()}
     for row in manifest():
         assert hashlib.sha256((files.FIGURES / row["file"]).read_bytes()).hexdigest() == row["sha256"], row["file"]
+
+
+def test_no_picture_is_cut_off_at_its_edge():
+    for row in manifest():
+        if row["file"].endswith(".png"):
+            picture = image.imread(files.FIGURES / row["file"])[..., :3].min(axis=2)
+            edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
+            assert all((edge > 0.98).all() for edge in edges), f"{row['file']} has ink on its edge"
 
 
 def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():

@@ -16,7 +16,7 @@ from railcore.training.collective_schedules import (
 )
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Transfer, Wire
-from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.two_stage import TwoStage
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
@@ -180,7 +180,7 @@ def test_two_stages_send_the_terms_of_equation_1(n_m, algorithm):
 
 
 def test_gpt_1t_by_hand():
-    model, strategy = from_catalog("GPT-1T"), Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
+    model, strategy = catalog_model("GPT-1T"), Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
     u = 2048 * 25600 * 2
     blocks = Wire(keep_gathered=True, embeddings=False)
     table = traffic.step(model, strategy, 3072, blocks)
@@ -228,7 +228,7 @@ def test_full_recompute_repeats_the_forward_pass():
 
 
 def test_experts_talk_to_all_of_their_group_alike():
-    model = from_catalog("MoE-1.3B")
+    model = catalog_model("MoE-1.3B")
     found = traffic.matrix(model, Strategy(data=128, expert=128), 512)
     part = found.matrices["expert"]
     assert part.pairs == 128 * 127 and np.ptp(part.bytes) == 0

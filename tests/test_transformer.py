@@ -11,7 +11,7 @@ from railcore.training.transformer import (
     SHARDING,
     Transformer,
     batch_sequences,
-    from_catalog,
+    catalog_model,
     model_flops_utilization,
 )
 
@@ -81,7 +81,7 @@ def tensors(model):
 
 @pytest.mark.parametrize("name", catalog.names("models"))
 def test_published_parameter_counts_come_out(name):
-    model, printed = from_catalog(name), claims.paper_value("flops2024.model.params")  # a result there, not an input
+    model, printed = catalog_model(name), claims.paper_value("flops2024.model.params")  # a result there, not an input
     assert model.total_parameters == pytest.approx(catalog.item("models", name).get("parameters", printed), rel=0.01)
     assert model.name == name and sum(model.parameters().values()) == model.total_parameters
     assert model.active_parameters <= model.total_parameters
@@ -104,7 +104,7 @@ def test_parameters_are_those_of_every_tensor(model):
 
 
 def test_narayanan_et_al_2021_eq_2_counts_the_same_parameters():
-    model = from_catalog("GPT-1T")
+    model = catalog_model("GPT-1T")
     n, h, s, V = model.layers, model.hidden, model.sequence_length, model.vocabulary
     printed = 12 * n * h**2 * (1 + 13 / (12 * h) + (V + s) / (12 * n * h))
     assert model.total_parameters == pytest.approx(printed + 2 * h, rel=1e-12)  # they leave the last norm out
@@ -123,7 +123,7 @@ def test_one_token_meets_top_k_of_the_experts(model):
 @pytest.mark.parametrize("name", ["GPT-3", "GPT-1T", "Megatron 22B"])
 @pytest.mark.parametrize("batch", [1, 24, 3072])
 def test_flops_are_megatrons_formula(name, batch):
-    model = from_catalog(name)
+    model = catalog_model(name)
     L, h, s, V = model.layers, model.hidden, model.sequence_length, model.vocabulary
     full = 96 * batch * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
     without = 72 * batch * s * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
@@ -216,7 +216,7 @@ def test_a_parallel_block_saves_one_norm_a_layer():
 @pytest.mark.parametrize("t", [1, 2, 8])
 @pytest.mark.parametrize("b", [1, 4])
 def test_activations_are_korthikantis_closed_forms(name, t, b):
-    model = from_catalog(name)
+    model = catalog_model(name)
     s, h, a = model.sequence_length, model.hidden, model.heads
 
     def kept(sequence_parallel, recompute, **options):
@@ -387,8 +387,8 @@ def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="recompute is 'half': give one of none, selective, full"):
         small().training_flops(1, "half")
     with pytest.raises(KeyError, match="GPT-3"):
-        from_catalog("GPT3")
-    assert from_catalog("GPT-3", sequence_length=4096).sequence_length == 4096
+        catalog_model("GPT3")
+    assert catalog_model("GPT-3", sequence_length=4096).sequence_length == 4096
 
 
 def test_batches_are_sequences_however_they_are_published():

@@ -21,7 +21,7 @@ from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wir
 from railcore.training.two_stage import TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves
 
-MODEL = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
+MODEL = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
 SMALL = st.integers(1, 4)
 POWERS = st.integers(0, 4).map(lambda i: 2**i)
 
@@ -108,7 +108,7 @@ def test_gpus_share_the_nics_of_fewer_rails():
 
 def test_arrays_equal_the_loop():
     gpus, sizes, batches = [4096, 16384], [8, 64, 256], [1e6, 8e6]
-    models = {"GPT-3": MODEL, "PaLM-540B": two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11)}
+    models = {"GPT-3": MODEL, "PaLM-540B": two_stage.catalog_two_stage("PaLM-540B", 1e15, 5e10, 9e11)}
     table = two_stage_sweep(models, gpus=gpus, hb_domain_size=sizes, batch_tokens=batches)
     assert len(table) == 2 * 2 * 3 * 2
     for row in table.itertuples():
@@ -122,12 +122,12 @@ def test_arrays_equal_the_loop():
 
 def test_models_of_the_catalog():
     for block in two_stage.BLOCKS:
-        model = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block=block)
+        model = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, block=block)
         assert model.layers * model.block_bytes / 2 == pytest.approx(175e9, rel=0.01)
-    palm = two_stage.from_catalog("PaLM-540B", 1e15, 5e10, 9e11, flops=["6 P", "8 P", "6 P + scores"])
+    palm = two_stage.catalog_two_stage("PaLM-540B", 1e15, 5e10, 9e11, flops=["6 P", "8 P", "6 P + scores"])
     assert palm.token_flops[1] / palm.token_flops[0] == pytest.approx(4 / 3)
     assert palm.token_flops[2] - palm.token_flops[0] == pytest.approx(12 * 118 * 48 * 256 * 2048)
-    square = two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block="12 d^2", flops="72 d^2 l", weight_bytes=1)
+    square = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, block="12 d^2", flops="72 d^2 l", weight_bytes=1)
     assert square.token_flops == 6 * square.layers * square.block_bytes  # 6 FLOP for each of 12 d^2 l weights
     assert palm.collective_rounds == 4 and MODEL.collective_rounds == 8
     assert two_stage.collective_rounds(3) == 12
@@ -311,9 +311,9 @@ def test_refused_counts_and_names():
     with pytest.raises(ValueError, match="n_m is 0"):
         two_stage_checks.counted_iteration(MODEL, 1e6, 0, 2, 2)
     with pytest.raises(ValueError, match="block is 'all'"):
-        two_stage.from_catalog("GPT-3", 1e15, 5e10, 9e11, block="all")
+        two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, block="all")
     with pytest.raises(KeyError, match="GPT-3"):
-        two_stage.from_catalog("GPT3", 1e15, 5e10, 9e11)
+        two_stage.catalog_two_stage("GPT3", 1e15, 5e10, 9e11)
     assert isinstance(two_stage_checks.against_count(MODEL, 1e6, [(1, 1, 1)]), pd.DataFrame)
 
 

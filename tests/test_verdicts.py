@@ -56,7 +56,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
     """
     site = specification.document_site(racks, document="flops2024", rate=rate)
     degree = claims.paper_value("flops2024.layout.tensor_parallel")
-    models = {key: replace(transformer.from_catalog(name), sequence_length=tokens) for key, name in MODELS.items()}
+    models = {key: replace(transformer.catalog_model(name), sequence_length=tokens) for key, name in MODELS.items()}
     cases, found = {}, {}
     for key, model in models.items():
         one = dc.layer(model, replace(KEPT, **kept))
@@ -93,7 +93,7 @@ def test_bytes_follow_from_the_three_parts_and_what_they_decide_is_declared():
     parts = {"weights": "master", "gradients": "gradients", "optimizer": "optimizer"}
     row = calibration("flops2024.memory.master")
     assert set(row.used) == {f"flops2024.memory.{part}" for part in parts.values()} and row.free == len(FORMATS)
-    params = transformer.from_catalog(MODELS["dense"]).total_parameters
+    params = transformer.catalog_model(MODELS["dense"]).total_parameters
     for name, part in parts.items():
         printed = claims.paper_value(f"flops2024.memory.{part}") / params - (KEPT.master if name == "weights" else 0)
         assert getattr(KEPT, name) == min(FORMATS[name], key=lambda each, printed=printed: abs(each - printed))
@@ -219,7 +219,7 @@ def named(found, words):
 def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     cases = {
         key: Case(
-            transformer.from_catalog(name), KEPT, specification.document_site(int(SIZED.racks), document="flops2024")
+            transformer.catalog_model(name), KEPT, specification.document_site(int(SIZED.racks), document="flops2024")
         )
         for key, name in MODELS.items()
     }
@@ -239,7 +239,7 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
 
 
 def test_readings_of_size_and_layout():
-    models = {name: transformer.from_catalog(name) for name in MODELS.values()}
+    models = {name: transformer.catalog_model(name) for name in MODELS.values()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
     cases = {name: Case(model, KEPT, where) for name, model in models.items()}
@@ -296,7 +296,7 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
 
 
 def test_a_mask_takes_a_byte_and_the_printed_formula_follows():
-    model = transformer.from_catalog(MODELS["dense"])
+    model = transformer.catalog_model(MODELS["dense"])
     counted = dc.layer(model, KEPT).activation_bytes / (model.sequence_length * model.hidden)
     assert (KEPT.mask, KEPT.element) == (1, 0.5) and counted == 10
     thin = dc.layer(model, replace(KEPT, mask=0.5)).activation_bytes / (model.sequence_length * model.hidden)

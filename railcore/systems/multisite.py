@@ -21,7 +21,7 @@ from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
 from railcore.training.collectives import steps_and_bytes
-from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.transformer import Transformer, catalog_model
 
 
 def training_cases(
@@ -51,7 +51,7 @@ def training_cases(
     ------
     UnknownName for a model or precision that the catalog lacks.
     """
-    every = [model if isinstance(model, Transformer) else from_catalog(model) for model in models]
+    every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
     return {model.name: Case(model, precision(bytes_of), machine, dict(options or {})) for model in every}
 
 

@@ -170,8 +170,8 @@ class Machine:
         return bandwidth, np.where(inside, self.hb_latency_s, self.nic_latency_s)
 
 
-def from_catalog(platform: str, precision: str = "bf16", **changes: Any) -> Machine:
-    """A GPU of a catalog platform, such as from_catalog("DGX H100", "fp8", hb_domain_size=256).
+def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> Machine:
+    """A GPU of a catalog platform, such as catalog_machine("DGX H100", "fp8", hb_domain_size=256).
 
     Rates from the family gpus, links from platforms, shares and latencies from efficiencies.
     Raises UnknownName; KeyError where the GPU has no rate in that precision.

@@ -274,8 +274,8 @@ class Transformer:
         }
 
 
-def from_catalog(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog, such as from_catalog("GPT-3", sequence_length=4096). Raises UnknownName."""
+def catalog_model(name: str, **changes: Any) -> Transformer:
+    """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
     item = catalog.item("models", name)
     read: dict[str, Any] = {key: kind(item[key]) for key, kind in get_type_hints(Transformer).items() if key in item}
     return Transformer(**{"name": name, **read, **changes})

@@ -228,7 +228,7 @@ def collective_rounds(layers: int, parallel: bool = False) -> int:
     return len(passes) * (1 if parallel else layers)
 
 
-def from_catalog(
+def catalog_two_stage(
     name: str,
     gpu_flops: ArrayLike,
     nic_Bps: ArrayLike,
@@ -271,7 +271,7 @@ def from_catalog(
     ValueError
         For another unknown name and for a value that is not positive.
     """
-    network, parameters = transformer.from_catalog(name), catalog.item("models", name)["parameters"]
+    network, parameters = transformer.catalog_model(name), catalog.item("models", name)["parameters"]
     layers, d = network.layers, network.hidden
     scores = 3 * network.forward_flops()["scores"] / network.sequence_length
     blocks = (network.attention_weights + network.ffn_weights, 12 * d * d, parameters / layers)

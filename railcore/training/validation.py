@@ -10,10 +10,9 @@ import pandas as pd
 from railcore.facts import files
 from railcore.facts.checks import one_of
 from railcore.training.iteration import REASONS, RUNTIMES, TIME_PARTS, iteration_times
-from railcore.training.machine import ENDLESS, Machine, from_catalog
+from railcore.training.machine import ENDLESS, Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.transformer import Transformer, model_flops_utilization
-from railcore.training.transformer import from_catalog as model_from_catalog
+from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
 TERMS: Mapping[str, Mapping[str, Any]] = {
     "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, "sustained_fraction": 1.0},
@@ -92,8 +91,8 @@ def breakdown_table(model: str, platform: str, precision: str, strategy: Strateg
     -------
     One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
     """
-    gpu = from_catalog(platform, precision)
-    found = iteration_times(model_from_catalog(model), gpu, strategy.columns(global_batch))
+    gpu = catalog_machine(platform, precision)
+    found = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
     times = {name: time.item() for name, time in found.breakdown.items()}
     return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
 
@@ -142,7 +141,7 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     rule the run out; it ran all the same); the columns of the breakdown.
     """
     kinds = set(zip(table["platform"], table["precision"], strict=True))
-    machines, rows = {kind: from_catalog(*kind, **changes) for kind in kinds}, []
+    machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
         kind = (row.platform, row.precision)
         software = replace(RUNTIMES[row.runtime], **(runtime or {}))

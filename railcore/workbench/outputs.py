@@ -76,7 +76,10 @@ def save(
     table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
     if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
         if engine := figure.get_layout_engine():
+            shown_dpi, figure.dpi = figure.dpi, DPI  # texts are a little wider than at the notebook's dpi
             engine.execute(figure)
+            engine.execute(figure)  # again, now that panels of equal aspect have their size
+            figure.dpi = shown_dpi
         figure.set_layout_engine("none")
     content: dict[str, str | bytes] = {}
     for extension in extensions:
@@ -90,7 +93,7 @@ def save(
             content[extension] = _picture(item_id, figure, extension)
     for extension, whole in content.items():
         files.write_whole(files.out() / item["document"] / f"{item['item']}.{extension}", whole)
-    return show(table) if figure is None and table is not None else None
+    return show_table(table) if figure is None and table is not None else None
 
 
 def answer(text: str, picture: str) -> Shown:
@@ -143,7 +146,7 @@ def gallery() -> Shown:
     return Shown(markdown(there + not_yet))
 
 
-def show(table: "pd.DataFrame") -> Shown:
+def show_table(table: "pd.DataFrame") -> Shown:
     """A table for a person, as a cell's result: `readable`, without index."""
     return Shown(markdown(readable(table).to_dict("records")))
 

@@ -79,7 +79,7 @@ def rack_job(
         site = specification.document_site(
             racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters
         )
-        layer = dc.layer(transformer.from_catalog(model), dc.precision(bytes_of))
+        layer = dc.layer(transformer.catalog_model(model), dc.precision(bytes_of))
         laid = dc.layout(layer, site)
     except ValueError as error:
         hint = "Parameters for racks: datacenter_gpus, budget, datacenters; for memory: platform, model, bytes_of"

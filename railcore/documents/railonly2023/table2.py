@@ -8,7 +8,7 @@ from railcore.network import cost
 TABLE, SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
 
 
-def cost_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
+def table2_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts and cost, and on the cost of redundant switches.
 
     powers: peak powers, for the columns of the table; the document prints none.

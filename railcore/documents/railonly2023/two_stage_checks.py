@@ -25,7 +25,7 @@ from railcore.training.two_stage import TERMS, TwoStage, TwoStageTime, collectiv
 
 DAYS = "intro.palm_days_one_gh200"
 MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
-OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.from_catalog`
+OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage`
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
     "block": two_stage.BLOCKS,
@@ -381,7 +381,7 @@ def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoS
     rounds: dict[str, ArrayLike] = {**printed_rounds()}
     if "palm_rounds" in tried:
         rounds[MODELS[2]] = tried["palm_rounds"].to_numpy()
-    return {name: two_stage.from_catalog(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in MODELS}
+    return {name: two_stage.catalog_two_stage(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in MODELS}
 
 
 @dataclass(frozen=True)

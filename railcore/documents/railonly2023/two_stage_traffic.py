@@ -21,14 +21,14 @@ def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[Two
     """Models of the catalog with the batches [tokens] that railonly2023 trains them with, by name.
 
     Where the document gives a range of batches the model is there with the smallest and the largest, its name followed
-    by a line with the sequences. options: of `two_stage.from_catalog`. Raises UnknownName.
+    by a line with the sequences. options: of `two_stage.catalog_two_stage`. Raises UnknownName.
     """
     found = {}
     for name in names:
         item = catalog.item("models", name)
         batch, s = item.row("batch_railonly2023"), item["sequence_length"]
         rounds = item["collective_rounds_railonly2023"]
-        model = two_stage.from_catalog(name, 1.0, 1.0, 1.0, rounds, **options)  # rates do not change bytes
+        model = two_stage.catalog_two_stage(name, 1.0, 1.0, 1.0, rounds, **options)  # rates do not change bytes
         tokens = {f"{name}\n{b:g} seq.": b * s for b in (batch.low, batch.high) if b} or {name: batch.value}
         found.update({case: (model, size) for case, size in tokens.items()})
     return found

@@ -10,7 +10,7 @@ from railcore.facts import claims, units
 from railcore.training.collective_schedules import grid_bytes, hierarchical_schedule
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Traffic, Transfer, Wire, from_transfers, matrix, traffic_summaries, transfers
-from railcore.training.transformer import Transformer, from_catalog
+from railcore.training.transformer import Transformer, catalog_model
 
 HB_PAIR, NETWORK = "railonly2025.fig3.hb_pair_traffic", "railonly2025.hier_allgather.network_bytes"
 
@@ -166,5 +166,5 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.D
     Columns of `Traffic.entries`.
     """
     strategy = Strategy(tensor, pipeline=pipeline, data=data, sequence_parallel=tensor > 1)
-    found = matrix(from_catalog(name), strategy, 8 * data)
+    found = matrix(catalog_model(name), strategy, 8 * data)
     return found.entries(0, min(64, found.gpus))

@@ -77,7 +77,7 @@ def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.Price
     return fits
 
 
-def cost_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
+def table1_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
     table = savings_table(TABLE, hb_domain_size, prices, powers)
     values = _table_and_text(table)

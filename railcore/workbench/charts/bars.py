@@ -96,7 +96,7 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def routing_slowdowns(data: pd.DataFrame, title: str = "") -> Figure:
+def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
     """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
 
     Columns load, platform, routing, phases, slowdown, bandwidth_ratio.
@@ -152,7 +152,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
         _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
     right.axvline(0, color="black", linewidth=0.8)
     right.margins(x=0.3)
-    percent_axis(right.xaxis, "model over measured, less 1")
+    percent_axis(right.xaxis, "error, model / measured - 1")
     right.grid(axis="y", visible=False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
     figure.supxlabel(note, fontsize=9)

@@ -79,7 +79,7 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> F
         lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
         ax.set(title=panel, xlabel="HB domain size [GPUs]")
-    percent_axis(figure.axes[0].yaxis, "slowdown over one HB domain for all")
+    percent_axis(figure.axes[0].yaxis, "slowdown against one HB domain for all")
     legend_below(figure, figure.axes[0])
     return figure
 
@@ -131,7 +131,7 @@ def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     log_axis(ax.xaxis, sorted(data["rails"].unique()), 2)
     ax.set_yscale("log", base=2)
     plain_axis(ax.yaxis)
-    ax.set(xlabel="rails (NICs of an HB domain)", ylabel="iteration time over that of a rail for every GPU")
+    ax.set(xlabel="rails (NICs of an HB domain)", ylabel="iteration time / that with a rail for every GPU")
     ax.legend()
     return figure
 
@@ -151,7 +151,7 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Fig
     ax.set_yscale("log", base=2)
     for axis in (ax.xaxis, ax.yaxis):
         plain_axis(axis)
-    ax.set(xlabel="GPUs of a model-parallel group, N_M", ylabel="iteration time over its least")
+    ax.set(xlabel="GPUs of a model-parallel group, N_M", ylabel="iteration time / its minimum")
     ax.legend(ncols=2)
     return figure
 
@@ -204,7 +204,7 @@ def expert_iteration_times(data: pd.DataFrame) -> Figure:
     axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
     axes[1].set_title("(b) over rail-optimized, layer 1:1")
     percent_axis(axes[1].yaxis, "slowdown over a full layer")
-    legend_below(figure, axes[0], 3, title="way of the tokens to their experts")
+    legend_below(figure, axes[0], 3, title="path of the tokens to their experts")
     return figure
 
 

@@ -115,7 +115,7 @@ def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[
     return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
 
 
-def panel(figure: Figure, inches: tuple[float, float, float, float]) -> Axes:
+def map_panel(figure: Figure, inches: tuple[float, float, float, float]) -> Axes:
     """Axes without ticks for a map, in a rectangle of the figure: left, bottom, width, height [inches]."""
     across, up = figure.get_size_inches()
     ax = figure.add_axes(tuple(inches / np.array([across, up, across, up])), xticks=[], yticks=[])
@@ -209,7 +209,7 @@ def rings(ax: Axes, data: pd.DataFrame, origin: tuple[float, float] = ORIGIN, **
         ax.plot(*albers(part["latitude"], part["longitude"], origin), scalex=False, scaley=False, **look)
 
 
-def label(
+def map_label(
     ax: Axes,
     text: str,
     at: Iterable[tuple[float, float]],
@@ -293,9 +293,9 @@ def links(ax: Axes, data: pd.DataFrame, taken: list, bold: bool = True) -> None:
             look: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}
             length_pt = np.hypot(*np.diff(ax.transData.transform([(x[0], y[0]), (x[-1], y[-1])]), axis=0)[0])
             short = length_pt * 72 / ax.figure.dpi < 3 * WORDS  # a text on it would hide it
-            if short or not label(ax, words, along, taken, 0, must=False, **look):
+            if short or not map_label(ax, words, along, taken, 0, must=False, **look):
                 aside = (along[2][1] - along[1][1], along[1][0] - along[2][0])
-                label(ax, words, along[:1], taken, 14, away=aside, **look)
+                map_label(ax, words, along[:1], taken, 14, away=aside, **look)
 
 
 def draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
@@ -365,9 +365,9 @@ def inside(ax: Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def handles(scale: float = 1.0) -> dict[str, list[Line2D]]:
     """What a legend shows: plants by fuel, sizes (of 0.1, 1 and 4 GW), lines, nodes that pass and fail, places."""
 
-    def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> Line2D:
+    def mark(map_label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> Line2D:
         look: dict = {"linestyle": "none", "markeredgecolor": edge, "markeredgewidth": width}
-        return Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **look)
+        return Line2D([], [], marker=marker, color=colour, markersize=size, label=map_label, **look)
 
     sizes = {"100 MW": 0.1, "1 GW": 1.0, "4 GW": 4.0}
     return {
@@ -413,7 +413,7 @@ def grid_map(
     The figure.
     """
     figure = plt.figure(figsize=(11, 6.5), layout="none")
-    ax = ground(panel(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3)), outlines)
+    ax = ground(map_panel(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3)), outlines)
     draw_lines(ax, grid)
     draw_plants(ax, grid.plants)
     if nodes is not None:
@@ -474,7 +474,9 @@ def region_maps(
     figure = plt.figure(figsize=(11, 6.5), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        ax = ground(panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, bar_m=0, over=True)
+        ax = ground(
+            map_panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, bar_m=0, over=True
+        )
         corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         tiles = PolyCollection(list(corners), facecolor=FOUND, edgecolor="white", linewidth=0.4, zorder=1)
@@ -524,7 +526,7 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
-        ax = ground(panel(figure, (left, bottom, 3.55, 2.3)), outlines, bar_m=0 if i else 500e3, rasterized=True)
+        ax = ground(map_panel(figure, (left, bottom, 3.55, 2.3)), outlines, bar_m=0 if i else 500e3, rasterized=True)
         part, between = places[places["k"] == k], ways[ways["k"] == k].sort_values("distance_m")
         rings(ax, part, color=PLACE, alpha=0.25)
         taken: list = []
@@ -555,7 +557,7 @@ def _stars(
     taken += [_mark(ax, point, reach) for point in at]
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
-        label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=DARK)
+        map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=DARK)
 
 
 def _mark(ax: Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bbox:
@@ -574,7 +576,7 @@ def _plant_words(ax: Axes, plants: pd.DataFrame, taken: list, origin: tuple[floa
     for i, row in enumerate(seen.itertuples()):
         others = [*taken, *boxes]
         words = number(row.power_w / units.MW, 3)
-        if label(ax, words, [(row.x, row.y)], others, reaches[i] + 1, must=False, steps=(1.0, 1.3), **POWER):
+        if map_label(ax, words, [(row.x, row.y)], others, reaches[i] + 1, must=False, steps=(1.0, 1.3), **POWER):
             taken.append(others[-1])
     taken += boxes
 
@@ -595,7 +597,7 @@ def _cities(
         if bar is not None and bar.overlaps(_mark(ax, (row.x, row.y), CITY["markersize"] / 2)):
             continue
         ax.plot(row.x, row.y, zorder=7, **CITY)
-        label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
+        map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 
 
 def _legend(figure: Figure, groups: dict[str, list[Line2D]]) -> None:

@@ -62,8 +62,8 @@ def oversubscribed_costs(data: pd.DataFrame) -> Figure:
         best = rows[rows["fits"]].nlargest(1, "oversubscription")
         right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **look(i, "", markersize=11 - 2 * i))
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
-    left.set(ylabel="traffic leaving, in NICs at full rate", title="(a) what leaves the busiest leaf")
-    right.set(ylabel="cost [billion USD]", title="(b) cost; marked: the most that a placement allows", ylim=0)
+    left.set(ylabel="traffic leaving [NICs at full rate]", title="(a) traffic that leaves the busiest leaf")
+    right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
     shown = sorted(ratio for ratio in one["oversubscription"] if ratio == int(ratio))
     for ax in (left, right):
         ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
@@ -93,7 +93,7 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
         ax.set(title=load, ylabel="time of one exchange [ms]", ylim=(0, None))
     for name, style in ways.items():
         figure.axes[0].plot([], [], color=GREY, label=name, **style)
-    legend_below(figure, figure.axes[0], 4, title="HB domain size, and the way to the experts")
+    legend_below(figure, figure.axes[0], 4, title="HB domain size, and path to the experts")
     return figure
 
 
@@ -114,7 +114,7 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
         log_axis(ax.xaxis, [1, 5, 20, 100, 500])
         ax.set(title=name, ylim=(-0.03, 1.14), yticks=[0, 0.25, 0.5, 0.75, 1], xlabel="length [m]")
         percent_axis(ax.yaxis)
-    figure.axes[0].set_ylabel("share of links up to it")
+    figure.axes[0].set_ylabel("share of links no longer than that")
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[0]))
     for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
         if (media["copper"] == copper).any():

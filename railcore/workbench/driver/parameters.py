@@ -36,7 +36,7 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     return found
 
 
-def read(given: list[list[str]], notebook: Mapping, name: str) -> dict[str, object]:
+def read_parameters(given: list[list[str]], notebook: Mapping, name: str) -> dict[str, object]:
     """Values for a notebook's parameters from pairs of texts, each of the type and dimension of its default.
 
     Raises ValueError (UnknownName for a name the notebook lacks) before anything runs.

@@ -110,7 +110,7 @@ def refuse_lost(suite: Iterable[str]) -> None:
     """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
     nothing, published = _hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
-        known = stamps.read(name).get("published", {})
+        known = stamps.read_stamp(name).get("published", {})
         for key, table in (("ledger", LEDGER), ("inputs", INPUTS)):
             spoilt = name in published and _read(table) is None
             if spoilt or rows[key] == nothing != known.get(key, nothing):

@@ -64,7 +64,7 @@ def _texts(found) -> bool:
     return isinstance(found, list) and all(isinstance(entry, str) for entry in found)
 
 
-def names() -> list[str]:
+def notebook_names() -> list[str]:
     """Notebooks of the suite, by number; a second one of the same number, such as a copy, is left alone."""
     listed = {entry.notebook for entry in claims.claims().values()} | {i["notebook"] for i in outputs.items().values()}
     suite: dict[str, str] = {}
@@ -80,12 +80,12 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
     only: name of the one notebook to run; given: pairs of parameter and value, for a run of that notebook that stays
     in build/. Raises ValueError for an unknown notebook or an unfit parameter, before anything runs.
     """
-    suite = names()
+    suite = notebook_names()
     if only is not None and only not in suite:
         raise claims.UnknownName("notebook", only, suite)
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
-    values = parameters.read(given or [], load(only), only) if only and given else {}
+    values = parameters.read_parameters(given or [], load(only), only) if only and given else {}
     catalog.families()  # refuses a folder in RAILCORE_CATALOG that is none
     files.BUILD.mkdir(exist_ok=True)
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
@@ -168,7 +168,7 @@ def _tidy() -> None:
             leftover.unlink()
     for fault in publish.faults():
         say(f"warning: {fault}")
-    publish.settle(names())
+    publish.settle(notebook_names())
 
 
 def _groups(wanted: list[str]) -> list[list[str]]:

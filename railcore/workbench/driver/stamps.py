@@ -101,7 +101,7 @@ def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str,
     files.write_whole(stamp_path(name), json.dumps(stamp, indent=1))
 
 
-def read(name: str) -> dict[str, Any]:
+def read_stamp(name: str) -> dict[str, Any]:
     """A notebook's stamp, {} where there is none of the shape that `write` gives."""
     try:
         stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
 
     rows: hash of the notebook's rows in each shared table as they stand.
     """
-    stamp = read(name)
+    stamp = read_stamp(name)
     if not stamp:
         return False
     there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}
