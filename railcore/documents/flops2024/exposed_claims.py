@@ -345,8 +345,8 @@ def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.Dat
         on_timelines = timed[timed.model == name].exposed_share
         texts.append(
             f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
-            f"rule '{case.rule}'; over all rules {ruled}; on timelines of chunks {on_timelines.min():.1%} to "
-            f"{on_timelines.max():.1%}."
+            f"rule '{case.rule}'. Over all rules of overlap it is {ruled}; on timelines of chunks it is "
+            f"{on_timelines.min():.1%} to {on_timelines.max():.1%}."
         )
     return " ".join(texts)
 
