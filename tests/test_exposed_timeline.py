@@ -364,9 +364,9 @@ def test_the_answer_spans_rules_and_readings():
     low, high = min(every, key=every.get), max(every, key=every.get)
     text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
     drawn = timed[timed.model == "moe"].exposed_share
-    assert f"over all rules {text}; on timelines of chunks {drawn.min():.1%} to {drawn.max():.1%}." in answer
+    assert f"it is {text}; on timelines of chunks it is {drawn.min():.1%} to {drawn.max():.1%}." in answer
     assert f"flops2024 MoE spends {CASES['moe'].share:.1%} of its time" in answer and "rule 'each network'" in answer
-    assert f"over all rules {CASES['dense'].share:.1%} in each" in answer
+    assert f"Over all rules of overlap it is {CASES['dense'].share:.1%} in each" in answer
     reasons = exposed_claims.assumption_reasons(CASES, table)
     assert reasons["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}, over other readings")
 
