@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from railcore.documents.flops2024.east_west import REGIONS
 
 from railcore.documents.flops2024 import specification
+from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_traffic
 from railcore.network.cost import compare, power_book, price_book
 from railcore.network.scale_out import network_parts

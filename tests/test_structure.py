@@ -5,6 +5,7 @@ import csv
 import hashlib
 import json
 import re
+import runpy
 import tomllib
 
 import networkx as nx
@@ -180,6 +181,11 @@ def test_a_notebook_links_to_the_index_and_to_its_neighbours():
         first = "".join(json.loads(path.read_text())["cells"][0]["source"])
         for other in {NOTEBOOKS[0], before, after} - {path, None}:
             assert f"({other.name})" in first, f"{path.stem} lacks a link to {other.name}"
+
+
+def test_benchmarks_import_what_is_there():
+    for path in sorted((files.ROOT / "benchmarks").glob("*.py")):
+        runpy.run_path(str(path), run_name="imported")
 
 
 def requirements():
