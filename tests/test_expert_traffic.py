@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.railonly2025.moe import (
-    LOADS,
+    ROUTING_LOADS,
     iteration_overheads,
     platform_links,
     platform_routing_slowdowns,
@@ -117,8 +117,8 @@ def test_links_of_a_platform_are_its_catalog_rows():
 def test_a_mesh_stands_beside_its_switched_twin():
     links = {name: platform_links(name) for name in ("DGX H100", "MI300X full mesh")}
     table = platform_routing_slowdowns(1e6, 64, links, 4.0)
-    assert list(table.load.unique()) == list(LOADS)
-    assert len(table) == len(LOADS) * 3 * 4
+    assert list(table.load.unique()) == list(ROUTING_LOADS)
+    assert len(table) == len(ROUTING_LOADS) * 3 * 4
     wide = table.pivot_table(index=["load", "routing", "phases"], columns="platform", values="slowdown")
     gap = wide["MI300X full mesh"] - wide["MI300X full mesh, if switched"]
     by_load = gap.groupby("load").max()

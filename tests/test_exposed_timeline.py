@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
-from railcore.documents.readings import hidden_value
+from railcore.documents.readings import solve_for_target
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import expert_placement, exposed, timeline
@@ -373,13 +373,13 @@ def test_the_answer_spans_rules_and_readings():
 
 def test_a_case_finds_what_would_give_a_printed_number():
     case = CASES["moe"]
-    speed = hidden_value(lambda nic_Bps: case.changed(site={"nic_Bps": nic_Bps}).share, 0.2, SITE.nic_Bps)
+    speed = solve_for_target(lambda nic_Bps: case.changed(site={"nic_Bps": nic_Bps}).share, 0.2, SITE.nic_Bps)
     assert case.changed(site={"nic_Bps": speed}).share == pytest.approx(0.2)
-    tokens = hidden_value(
+    tokens = solve_for_target(
         lambda tokens: case.changed(model={"sequence_length": int(tokens)}).times.forward_s, 0.06, 32_000
     )
     assert case.changed(model={"sequence_length": round(tokens)}).times.forward_s == pytest.approx(0.06, rel=1e-4)
-    assert np.isnan(hidden_value(lambda delay: case.changed(site={"one_way_delay_s": delay}).share, 0.999, 0.03))
+    assert np.isnan(solve_for_target(lambda delay: case.changed(site={"one_way_delay_s": delay}).share, 0.999, 0.03))
     with pytest.raises(ValueError, match="place"):
         case.changed(place={})
     found = communication_quantities(case)
@@ -515,7 +515,9 @@ def test_a_case_under_settings_as_a_person_gives_them():
 
 
 @pytest.mark.parametrize("power", [-1.7, -0.5, 1.0, 2.4])
-def test_a_hidden_value_is_found_between_its_ends_and_nowhere_else(power):
-    target = 5 * 3.0**power
-    assert hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=2) == pytest.approx(6.0)
-    assert np.isnan(hidden_value(lambda x: 5 * (x / 2) ** power, target, 4.0, span=1.4))
+def test_a_value_is_found_up_to_16_times_off_and_nowhere_else(power):
+    quantity, target = (lambda x: 5 * (x / 2) ** power), 5 * 3.0**power
+    for near in (6 / 15.9, 4.0, 6 * 15.9):
+        assert solve_for_target(quantity, target, near) == pytest.approx(6.0)
+    for near in (6 / 16.1, 6 * 16.1):
+        assert np.isnan(solve_for_target(quantity, target, near))

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from railcore.documents import readings
 from railcore.documents.railonly2023 import (
-    two_stage_checks,
+    two_stage_equations,
+    two_stage_figures,
     two_stage_traffic,
 )
-from railcore.documents.readings import entries_together, turned, with_prefix
+from railcore.documents.readings import changed_verdicts, merge_entries, with_prefix
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic, two_stage
@@ -29,11 +30,11 @@ POWERS = st.integers(0, 4).map(lambda i: 2**i)
 @given(SMALL, SMALL, SMALL, st.floats(1e3, 1e8))
 def test_equation_1_equals_what_the_ranks_send(n_m, n_ds, n_df, b):
     n, k = n_m * n_ds * n_df, n_m * n_ds
-    counted = two_stage_checks.counted_iteration(MODEL, b, n_m, n_ds, n_df)
+    counted = two_stage_equations.counted_iteration(MODEL, b, n_m, n_ds, n_df)
     ours = MODEL.iteration(n, k, b, n_m)
     for term in TERMS:
         assert getattr(ours, term) == pytest.approx(getattr(counted, term), rel=1e-12, abs=1e-30)
-    flat = two_stage_checks.counted_iteration(MODEL, b, n_m, n_ds * n_df, 1)
+    flat = two_stage_equations.counted_iteration(MODEL, b, n_m, n_ds * n_df, 1)
     assert MODEL.ideal(n, b, n_m).iteration_s == pytest.approx(flat.iteration_s, rel=1e-12)
 
 
@@ -48,18 +49,18 @@ def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
 
 
 def test_tables_k_is_a_misprint():
-    errors = two_stage_checks.formula_errors(MODEL, 4096, [64, 256], [1e6, 4e6], [(2, 4, 3), (4, 2, 8)])
+    errors = two_stage_equations.formula_errors(MODEL, 4096, [64, 256], [1e6, 4e6], [(2, 4, 3), (4, 2, 8)])
     assert errors.pop("eq2.optimal_model_parallel") == pytest.approx(1 - (MODEL.element_bytes / 8) ** 0.5)
     assert errors.pop("table1.hb_domain_product") == pytest.approx(3)
     assert max(errors.values()) < 1e-12
-    table = two_stage_checks.against_count(MODEL, 1e6, [(2, 3, 3), (2, 4, 3)])
+    table = two_stage_equations.equation_errors_by_group(MODEL, 1e6, [(2, 3, 3), (2, 4, 3)])
     assert table.table1_error.tolist() == pytest.approx([0, 1 / 3], abs=1e-12)
 
 
 @given(POWERS, st.floats(1e5, 1e8), st.sampled_from([256, 1024]), st.sampled_from([4096, 32768]))
 def test_the_minimum_of_equation_1(width, b, k, n):
     model = replace(MODEL, hidden=1024 * width)
-    best, found = model.best_group_size(n, b), two_stage_checks.numerical_optimum(model, n, k, b)
+    best, found = model.best_group_size(n, b), two_stage_equations.numerical_optimum(model, n, k, b)
     assert found == pytest.approx(best, rel=1e-12)
     assert best == pytest.approx(8**0.5 * model.printed_group_size(n, b, model.element_bytes))
     times = [equation_1(model, n, k, b, x, k / x, n / k).iteration_s for x in (best, best * 1.01, best / 1.01)]
@@ -146,14 +147,16 @@ def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
 
 def test_the_ring_takes_the_time_of_equation_1():
     n, k, b = 64, 8, 1e6
-    table = two_stage_checks.times_on_networks({"GPT-3": MODEL}, n, k, {"GPT-3": b}, [(64, 8)]).set_index("network")
+    table = two_stage_figures.network_iteration_times({"GPT-3": MODEL}, n, k, {"GPT-3": b}, [(64, 8)]).set_index(
+        "network"
+    )
     assert table.iteration_s["any-to-any"] == pytest.approx(float(MODEL.iteration(n, k, b).iteration_s))
     assert table.iteration_s["trimmed"] == table.iteration_s["any-to-any"] > table.iteration_s["ideal"]
-    assert two_stage_checks.links_removable(32768, 256, 64) == pytest.approx(1 / 3)
-    assert two_stage_checks.links_removable(256, 256, 64) == 1
+    assert two_stage_figures.links_removable(32768, 256, 64) == pytest.approx(1 / 3)
+    assert two_stage_figures.links_removable(256, 256, 64) == 1
 
 
-CHOICES = two_stage_checks.OPEN_CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
+CHOICES = two_stage_figures.MODEL_CHOICES | {"gpu_flops": [1e15, 2e15], "hb_Bps": [9e11]}
 OURS = {key: values[0] for key, values in CHOICES.items()} | {"gpu_flops": 3e15}
 
 
@@ -161,16 +164,16 @@ def test_readings():
     tried = readings.reading_combinations(OURS, CHOICES)
     assert len(tried) == 1 + np.prod([len(values) for values in CHOICES.values()])
     assert tried.iloc[0].to_dict() == OURS
-    assert two_stage_checks.printed_rounds() == {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
-    other = two_stage_checks.models_by_reading(tried[:2].assign(palm_rounds=[12, 8]), 5e10)
+    assert two_stage_figures.printed_rounds() == {"GPT-3": 8, "OPT3-175B": 8, "PaLM-540B": 12}
+    other = two_stage_figures.models_by_reading(tried[:2].assign(palm_rounds=[12, 8]), 5e10)
     assert other["PaLM-540B"].collective_rounds.tolist() == [12, 8] and other["GPT-3"].collective_rounds == 8
-    fits = two_stage_checks.models_by_reading(tried, 5e10)
+    fits = two_stage_figures.models_by_reading(tried, 5e10)
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": [1e6, 4e6]}
-    case = two_stage_checks.FigureCase(fits, 32768, 16384, 256, tokens, 780e9, 64)
+    case = two_stage_figures.FigureCase(fits, 32768, 16384, 256, tokens, 780e9, 64)
     found = case.quoted(fits, 16384, 32768)
     for row in (0, 17, len(tried) - 1):
         picked = tried.iloc[row]
-        one = two_stage_checks.models_by_reading(tried.iloc[[row]], 5e10)
+        one = two_stage_figures.models_by_reading(tried.iloc[[row]], 5e10)
         alone = case.quoted(one, 16384, 32768)
         assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
         gpt = one["GPT-3"]
@@ -238,25 +241,25 @@ def test_the_calibration_names_what_moves_with_it():
             "dp_stage_ratio": (table.bytes["data within"] / table.bytes["data between"]).min(),
         }
         found.append({f"{DOCUMENT}.fig3.{name}": value for name, value in ends.items()})
-    moved = {key for other in found[1:] for key in turned(found[0], other)}
+    moved = {key for other in found[1:] for key in changed_verdicts(found[0], other)}
     (calibration,) = (each for each in claims.calibrations() if "quoted_gpus" in each.parameter)
     assert moved == {claim_id for claim_id in calibration.predicted if ".fig3." in claim_id}
 
 
 def test_variables_and_optima():
     models, tokens = {"GPT-3": MODEL}, {"GPT-3": 32e6}
-    table = two_stage_checks.two_stage_variables(models, 32768, 256, tokens).set_index("symbol")["GPT-3"]
+    table = two_stage_equations.two_stage_variables(models, 32768, 256, tokens).set_index("symbol")["GPT-3"]
     assert table.N_M * table.N_Df * table.N_Ds == table.N and table.N_M * table.N_Ds == table.K
     assert table[["T_c", "T_Df", "T_Ds", "T_M"]].sum() == pytest.approx(
         float(MODEL.iteration(32768, 256, 32e6).iteration_s)
     )
-    text = two_stage_checks.variables_as_text(
-        two_stage_checks.two_stage_variables(models, 32768, 256, tokens)
+    text = two_stage_equations.variables_as_text(
+        two_stage_equations.two_stage_variables(models, 32768, 256, tokens)
     ).set_index("symbol")
     assert (
         text["GPT-3"]["B_S"] == "50 GB/s" and text["GPT-3"]["b"] == "32,000,000" and text["GPT-3"]["T_c"] == "1.025 s"
     )
-    optima = two_stage_checks.group_size_rules(models, 32768, 256, tokens).set_index("rule")
+    optima = two_stage_equations.group_size_rules(models, 32768, 256, tokens).set_index("rule")
     assert optima.over_minimum["Eq. (2), all in bytes"] == pytest.approx(8**-0.5)
     assert optima.slowdown.min() == pytest.approx(1)
 
@@ -309,26 +312,26 @@ def test_refused_counts_and_names():
     with pytest.raises(ValueError, match="give one for each of 4 ranks"):
         run(hierarchical_schedule("all_reduce", 2, 2, "direct", "direct"), np.ones((3, 4)))
     with pytest.raises(ValueError, match="n_m is 0"):
-        two_stage_checks.counted_iteration(MODEL, 1e6, 0, 2, 2)
+        two_stage_equations.counted_iteration(MODEL, 1e6, 0, 2, 2)
     with pytest.raises(ValueError, match="block is 'all'"):
         two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, block="all")
     with pytest.raises(KeyError, match="GPT-3"):
         two_stage.catalog_two_stage("GPT3", 1e15, 5e10, 9e11)
-    assert isinstance(two_stage_checks.against_count(MODEL, 1e6, [(1, 1, 1)]), pd.DataFrame)
+    assert isinstance(two_stage_equations.equation_errors_by_group(MODEL, 1e6, [(1, 1, 1)]), pd.DataFrame)
 
 
 def test_claims_of_the_equations_and_figures():
     models = {name: replace(MODEL, layers=n) for name, n in (("GPT-3", 96), ("OPT3-175B", 95), ("PaLM-540B", 94))}
     tokens = {"GPT-3": 32e6, "OPT3-175B": 2e6, "PaLM-540B": np.array([1e6, 4e6])}
-    case = two_stage_checks.FigureCase(models, 32768, 16384, 256, tokens, 780e9, 64)
+    case = two_stage_figures.FigureCase(models, 32768, 16384, 256, tokens, 780e9, 64)
     quoted = case.quoted(models, 16384, 32768).iloc[0]
     first = {name: np.ravel(batch)[0] for name, batch in tokens.items()}
-    fig5 = two_stage_checks.times_on_networks(models, 32768, 256, first, [(64, 8)])
+    fig5 = two_stage_figures.network_iteration_times(models, 32768, 256, first, [(64, 8)])
     two = {name: models[name] for name in ("GPT-3", "OPT3-175B")}
     fig7 = two_stage_sweep(two, gpus=[16384, 32768], hb_domain_size=[8, 16, 32], batch_tokens=first)
     palm = {"PaLM-540B": models["PaLM-540B"]}
     fig8 = two_stage_sweep(palm, gpus=[32768], hb_domain_size=[256, 512], batch_tokens=[1e6, 4e6])
-    values, reasons, taken = two_stage_checks.figure_claims(case, quoted, fig5, fig7, fig8)
+    values, reasons, taken = two_stage_figures.figure_claims(case, quoted, fig5, fig7, fig8)
     assert values["railonly2023.fig5.links_removable"] == pytest.approx(1 / 3)
     assert "50% with 32, 67% with 128" in taken["railonly2023.fig5.links_removable"]
     assert values["railonly2023.fig5.trimmed_slowdown"] == pytest.approx(0)
@@ -338,27 +341,28 @@ def test_claims_of_the_equations_and_figures():
     assert values["railonly2023.fig7.gpt3_k32_to_64"] == quoted["fig7.gpt3_k32_to_64"]
     assert "railonly2023.intro.palm_days_one_gh200" not in values and set(reasons) | set(taken) <= set(values)
     bent = fig7.assign(iteration_s=fig7["iteration_s"].where(fig7["hb_domain_size"] != 16, 1e-9))
-    assert two_stage_checks.figure_claims(case, quoted, fig5, bent, fig8)[0]["railonly2023.fig7.diminishing"] == 0
+    assert two_stage_figures.figure_claims(case, quoted, fig5, bent, fig8)[0]["railonly2023.fig7.diminishing"] == 0
     bent = fig7.assign(iteration_s=fig7["iteration_s"].where(fig7["hb_domain_size"] != 16, 1e9))
-    assert two_stage_checks.figure_claims(case, quoted, fig5, bent, fig8)[0]["railonly2023.fig7.diminishing"] == 1
+    assert two_stage_figures.figure_claims(case, quoted, fig5, bent, fig8)[0]["railonly2023.fig7.diminishing"] == 1
 
 
 def test_claims_of_the_introduction_and_the_equations():
     models = {"PaLM-540B": replace(MODEL, gpu_flops=1e15)}
-    case = two_stage_checks.FigureCase(models, 32768, 16384, 256, {}, 780e9, 64)
-    values, reasons, taken = two_stage_checks.introduction_claims(case, 100.0, 365 * 86400.0)
+    case = two_stage_figures.FigureCase(models, 32768, 16384, 256, {}, 780e9, 64)
+    quoted = {"intro.palm_days_one_gh200": 100.0}
+    values, reasons, taken = two_stage_figures.introduction_claims(case, quoted, 365 * 86400.0)
     days = catalog.item("models", "PaLM-540B")["training_flops"] / (1e15 * 256 * 86400)
     assert values["railonly2023.intro.palm_days_one_gh200"] == pytest.approx(days)
     assert values["railonly2023.intro.gpt3_v100_years"] == pytest.approx(355.36 * 365.25 / 365, rel=1e-3)
     assert "100 days by 6 FLOP" in taken["railonly2023.intro.palm_days_one_gh200"] and len(reasons) == 1
     rules = pd.DataFrame({"rule": ["Eq. (2)", "other"], "slowdown": [1.02, 9.0], "over_minimum": [0.7, 1.0]})
-    values, reasons, _ = two_stage_checks.equation_claims({"eq1.iteration_time": 0.0}, rules, 2, 3)
+    values, reasons, _ = two_stage_equations.equation_claims({"eq1.iteration_time": 0.0}, rules, 2, 3)
     assert values["railonly2023.eq1.mcc_gpt"] == 8 and values["railonly2023.eq1.mcc_palm"] == 12
     assert "costs 2.0% to 2.0%" in reasons["railonly2023.eq2.optimal_model_parallel"]
 
 
 def test_terms_around_an_hb_domain_size():
-    table = two_stage_checks.terms_by_hb_domain_size(MODEL, 4096, 2048, 1e6, 1e11, 8)
+    table = two_stage_figures.terms_by_hb_domain_size(MODEL, 4096, 2048, 1e6, 1e11, 8)
     assert table["hb_domain_size"].tolist() == [512, 1024, 2048, 4096] and (table["rails"] == 8).all()
     fast = replace(MODEL, nic_Bps=1e11).iteration(4096, 512, 1e6, rails=8)
     assert table["iteration_s"].iloc[0] == pytest.approx(float(fast.iteration_s))
@@ -368,6 +372,6 @@ def test_entries_for_the_ledger_have_whole_ids():
     one = with_prefix("railonly2023", {"a": 1.0}, {"a": "why"}, {})
     assert one == ({"railonly2023.a": 1.0}, {"railonly2023.a": "why"}, {})
     two = with_prefix("railonly2025.text", {"b": 2.0}, {}, {"b": "so"})
-    values, reasons, taken = entries_together(one, two)
+    values, reasons, taken = merge_entries(one, two)
     assert values == {"railonly2023.a": 1.0, "railonly2025.text.b": 2.0}
     assert (reasons, taken) == ({"railonly2023.a": "why"}, {"railonly2025.text.b": "so"})

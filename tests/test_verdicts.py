@@ -71,7 +71,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
 
 def decided(alternatives):
     ours = values()
-    return {claim_id for each in alternatives for claim_id in readings.turned(ours, values(**each))}
+    return {claim_id for each in alternatives for claim_id in readings.changed_verdicts(ours, values(**each))}
 
 
 # Rate, passes, rule and bytes
@@ -157,7 +157,7 @@ def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declar
     every = {(rule, radius): sited(accounts, rule, radius) for rule in RULES for radius in accounts}
     meeting = [key for key, found in every.items() if readings.claim_verdicts(found)[row.used[0]] == "reproduced"]
     assert meeting == [chosen] and len(row.used) == 1 and row.free == 2
-    turned = {claim_id for found in every.values() for claim_id in readings.turned(every[chosen], found)}
+    turned = {claim_id for found in every.values() for claim_id in readings.changed_verdicts(every[chosen], found)}
     assert set(row.predicted) == turned - set(row.used)
     assert every["installed", 5 * km]["flops2024.siting.datacenters"] == 1  # a single place has it all
 
@@ -202,8 +202,8 @@ COUNT, SHARE = "railonly2025.text.r64_tiers_rail_only", "railonly2025.text.r64_s
 def test_verdicts_turn_where_a_relation_holds_and_another_does_not(monkeypatch):
     ours = {COUNT: 2, SHARE: 0.75}
     assert readings.claim_verdicts(ours | {SHARE: 0.7}) == {COUNT: "reproduced", SHARE: "close"}
-    assert readings.turned(ours, {COUNT: 3, SHARE: 0.751}) == [COUNT]
-    assert readings.turned(ours, {SHARE: 0.7}) == [SHARE]
+    assert readings.changed_verdicts(ours, {COUNT: 3, SHARE: 0.751}) == [COUNT]
+    assert readings.changed_verdicts(ours, {SHARE: 0.7}) == [SHARE]
     choices = {"two": {"three": {COUNT: 3}, "four": {COUNT: 4}}, "all": {"half": {SHARE: 0.375, COUNT: 2}}}
     found = readings.verdict_readings(ours, choices)
     assert found == {COUNT: "two (three: 3 tiers, four: 4 tiers)", SHARE: "all (half: 0.375)"}
@@ -280,7 +280,7 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
     found = networks.scale_out_readings(ours, *counted)
     more = networks.scale_out_values(table, 835_000, "smooth", names, 5e9)
-    assert named(found, "800,000 GPUs") == set(readings.turned(ours, more))
+    assert named(found, "800,000 GPUs") == set(readings.changed_verdicts(ours, more))
     chips = "flops2024.multirail4p.chips"
     assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
     assert "(835,000: 39,140.6 chips)" in found[chips]

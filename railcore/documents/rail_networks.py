@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from railcore.documents.readings import Entries, entries_together
+from railcore.documents.readings import Entries, merge_entries
 from railcore.facts import catalog, claims, units
 from railcore.network import cost
 from railcore.network.topology import faults
@@ -85,7 +85,7 @@ def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -
         difference: "identical where rails have two tiers; a rail of one tier fills all ports of its switch, a leaf "
         f"below spines half of them: {', '.join(more)} (GPUs/radix)",
     }
-    return values, reasons, {}
+    return Entries(values, reasons, {})
 
 
 def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
@@ -94,7 +94,7 @@ def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
     platforms: `platform_bandwidths` of PLATFORMS; survey: `fault_survey`.
     """
     by_name, mine = platforms.set_index("platform"), survey.merge(table_cases("railonly2025.table1"))
-    values, reasons, taken = entries_together(
+    values, reasons, readings = merge_entries(
         _hb_domain_claims(by_name.loc["GH200"]),
         route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
         route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
@@ -104,8 +104,8 @@ def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
         gpu_Bps, claim_id = by_name["gpu_Bps"][platform], f"railonly2025.text.{key}_hb_bandwidth"
         values[claim_id] = units.convert(gpu_Bps, "bit/s")
         both = units.show(2 * gpu_Bps, "bps", 4)
-        taken[claim_id] = f"one direction, per GPU; the document prints neither; both directions {both}"
-    return values, reasons, taken
+        readings[claim_id] = f"one direction, per GPU; the document prints neither; both directions {both}"
+    return Entries(values, reasons, readings)
 
 
 def _hb_domain_claims(gh200: pd.Series) -> Entries:
@@ -125,4 +125,4 @@ def _hb_domain_claims(gh200: pd.Series) -> Entries:
         f"{units.show(gh200['all_gpus_both_ways_Bps'], 'bps', 4)}, and in one direction between the halves "
         f"{units.show(gh200['between_halves_Bps'], 'bps', 4)}",
     }
-    return values, reasons, {}
+    return Entries(values, reasons, {})

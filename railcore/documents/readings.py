@@ -1,11 +1,11 @@
-"""How a document is read: entries for the ledger, every combination of what a text leaves open, and hidden values.
+"""How a document is read: entries for the ledger, all readings of what a text leaves open, and values solved for.
 
-A reading is a row of choices; its values are a row of a table with a column for each claim, named without its document.
+A reading is a row of choices. Its values are a row of a table with a column for each claim, named without its document.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,35 +15,40 @@ from railcore.facts import claims, files, units
 from railcore.facts.checks import Floats
 
 Values = Mapping[str, float | None]
-Entries = tuple[dict[str, float], dict[str, str], dict[str, str]]  # values, reasons and readings for `claims.record`
 
 
-def with_prefix(prefix: str, values: Mapping, reasons: Mapping[str, str], taken: Mapping[str, str]) -> Entries:
-    """Values, reasons and readings by whole claim ids, for `claims.record`.
+class Entries(NamedTuple):
+    """Arguments of `claims.record`, each by claim id: our values, why they disagree, and which reading was taken."""
+
+    values: dict[str, float]
+    reasons: dict[str, str]
+    readings: dict[str, str]
+
+
+def with_prefix(prefix: str, values: Mapping, reasons: Mapping[str, str], readings: Mapping[str, str]) -> Entries:
+    """Entries whose ids begin with a prefix, such as "railonly2023" or "railonly2025.fig8".
 
     Parameters
     ----------
     prefix
-        What the ids begin with, such as "railonly2023" or "railonly2025.fig8".
-    values, reasons, taken
+        Without the dot that follows it.
+    values, reasons, readings
         By the rest of the id.
 
     Returns
     -------
-    The three tables, in this order.
+    The same by whole ids.
     """
-    found: list[dict[str, Any]] = [
-        {f"{prefix}.{name}": x for name, x in part.items()} for part in (values, reasons, taken)
-    ]
-    return found[0], found[1], found[2]
+
+    def prefixed(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {f"{prefix}.{name}": x for name, x in part.items()}
+
+    return Entries(prefixed(values), prefixed(reasons), prefixed(readings))
 
 
-def entries_together(*groups: Entries) -> Entries:
-    """Values, reasons and readings of several groups of claims as one."""
-    values, reasons, taken = (
-        {key: x for part in parts for key, x in part.items()} for parts in zip(*groups, strict=True)
-    )
-    return values, reasons, taken
+def merge_entries(*groups: Entries) -> Entries:
+    """Several groups of entries as one."""
+    return Entries(*({key: x for part in parts for key, x in part.items()} for parts in zip(*groups, strict=True)))
 
 
 def claim_verdicts(values: Values) -> dict[str, str]:
@@ -52,8 +57,8 @@ def claim_verdicts(values: Values) -> dict[str, str]:
     return {key: claims.verdict(values[key], e.paper_value, e.relation, e.tolerance) for key, e in entries.items()}
 
 
-def turned(ours: Values, others: Values) -> list[str]:
-    """Claims whose verdict changes with other values, in the order of ours; claims that `others` lacks stay.
+def changed_verdicts(ours: Values, others: Values) -> list[str]:
+    """Claims whose verdict changes with other values, in the order of ours; a claim that `others` lacks keeps its own.
 
     Verdicts are compared, not values: a relation that holds with both readings depends on neither.
     """
@@ -72,7 +77,7 @@ def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) 
         return {}
     texts = []
     for taken, others in choices.items():
-        deciding = {claim_id for values in others.values() for claim_id in turned(ours, values)}
+        deciding = {claim_id for values in others.values() for claim_id in changed_verdicts(ours, values)}
         texts.append({key: f"{taken} ({_listed(key, others)})" for key in ours if key in deciding})
     return joined_texts(*texts)
 
@@ -213,25 +218,14 @@ def _changes(changes: pd.Series) -> str:
     return ", ".join(texts) or "ours"
 
 
-def hidden_value(quantity: Callable[[float], float], target: float, near: float, span: float = 16.0) -> float:
-    """Argument at which a quantity is `target`.
+def solve_for_target(quantity: Callable[[float], float], target: float, near: float) -> float:
+    """Argument from near / 16 to 16 near at which a quantity is `target`; not a number where there is none.
 
-    Parameters
-    ----------
-    quantity
-        Of one positive argument, monotone.
-    target
-        Printed value.
-    near, span
-        The argument is looked for from near / span to near x span.
-
-    Returns
-    -------
-    The argument, not a number where none in the span gives the target.
+    quantity: monotone, of one positive argument.
     """
     from scipy.optimize import elementwise
 
     off = np.vectorize(lambda power: quantity(np.exp(power)) - target, otypes=[float])
-    ends = np.log(near / span), np.log(near * span)
+    ends = np.log(near / 16), np.log(16 * near)
     found = elementwise.find_root(off, ends, tolerances={"xatol": 1e-9})
     return float(np.exp(found.x)) if found.success else float("nan")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.flops2024.specification import communication_quantities, document_site, values_by_id
-from railcore.documents.readings import claim_verdicts, hidden_value, joined_texts, verdict_readings
+from railcore.documents.readings import claim_verdicts, joined_texts, solve_for_target, verdict_readings
 from railcore.facts import catalog, claims, files
 from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route
@@ -353,7 +353,7 @@ def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.Dat
 
 def _tokens_giving(case: Case, quantity: str, target: float) -> float:
     """Tokens of a sequence with which a quantity of `communication_quantities` is `target`."""
-    return hidden_value(
+    return solve_for_target(
         lambda tokens: communication_quantities(case.changed(model={"sequence_length": int(tokens)}))[quantity],
         target,
         case.model.sequence_length,
@@ -364,7 +364,7 @@ def _speed_giving(case: Case, share: float) -> str:
     """Which one speed would give a share, the scale-out first; and the floor that tensor exchanges alone set."""
     for field in ("nic_Bps", "hb_Bps"):
         own = getattr(case.site, field)
-        speed = hidden_value(partial(_share_at, case, field), share, own)
+        speed = solve_for_target(partial(_share_at, case, field), share, own)
         if np.isfinite(speed):
             texts = [show(value, "bps", 3) for value in (speed, own)]
             floor = "" if field == "nic_Bps" else f"two tensor exchanges alone are {_tensor_floor(case):.2%}, and "

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import one_of
 from railcore.training import two_stage
@@ -103,8 +104,8 @@ def two_stage_traffic_claims(
     nets: Mapping[str, Traffic],
     summaries: pd.DataFrame,
     hb_domain_size: int,
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Values of the claims on Fig. 3 and 4, and reasons, for `claims.record`; Fig. 4 draws the first two cases.
+) -> Entries:
+    """Values and reasons of the claims on Fig. 3 and 4, no readings; Fig. 4 draws the first two cases.
 
     Parameters
     ----------
@@ -117,32 +118,30 @@ def two_stage_traffic_claims(
 
     Returns
     -------
-    Two mappings from claim ids.
+    For `claims.record`.
     """
     by_kind = summaries.set_index(["kind", "case"])
     whole, heavy = by_kind.loc["all"], by_kind.loc["tensor"] + by_kind.loc["data within"]
     names = list(cases)[:2]
     net, drawn = nets[names[0]], whole.loc[names]
     groups = [block.group_size(net.gpus, tokens, hb_domain_size) for block, tokens in cases.values()]
-    inside, across = "railonly2023.fig4.hb_pair_traffic", "railonly2023.fig4.cross_hb_pair_traffic"
+    inside, across = "fig4.hb_pair_traffic", "fig4.cross_hb_pair_traffic"
     values = {
-        "railonly2023.fig3.gpus": net.gpus,
-        "railonly2023.fig3.no_traffic_pairs": whole["silent_pairs"].min(),
-        "railonly2023.fig3.mp_dp2_pairs": heavy["share_of_pairs"].max(),
-        "railonly2023.fig3.mp_dp2_volume": heavy["share_of_bytes"].min(),
-        "railonly2023.fig3.dp_stage_ratio": (
-            by_kind.loc["data within", "bytes"] / by_kind.loc["data between", "bytes"]
-        ).min(),
-        "railonly2023.fig3.overlapping_pairs": max(each.shared_pairs for each in nets.values()),
-        "railonly2023.fig3.mp_group": max(map(float, groups)),
+        "fig3.gpus": net.gpus,
+        "fig3.no_traffic_pairs": whole["silent_pairs"].min(),
+        "fig3.mp_dp2_pairs": heavy["share_of_pairs"].max(),
+        "fig3.mp_dp2_volume": heavy["share_of_bytes"].min(),
+        "fig3.dp_stage_ratio": (by_kind.loc["data within", "bytes"] / by_kind.loc["data between", "bytes"]).min(),
+        "fig3.overlapping_pairs": max(each.shared_pairs for each in nets.values()),
+        "fig3.mp_group": max(map(float, groups)),
         inside: drawn["domain_pair_bytes"].max(),
         across: drawn["network_pair_bytes"].max(),
-        "railonly2023.fig4.four_domain_gpus": net.entries(0, 4 * hb_domain_size)["source"].nunique(),
-        "railonly2023.fig4.cross_rail_traffic": whole["cross_rail_bytes"].max(),
+        "fig4.four_domain_gpus": net.entries(0, 4 * hb_domain_size)["source"].nunique(),
+        "fig4.cross_rail_traffic": whole["cross_rail_bytes"].max(),
     }
     layers = cases[names[0]][0].layers
-    blocks = {claim_id: layers * claims.paper_value(claim_id) / values[claim_id] for claim_id in (inside, across)}
-    one_block = {claim_id: units.show(values[claim_id] / layers, "B", 3) for claim_id in (inside, across)}
+    blocks = {name: layers * claims.paper_value(f"railonly2023.{name}") / values[name] for name in (inside, across)}
+    one_block = {name: units.show(values[name] / layers, "B", 3) for name in (inside, across)}
     largest = [f"{size:.3g} GB" for size in units.convert(drawn["domain_pair_bytes"], "GB")]
     reasons = {
         inside: f"GPT-3's {largest[0]} and OPT3's {largest[1]} are an iteration of {layers:g} blocks; "
@@ -151,4 +150,4 @@ def two_stage_traffic_claims(
         f"would give the printed value, and one block gives {one_block[across]}: this and the entry inside a domain "
         f"are off by nearly the same factor, {layers / blocks[across]:.3g} and {layers / blocks[inside]:.3g}",
     }
-    return values, reasons
+    return with_prefix("railonly2023", values, reasons, {})

@@ -6,13 +6,14 @@ from itertools import product
 
 import pandas as pd
 
+from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import claims, units
 from railcore.training.collective_schedules import grid_bytes, hierarchical_schedule
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Traffic, Transfer, Wire, from_transfers, matrix, traffic_summaries, transfers
 from railcore.training.transformer import Transformer, catalog_model
 
-HB_PAIR, NETWORK = "railonly2025.fig3.hb_pair_traffic", "railonly2025.hier_allgather.network_bytes"
+_HB_PAIR, _NETWORK = "fig3.hb_pair_traffic", "hier_allgather.network_bytes"
 
 
 def counted_transfers(
@@ -103,8 +104,8 @@ def dense_traffic_claims(
     hb_domain_size: int,
     entries: pd.DataFrame,
     grids: pd.DataFrame,
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """Values of the claims, reasons and readings, for `claims.record`.
+) -> Entries:
+    """Values, reasons and readings of the claims on Fig. 3 and the hierarchical AllGather.
 
     Parameters
     ----------
@@ -115,40 +116,40 @@ def dense_traffic_claims(
 
     Returns
     -------
-    Three mappings from claim ids.
+    For `claims.record`.
     """
     whole = found.summary(hb_domain_size).set_index("kind").loc["all"]
     one, four = (stage_entries(found, strategy, stages) for stages in (1, 4))
     between = one[one["source"] // hb_domain_size != one["target"] // hb_domain_size]
     network_error = abs(grids["D(y-1)/x"] / grids["network"] - 1).max()
     values = {
-        HB_PAIR: whole["domain_pair_bytes"],
-        "railonly2025.fig3.nic_pair_traffic": whole["network_pair_bytes"],
-        "railonly2025.fig3.stage_gpus": one["source"].nunique(),
-        "railonly2025.fig3.four_stage_gpus": four["source"].nunique(),
-        "railonly2025.fig3.cluster_gpus": found.entries()["source"].nunique(),
-        "railonly2025.fig3.rail_stride": (between["source"] - between["target"]).abs().min(),
-        "railonly2025.fig3.cross_rail_traffic": whole["cross_rail_bytes"],
-        "railonly2025.fig3.gpt1t_parameters": model.total_parameters,
-        NETWORK: network_error,
-        "railonly2025.hier_allgather.hb_bytes": abs(grids["D(x-1)"] / grids["domain"] - 1).max(),
-        "railonly2025.hier_allgather.cross_rail_bytes": grids["across_rails"].max(),
+        _HB_PAIR: whole["domain_pair_bytes"],
+        "fig3.nic_pair_traffic": whole["network_pair_bytes"],
+        "fig3.stage_gpus": one["source"].nunique(),
+        "fig3.four_stage_gpus": four["source"].nunique(),
+        "fig3.cluster_gpus": found.entries()["source"].nunique(),
+        "fig3.rail_stride": (between["source"] - between["target"]).abs().min(),
+        "fig3.cross_rail_traffic": whole["cross_rail_bytes"],
+        "fig3.gpt1t_parameters": model.total_parameters,
+        _NETWORK: network_error,
+        "hier_allgather.hb_bytes": abs(grids["D(x-1)"] / grids["domain"] - 1).max(),
+        "hier_allgather.cross_rail_bytes": grids["across_rails"].max(),
     }
     reasons = {
-        NETWORK: "as printed it is the bytes of one rail, which the count gives exactly on every grid; all x rails "
+        _NETWORK: "as printed it is the bytes of one rail, which the count gives exactly on every grid; all x rails "
         "together carry x times as much, D(y - 1), so that the expression is up to "
         f"{network_error:.3g} too small"
     }
     inside, rails = (units.convert(entries[f"{name}_pair_bytes"], "GB") for name in ("domain", "data"))
     readings = {
-        HB_PAIR: "one AllGather and one ReduceScatter of an operator and micro-batch, as the text counts, in one-way "
+        _HB_PAIR: "one AllGather and one ReduceScatter of an operator and micro-batch, as the text counts, in one-way "
         f"rings; with those of the backward pass {units.number(inside['ring, both passes'], 4)} GB, and both ways half "
         "of that, but then the data-parallel ring off the domain has "
         f"{units.number(rails['bidirectional ring, both passes'], 3)} GB in place of "
         f"{units.number(rails['ring, one pass'], 3)}, where about "
         f"{units.number(claims.paper_value('railonly2025.fig3.nic_pair_traffic') / units.GB)} is printed"
     }
-    return values, reasons, readings
+    return with_prefix("railonly2025", values, reasons, readings)
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

@@ -15,9 +15,9 @@ from railcore.training.search import best_times, rising_gains
 from railcore.training.transformer import Transformer
 from railcore.training.validation import TrainingDuration
 
-ERROR, DAYS = "railonly2025.fig7.mean_error", "railonly2025.intro.llama3_days"
+_ERROR, _DAYS = "fig7.mean_error", "intro.llama3_days"
 FIG8_MODELS = ("GPT-1T", "GPT-146B")
-FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
+_FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
     ("gpt1t_k256_slowdown", "GPT-1T", "slowdown", ".2%"),
     ("gpt146b_k256_slowdown", "GPT-146B", "slowdown", ".2%"),
     ("gpt1t_plateau", "GPT-1T", "plateau", ","),
@@ -39,20 +39,21 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_
     `cross_validation` by half.
     """
     days, mfu = llama.training_s / day, llama.model_flops_utilization
+    printed_days = claims.paper_value(f"railonly2025.{_DAYS}")
     published = catalog.item("models", "Llama-3 405B").row("model_flops_utilization")
     errors = left_out["mean_absolute_error"]
-    values = {DAYS: days, ERROR: float((errors * left_out["runs"]).sum() / left_out["runs"].sum())}
+    values = {_DAYS: days, _ERROR: float((errors * left_out["runs"]).sum() / left_out["runs"].sum())}
     reason = (
         f"by this model the published mapping reaches {mfu:.1%} of the peak rate, layers padded to whole chunks; "
         f"{published.low:.0%} to {published.high:.0%} are published, and the printed days need "
-        f"{mfu * days / claims.paper_value(DAYS):.1%} for all tokens: they are the length of a part of the training"
+        f"{mfu * days / printed_days:.1%} for all tokens: they are the length of a part of the training"
     )
     reading = (
         f"our model on the {len(modelled)} published runs that the document cites, because its own are not public; "
         "mean absolute error of runs left out, one number fitted to every other run; fitted to all of them it is "
         f"{modelled['error'].abs().mean():.1%}, and {errors.min():.1%} to {errors.max():.1%} by paper and half"
     )
-    return values, {DAYS: reason}, {ERROR: reading}
+    return with_prefix("railonly2025", values, {_DAYS: reason}, {_ERROR: reading})
 
 
 def fig8_options(machine: Machine, reading: str = "as the document describes it") -> tuple[Machine, dict[str, Any]]:
@@ -114,7 +115,7 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame,
     For `claims.record`.
     """
     values, reasons, taken = {"diminishing": rising_gains(table)}, dict[str, str](), dict[str, str]()
-    for name, model, column, form in FIG8_QUOTED:
+    for name, model, column, form in _FIG8_QUOTED:
         mine = summary[summary["model"] == model].set_index("gpus")[column]
         each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.drop(gpus).items())
         values[name], taken[name] = mine[gpus], f"{gpus:,} GPUs, the cluster is not printed; {each}"

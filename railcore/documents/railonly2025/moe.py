@@ -1,17 +1,18 @@
 """railonly2025 on a mixture of experts: what its "slowdown" of rail-only may count, the readings and the claims."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, link_loads, routed_time
 
-LOADS = {  # name, skew of expert_demand
+ROUTING_LOADS = {  # name, skew of expert_demand
     "uniform": "hot",
     "one hot expert": "hot",
     "Zipf": "zipf",
@@ -64,15 +65,13 @@ def slowdown_readings(hb_domain_size: int, domains: int, hb_Bps: float, nic_Bps:
     return pd.DataFrame(rows, columns=["reading", "equation", "slowdown"])
 
 
-def platform_slowdown_readings(links: dict[str, PlatformLinks], domains: int) -> pd.DataFrame:
+def platform_slowdown_readings(links: Mapping[str, PlatformLinks], domains: int) -> pd.DataFrame:
     """`slowdown_readings` of several platforms, a column for each."""
-    tables = {
-        name: slowdown_readings(link.hb_domain_size, domains, link.hb_Bps, link.nic_Bps).set_index(
-            ["reading", "equation"]
-        )["slowdown"]
-        for name, link in links.items()
-    }
-    return pd.DataFrame(tables).reset_index()
+    table = pd.DataFrame()
+    for name, each in links.items():
+        found = slowdown_readings(each.hb_domain_size, domains, each.hb_Bps, each.nic_Bps)
+        table[["reading", "equation", name]] = found
+    return table
 
 
 def routing_slowdowns(demand: ArrayLike, links: PlatformLinks) -> pd.DataFrame:
@@ -92,7 +91,7 @@ def routing_slowdowns(demand: ArrayLike, links: PlatformLinks) -> pd.DataFrame:
 
 
 def platform_routing_slowdowns(
-    bytes_per_gpu: float, gpus: int, platforms: dict[str, PlatformLinks], imbalance: float, experts: int = 0
+    bytes_per_gpu: float, gpus: int, platforms: Mapping[str, PlatformLinks], imbalance: float, experts: int = 0
 ) -> pd.DataFrame:
     """`routing_slowdowns` of an exchange with the experts on every platform, at uniform load and every skew.
 
@@ -107,12 +106,11 @@ def platform_routing_slowdowns(
     -------
     Columns platform, load, bandwidth_ratio and those of `routing_slowdowns`.
     """
-    shown = dict(platforms)
-    shown |= {f"{name}, if switched": links._replace(mesh=False) for name, links in platforms.items() if links.mesh}
+    switched = {f"{name}, if switched": links._replace(mesh=False) for name, links in platforms.items() if links.mesh}
     tables = []
-    for load, skew in LOADS.items():
+    for load, skew in ROUTING_LOADS.items():
         demand = expert_demand(bytes_per_gpu, gpus, 1.0 if load == "uniform" else imbalance, skew, experts)
-        for name, links in shown.items():
+        for name, links in {**platforms, **switched}.items():
             first = {"platform": name, "load": load, "bandwidth_ratio": links.nic_Bps / links.hb_Bps}
             tables.append(routing_slowdowns(demand, links).assign(**first))
     table = pd.concat(tables, ignore_index=True)
@@ -153,7 +151,7 @@ def changed_platform_slowdowns(
     job
         Gives the bytes of an exchange and the GPUs.
     platform, load
-        Name in the catalog, and one of LOADS.
+        Name in the catalog, and one of ROUTING_LOADS.
     experts, imbalance
         As in `expert_demand`.
     hb_domain_size, nic_Bps
@@ -168,8 +166,8 @@ def changed_platform_slowdowns(
     return table[table["load"] == load]
 
 
-SHARE = "railonly2025.fig4.all_to_all_share"
-CHIPS = {"a100": "DGX A100", "h100": "DGX H100"}
+_SHARE = "fig4.all_to_all_share"
+_PLATFORMS = {"a100": "DGX A100", "h100": "DGX H100"}  # by the end of the claims' ids
 
 
 def share_readings(job: ExpertJob) -> dict[str, float]:
@@ -191,26 +189,27 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
     }
 
 
-def moe_claims(job: ExpertJob) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """Values of the claims, reasons and readings, for `claims.record`."""
-    shares, printed = share_readings(job), claims.paper_value(SHARE)
+def moe_claims(job: ExpertJob) -> Entries:
+    """Values, reasons and readings of the claims on the all-to-all and its slowdown."""
+    shares, printed = share_readings(job), claims.paper_value(f"railonly2025.{_SHARE}")
     needed, sequences = job.sequences_for_share(printed), job.sequences_per_gpu
-    values = {"railonly2025.fig4.gpus": job.iteration_traffic.gpus, SHARE: job.all_to_all_share}
+    values = {"fig4.gpus": job.iteration_traffic.gpus, _SHARE: job.all_to_all_share}
     reasons = {
-        SHARE: f"the printed share needs {needed:.3g} sequences a GPU, no whole number ({needed * job.gpus:.0f} in "
+        _SHARE: f"the printed share needs {needed:.3g} sequences a GPU, no whole number ({needed * job.gpus:.0f} in "
         f"all), and what changes rails alone would be {shares['of the all-to-all only what changes rails']:.3g}"
     }
     readings = {
-        SHARE: f"batch and precision are not printed; {sequences:g} sequences a GPU, the batch of the model's own "
+        _SHARE: f"batch and precision are not printed; {sequences:g} sequences a GPU, the batch of the model's own "
         f"paper, and 2-byte gradients; gradients of 4 bytes give {shares['gradients of 4 bytes']:.3g}, with the "
         f"forward pass recomputed {shares['both of these']:.3g}"
     }
-    overheads = iteration_overheads(job, list(CHIPS.values())).set_index("platform")
-    for chip, platform in CHIPS.items():
+    overheads = iteration_overheads(job, list(_PLATFORMS.values())).set_index("platform")
+    for chip, platform in _PLATFORMS.items():
         link, row = platform_links(platform), overheads.loc[platform]
-        alone, whole = f"railonly2025.moe.slowdown_{chip}", f"railonly2025.text.intro_moe_overhead_{chip}"
-        values |= {alone: row["bandwidth_ratio"], whole: row["iteration"]}
-        wanted, overall, half = claims.paper_value(alone), claims.paper_value(whole), values[alone] / 2
+        alone, overall = f"moe.slowdown_{chip}", f"text.intro_moe_overhead_{chip}"
+        values |= {alone: row["bandwidth_ratio"], overall: row["iteration"]}
+        wanted, total = (claims.paper_value(f"railonly2025.{name}") for name in (alone, overall))
+        half = values[alone] / 2
         ended = "rounded" if units.number(half, 2) == units.number(wanted / 2, 2) else "cut off"
         reasons[alone] = (
             f"{units.show(link.nic_Bps, 'bps')} over {units.show(link.hb_Bps, 'bps')} in one direction; the printed "
@@ -218,13 +217,13 @@ def moe_claims(job: ExpertJob) -> tuple[dict[str, float], dict[str, str], dict[s
             f"directions the ratio is {half:.2%}, {ended} to {wanted / 2:.1%} and doubled. Counted on {job.domains} "
             f"domains of {job.hb_domain_size} with phases in turn it is {row['all_to_all']:.2%}, pipelined 0"
         )
-        reasons[whole] = (
+        reasons[overall] = (
             f"contradiction: the routing section has {wanted:.1%} for the all-to-all alone, {printed:.0%} of the "
-            f"traffic, thus {wanted * printed:.1%} by volume; all {overall:.1%} only where nothing but all-to-all "
+            f"traffic, thus {wanted * printed:.1%} by volume; all {total:.1%} only where nothing but all-to-all "
             "takes time"
         )
-        readings[whole] = (
+        readings[overall] = (
             f"share of the iteration, compute at the dense peak, phases in turn; {row['by_volume']:.1%} by volume, "
             f"{row['communication']:.1%} of all communication time, pipelined 0"
         )
-    return values, reasons, readings
+    return with_prefix("railonly2025", values, reasons, readings)

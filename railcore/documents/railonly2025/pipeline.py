@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import units
 from railcore.training import collective_schedules, collectives, pipeline_schedule
 from railcore.training.pipeline_schedule import TRANSFERS, Timetable
@@ -58,28 +59,28 @@ def formula_checks(
     return table.assign(error=(table["printed"] / table["counted"] - 1).abs())
 
 
-def pipeline_claims(checks: pd.DataFrame) -> tuple[dict[str, float], dict[str, str]]:
-    """Values of the claims and reasons, for `claims.record`, from `formula_checks`."""
+def pipeline_claims(checks: pd.DataFrame) -> Entries:
+    """Values and reasons of the claims on Fig. 6; no readings. checks: of `formula_checks`."""
     tensor = checks[checks["formula"] == "pls_tp_time"]
     factor = tensor["counted"] / tensor["printed"] / tensor["microbatches"]
     cases = ["stages", "microbatches", "ratio", "ranks"]
     volumes = [checks[checks["formula"] == name].set_index(cases) for name in ("bubble_volume", "pls_pp_volume")]
     sends = (volumes[0]["printed"] + volumes[1]["printed"]) / _D
     twice = sends - 2 * (sends.index.get_level_values("stages") + sends.index.get_level_values("microbatches") - 2)
-    values = checks.groupby("formula", sort=False)["error"].max().add_prefix("railonly2025.fig6.").to_dict()
+    values = checks.groupby("formula", sort=False)["error"].max().to_dict()
     reasons = {
-        "railonly2025.fig6.pls_tp_time": "printed is one AllGather of one micro-batch for each operator; a stage has "
+        "pls_tp_time": "printed is one AllGather of one micro-batch for each operator; a stage has "
         "AllGather and ReduceScatter, forward and backward, in each of m micro-batches: the count is "
         f"{factor.min():.6g} m times as long in every case (here m = {tensor['microbatches'].min()} to "
         f"{tensor['microbatches'].max()}), and with that factor the error is "
         f"{abs(factor / factor.min() - 1).max():.1g}",
-        "railonly2025.fig6.pls_pp_volume": "right for the last stage alone; its first receive and last send are the "
+        "pls_pp_volume": "right for the last stage alone; its first receive and last send are the "
         "bubble's last hop too, so that both printed volumes together exceed the path through the last stage by "
         f"{twice.min():.6g} D_p in every case",
-        "railonly2025.fig6.sync_time": "holds for a ring, counted send by send; overlap with the backward pass is not "
+        "sync_time": "holds for a ring, counted send by send; overlap with the backward pass is not "
         "part of the formula",
     }
-    return values, reasons
+    return with_prefix("railonly2025.fig6", values, reasons, {})
 
 
 def _pipeline(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float, float]]:

@@ -8,7 +8,7 @@ from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims, units
 from railcore.network import cost
 
-TABLE, TEXT, FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
+_TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
 
 
 def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
@@ -46,7 +46,7 @@ def allowed_ratios(table: pd.DataFrame) -> pd.DataFrame:
     """
     bounds = {}
     for what in ("cost", "power"):
-        ids = [f"{TABLE}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
+        ids = [f"{_TABLE}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
         printed = np.array([claims.paper_value(claim_id) for claim_id in ids])
         for digits, low, high in (("rounded", -0.005, 0.005), ("cut off", 0.0, 0.01)):
             bounds[what, digits] = cost.ratio_bounds(table, printed + low, printed + high)
@@ -58,8 +58,8 @@ def solved_sums(table: pd.DataFrame) -> dict[str, float]:
     ports = table["ports_rail_optimized"] - table["ports_rail_only"]
     largest = ports[table["gpus"] == table["gpus"].max()]
     return {
-        "cost": claims.paper_value(f"{TEXT}.cost_saving_min") / largest.min(),
-        "power": claims.paper_value(f"{TEXT}.power_saving_max") / ports.max(),
+        "cost": claims.paper_value(f"{_TEXT}.cost_saving_min") / largest.min(),
+        "power": claims.paper_value(f"{_TEXT}.power_saving_max") / ports.max(),
     }
 
 
@@ -79,37 +79,37 @@ def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.Price
 
 def table1_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
-    table = savings_table(TABLE, hb_domain_size, prices, powers)
+    table = savings_table(_TABLE, hb_domain_size, prices, powers)
     values = _table_and_text(table)
     largest = table[table["gpus"] == table["gpus"].max()].iloc[0]
-    values[f"{FIGURE}.cost_65536_400g"] = largest["cost_usd_rail_optimized"]
-    values[f"{FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
-    small_domains = _table_and_text(savings_table(TABLE, 8, prices, powers))
-    own_switches = _table_and_text(savings_table(TABLE, hb_domain_size, prices, powers, share=False))
-    taken = verdict_readings(
+    values[f"{_FIGURE}.cost_65536_400g"] = largest["cost_usd_rail_optimized"]
+    values[f"{_FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
+    small_domains = _table_and_text(savings_table(_TABLE, 8, prices, powers))
+    own_switches = _table_and_text(savings_table(_TABLE, hb_domain_size, prices, powers, share=False))
+    readings = verdict_readings(
         values,
         {
             "HB domains of 256 GPUs": {"8, which the text names too": small_domains},
             "rails that are less than a switch share one": {"a switch for each rail": own_switches},
         },
     )
-    taken[f"{TEXT}.worst_radix"] = TIED_RADIX
+    readings[f"{_TEXT}.worst_radix"] = TIED_RADIX
     fits = fitted_books(table, prices, powers).iloc[0]
-    total = claims.paper_value(f"{FIGURE}.cost_65536_400g")
+    total = claims.paper_value(f"{_FIGURE}.cost_65536_400g")
     ratio = cost.ratio_for_total(largest, total, solved_sums(table)["cost"])
-    saved = units.show(values[f"{TEXT}.power_saving_max"], "W", 3)
+    saved = units.show(values[f"{_TEXT}.power_saving_max"], "W", 3)
     reasons = {
-        f"{FIGURE}.cost_65536_400g": f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
+        f"{_FIGURE}.cost_65536_400g": f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
         f"outside the {fits['r_from']:.3g} to {fits['r_to']:.4f} that the savings of Table 1 allow",
-        f"{FIGURE}.power_65536_400g": f"contradiction: the document saves {saved}, more than all this, and calls it "
+        f"{_FIGURE}.power_65536_400g": f"contradiction: the document saves {saved}, more than all this, and calls it "
         f"{table['power_saving'].max():.0%} of the network",
-        f"{TEXT}.intro_cost_saving_max": "abstract, Table 1 and conclusion print 77%, as this rounds",
-        f"{TEXT}.r64_switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it "
+        f"{_TEXT}.intro_cost_saving_max": "abstract, Table 1 and conclusion print 77%, as this rounds",
+        f"{_TEXT}.r64_switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it "
         "is two thirds",
     }
-    return values, reasons, taken
+    return Entries(values, reasons, readings)
 
 
 def _table_and_text(table: pd.DataFrame) -> dict[str, float]:
-    text = {f"{TEXT}.{key}": value for key, value in printed_text_values(table).items()}
-    return claims.table_values(TABLE, table) | text
+    text = {f"{_TEXT}.{key}": value for key, value in printed_text_values(table).items()}
+    return claims.table_values(_TABLE, table) | text

@@ -1,0 +1,273 @@
+"""railonly2023's Fig. 5, 7 and 8 and introduction: what the text leaves open, what it quotes, and the claims."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.documents.readings import Entries, with_prefix
+from railcore.facts import catalog, claims, units
+from railcore.network.topology.clos import rail_parts
+from railcore.network.topology.rails import rail_only, rail_optimized
+from railcore.training import two_stage
+from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
+from railcore.training.two_stage import TERMS, TwoStage, two_stage_sweep
+
+_DAYS = "intro.palm_days_one_gh200"
+_MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
+MODEL_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage` that the document leaves open
+    "weight_bytes": (2, 4),
+    "element_bytes": (1, 2, 4),
+    "block": two_stage.BLOCKS,
+    "flops": two_stage.FLOPS,
+    "group_rule": two_stage.GROUP_RULES,
+    "group_rounding": two_stage.ROUNDINGS,
+}
+
+
+def open_choices(
+    gpu_flops: float, hb_Bps: float, printed_hb_Bps: float, clusters: Sequence[int]
+) -> dict[str, Sequence]:
+    """Everything that the document leaves open: MODEL_CHOICES, rates, M_cc of PaLM, and the clusters of its figures.
+
+    Parameters
+    ----------
+    gpu_flops
+        Dense rate of the GPU [FLOP/s]; the rate with sparsity is twice as high.
+    hb_Bps, printed_hb_Bps
+        HB bandwidth of a GPU, one direction, and as the document prints it [bytes/s].
+    clusters
+        GPUs of Fig. 7's clusters, in order; the first one is left out for Fig. 5.
+
+    Returns
+    -------
+    The choices by name, for `reading_combinations`.
+    """
+    rates = {"gpu_flops": [gpu_flops, 2 * gpu_flops], "hb_Bps": [hb_Bps, 2 * hb_Bps, printed_hb_Bps]}
+    sizes = {"fig7_gpus": clusters, "fig5_gpus": clusters[1:]}
+    return {**MODEL_CHOICES, **rates, "palm_rounds": [12, 8], **sizes}
+
+
+def printed_rounds() -> dict[str, float]:
+    """M_cc of each model as the document prints it."""
+    return {name: catalog.item("models", name)["collective_rounds_railonly2023"] for name in _MODELS}
+
+
+def printed_batches(palm_sequences: Sequence[int]) -> dict[str, np.ndarray]:
+    """Batch of each model [tokens] as the document prints it; of PaLM every one of `palm_sequences`."""
+    found = {name: catalog.item("models", name)["batch_railonly2023"] for name in _MODELS[:2]}
+    length = catalog.item("models", _MODELS[2])["sequence_length"]
+    return found | {_MODELS[2]: np.array(palm_sequences) * length}
+
+
+def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoStage]:
+    """The document's models under every reading, a row each.
+
+    tried: columns gpu_flops, hb_Bps, those of MODEL_CHOICES, and palm_rounds where PaLM's M_cc is open.
+    """
+    at = {key: np.array(tried[key].tolist()) for key in ("gpu_flops", "hb_Bps", *MODEL_CHOICES)}
+    rounds: dict[str, ArrayLike] = {**printed_rounds()}
+    if "palm_rounds" in tried:
+        rounds[_MODELS[2]] = tried["palm_rounds"].to_numpy()
+    return {name: two_stage.catalog_two_stage(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in _MODELS}
+
+
+@dataclass(frozen=True)
+class FigureCase:
+    """What the document's figures show, as the notebook's parameters have it.
+
+    models: GPT-3, OPT3-175B and PaLM-540B in this order, with GPU and links. gpus: of Fig. 5 and 8; quoted_gpus: of
+    Fig. 7's percentages. hb_domain_size: of Fig. 5 and 8. batch_tokens: of each model, for PaLM
+    all of Fig. 8. training_tokens: of PaLM. radix: ports of a switch of the full networks.
+    """
+
+    models: Mapping[str, TwoStage]
+    gpus: int
+    quoted_gpus: int
+    hb_domain_size: int
+    batch_tokens: Mapping[str, Sequence[float]]
+    training_tokens: float
+    radix: int
+
+    def quoted(self, models: Mapping[str, TwoStage], fig7_gpus: ArrayLike, fig5_gpus: ArrayLike) -> pd.DataFrame:
+        """What the document quotes of its Fig. 5, 7 and 8 and of training time: a column for each claim.
+
+        models: as in this case, under every reading; fig7_gpus, fig5_gpus: clusters of each reading. A row for each.
+        """
+        found = {}
+        for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
+            saved = models[name].reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
+            found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
+        first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
+        speedups = np.stack(
+            [1 / each.relative(fig5_gpus, self.hb_domain_size, first[name]) for name, each in models.items()]
+        )
+        found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
+        palm = list(models)[-1]
+        for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
+            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(self.gpus, self.hb_domain_size, tokens)
+        flops = models[palm].token_flops * self.training_tokens
+        found[_DAYS] = flops / (self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
+        return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
+
+
+def network_iteration_times(
+    models: Mapping[str, TwoStage],
+    gpus: float,
+    hb_domain_size: float,
+    batch_tokens: Mapping[str, float],
+    wired: Sequence[tuple[int, int]],
+) -> pd.DataFrame:
+    """Fig. 5: iteration time where the busiest link of a wired network sets the first-level AllReduce, and the ideal.
+
+    The AllReduce is a ring of the HB domains on every rail. A GPU sends what it sends in the cluster of `gpus`.
+
+    Parameters
+    ----------
+    models
+        By name.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b by model [tokens].
+    wired
+        (GPUs, radix and HB domain size) of small wired networks; the slowest one counts.
+
+    Returns
+    -------
+    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), the terms and
+    iteration_s [s].
+    """
+    rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
+    shares = {  # of NIC bandwidth
+        network: min(nic_bandwidth_share(build(n, k, k), [domain_ring(n, k)]) for n, k in wired)
+        for network, build in networks.items()
+    }
+    for name, model in models.items():
+        time = model.iteration(gpus, hb_domain_size, batch_tokens[name])
+        sent = model.layers * 2 * model.block_bytes * (1 / hb_domain_size - 1 / gpus)
+        for network, share in shares.items():
+            first = replace(time, first_dp_s=sent / (model.nic_Bps * share))
+            rows.append({"model": name, "network": network, **vars(first)})
+        rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
+    table = pd.DataFrame(rows)
+    return table.assign(iteration_s=table[list(TERMS)].sum(axis=1))
+
+
+def links_removable(gpus: int, hb_domain_size: int, radix: int) -> float:
+    """Share of the links of the any-to-any Clos over all GPUs that rail-only does without.
+
+    (t - t') / t for t and t' tiers of N links each. Source: railonly2023, section 2.2.
+    """
+    rails, full = (rail_parts(gpus, hb_domain_size, radix, s).links for s in (np.inf, 1.0))
+    return float(1 - rails / full)
+
+
+def terms_by_hb_domain_size(
+    model: TwoStage, gpus: int, hb_domain_size: int, batch_tokens: float, nic_Bps: float, rails: int
+) -> pd.DataFrame:
+    """Eq. (1) at the HB domain size and at a quarter, half, twice and four times of it, as far as the cluster goes.
+
+    Parameters
+    ----------
+    model
+        The model, with its GPU and links.
+    gpus, hb_domain_size
+        N; K [GPUs].
+    batch_tokens
+        b [tokens].
+    nic_Bps
+        Of a GPU, one direction [bytes/s].
+    rails
+        NICs of an HB domain.
+
+    Returns
+    -------
+    A row for each size, columns of `two_stage_sweep`.
+    """
+    sizes = [k for k in (hb_domain_size * 2**i // 4 for i in range(5)) if 1 <= k <= gpus]
+    grid = {"gpus": [gpus], "hb_domain_size": sizes, "batch_tokens": [batch_tokens], "rails": [rails]}
+    return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)
+
+
+def figure_claims(
+    case: FigureCase, quoted: Mapping[str, float], fig5: pd.DataFrame, fig7: pd.DataFrame, fig8: pd.DataFrame
+) -> Entries:
+    """Values, reasons and readings of the claims on Fig. 5, 7 and 8.
+
+    Parameters
+    ----------
+    case
+        What the figures show.
+    quoted
+        Numbers that the document quotes, by our reading; the days of the introduction are left to
+        `introduction_claims`.
+    fig5
+        `network_iteration_times`.
+    fig7, fig8
+        `two_stage_sweep` over HB domain sizes; over batches.
+
+    Returns
+    -------
+    For `claims.record`.
+    """
+    gpt, palm = case.models["GPT-3"], case.batch_tokens["PaLM-540B"]
+    time = fig5.set_index(["network", "model"])["iteration_s"]
+    bends = np.diff(fig7.pivot_table("iteration_s", ["model", "gpus"], "hb_domain_size"), 2)
+    rises = np.diff(fig8.pivot_table("relative", "hb_domain_size", "batch_tokens"))
+    removable = {k: links_removable(case.gpus, case.hb_domain_size, k) for k in sorted({32, 64, 128, 256, case.radix})}
+    published = catalog.item("models", "GPT-3")["batch"]
+    values = {name: value for name, value in quoted.items() if name != _DAYS} | {
+        "fig5.links_removable": removable[case.radix],
+        "fig5.trimmed_slowdown": (time["trimmed"] / time["any-to-any"] - 1).max(),
+        "fig5.ideal_bandwidth_ratio": gpt.hb_Bps / gpt.nic_Bps,
+        "fig7.diminishing": np.mean(bends <= 0),
+        "fig7.gpt3_batch": published,
+        "fig8.relative_rises": np.mean(rises <= 0),
+        "fig8.palm_tokens_min": min(palm),
+        "fig8.palm_tokens_max": max(palm),
+    }
+    least = values["fig5.ideal_speedup_min"]
+    first_step = gpt.reduction(case.quoted_gpus, 32, 64, published)
+    reasons = {
+        "fig5.ideal_speedup_min": f"{least:.4f} is printed as {least // 0.01 / 100:g} if digits are cut off, as Table "
+        "2 does",
+        "fig5.ideal_speedup_max": f"the cluster of Fig. 5 is not printed: {units.number(_fig5_gpus(case), 3)} GPUs in "
+        f"place of {units.number(case.gpus)} would give it",
+        "fig7.gpt3_batch": f"contradiction: Brown et al. publish {published / 1e6:.3g}M tokens; with them Fig. 7(a)'s "
+        f"first step would be {first_step:.0%}",
+    }
+    others = [f"{share:.0%} with {k}" for k, share in removable.items() if k != case.radix]
+    readings = {"fig5.links_removable": f"switches of radix {case.radix}; {', '.join(others)}"}
+    return with_prefix("railonly2023", values, reasons, readings)
+
+
+def _fig5_gpus(case: FigureCase) -> float:
+    """The cluster that comes nearest to Fig. 5's largest speedup."""
+    sizes = np.arange(0.75, 1.1, 0.001) * case.gpus
+    speedup = case.quoted(case.models, case.quoted_gpus, sizes)["fig5.ideal_speedup_max"]
+    return sizes[(speedup - claims.paper_value("railonly2023.fig5.ideal_speedup_max")).abs().argmin()]
+
+
+def introduction_claims(case: FigureCase, quoted: Mapping[str, float], year_s: float) -> Entries:
+    """Values, reasons and readings of the claims of the introduction on training time.
+
+    case: what the figures show; quoted: a row of `FigureCase.quoted`; year_s: of a GPU-year [s].
+    """
+    gpt, palm = (catalog.item("models", name)["training_flops"] for name in ("GPT-3", "PaLM-540B"))
+    rate = float(case.models["PaLM-540B"].gpu_flops)
+    days = palm / rate / (units.day * case.hb_domain_size)
+    v100 = catalog.item("gpus", "V100")["fp16_rate"]
+    reason = (
+        f"{palm / 1e24:.3g}e24 FLOP, the total of PaLM's own paper as a secondary source quotes it, at "
+        f"{units.show(rate, 'FLOP/s', 4)}"
+    )
+    reading = (
+        f"the rate without sparsity; with it {days / 2:.3g} days, and {quoted[_DAYS]:.4g} days by 6 FLOP a parameter "
+        "and token, without attention"
+    )
+    values = {_DAYS: days, "intro.gpt3_v100_years": gpt / v100 / year_s}
+    return with_prefix("railonly2023", values, {_DAYS: reason}, {_DAYS: reading})
