@@ -67,23 +67,23 @@ def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     return faults.rail_switch_survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
 
 
-def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
+def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
     """Values and reasons of a document's claims on routes within a rail and on a failed rail switch; no readings.
 
     survey: `fault_survey`; table: that with the document's cases; difference: id of the claim on a failed rail switch.
     """
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     routes = f"{document}.fig2.same_rail_switches"
-    near = [f"{row.n:,}/{row.r}" for row in mine.itertuples() if row.same_rail_switches == 1]
-    more = [
+    one_switch = [f"{row.n:,}/{row.r}" for row in mine.itertuples() if row.same_rail_switches == 1]
+    differences = [
         f"{row.nics_cut_difference:+d} at {row.n:,}/{row.r}" for row in mine.itertuples() if row.nics_cut_difference
     ]
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
     reasons = {
         routes: "one switch for every pair of domains only where a leaf (half the radix) takes a whole rail, here at "
-        f"{', '.join(near)} (GPUs/radix); elsewhere the leaves of a rail meet a tier higher",
+        f"{', '.join(one_switch)} (GPUs/radix); elsewhere the leaves of a rail meet a tier higher",
         difference: "identical where rails have two tiers; a rail of one tier fills all ports of its switch, a leaf "
-        f"below spines half of them: {', '.join(more)} (GPUs/radix)",
+        f"below spines half of them: {', '.join(differences)} (GPUs/radix)",
     }
     return Entries(values, reasons, {})
 
@@ -96,8 +96,8 @@ def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
     by_name, mine = platforms.set_index("platform"), survey.merge(table_cases("railonly2025.table1"))
     values, reasons, readings = merge_entries(
         _hb_domain_claims(by_name.loc["GH200"]),
-        route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
-        route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
+        _route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
+        _route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
     )
     values["railonly2025.fig5.rail_bisection"] = mine["rail_bisection"].min()
     for key, platform in (("h100", "DGX H100"), ("mi300x", "MI300X full mesh")):

@@ -78,14 +78,14 @@ def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) 
     texts = []
     for taken, others in choices.items():
         deciding = {claim_id for values in others.values() for claim_id in changed_verdicts(ours, values)}
-        texts.append({key: f"{taken} ({_listed(key, others)})" for key in ours if key in deciding})
+        texts.append({key: f"{taken} ({_shown_values(key, others)})" for key in ours if key in deciding})
     return joined_texts(*texts)
 
 
-def _listed(claim_id: str, others: Mapping[str, Values]) -> str:
-    entry, given = claims.claim(claim_id), {name: values.get(claim_id) for name, values in others.items()}
-    shown = {name: claims.amount(value, entry.unit) for name, value in given.items() if value is not None}
-    return ", ".join(f"{name}: {text}" for name, text in shown.items())
+def _shown_values(claim_id: str, others: Mapping[str, Values]) -> str:
+    unit = claims.claim(claim_id).unit
+    given = {name: values.get(claim_id) for name, values in others.items()}
+    return ", ".join(f"{name}: {claims.amount(value, unit)}" for name, value in given.items() if value is not None)
 
 
 def joined_texts(*parts: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def rules_of_thumb(
         for name, model in models.items():
             for n in (n for n in gpus if least < n <= most and low < model.total_parameters < high):
                 best = _fastest(model, machine, n, batch)
-                tried = [_fastest(model, machine, n, batch, **_only(ways, n)) for ways in practices]
+                tried = [_fastest(model, machine, n, batch, **_limits(ways, n)) for ways in practices]
                 rows.append((rule["id"], name, n, rule["practices"], *best, *min(tried, key=itemgetter(1))))
     columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s".split()
     table = pd.DataFrame(rows, columns=columns)
@@ -65,7 +65,7 @@ def _fastest(model: Transformer, machine: Machine, gpus: int, batch: int, **limi
     return (strategy_label(rows[0]), rows[0]["total_s"]) if rows else ("none fits", np.inf)
 
 
-def _only(ways: Sequence[str], gpus: int) -> dict[str, Any]:
+def _limits(ways: Sequence[str], gpus: int) -> dict[str, Any]:
     """Limits of a search: more than one rank in these ways, one in the others."""
     more = [int(n) for n in divisors(gpus) if n > 1]
     return {name: more if name in ways else [1] for name in ("tensor", "pipeline", "data")}
@@ -93,11 +93,18 @@ def rule_claims(rules: pd.DataFrame) -> Entries:
 def split_claims(splits: pd.DataFrame) -> Entries:
     """Values, reasons and readings of the claims on Table 2. splits: of `split_by_each_way`."""
     ours = splits.set_index("strategy")
-    talks, holds = (broken_rows(splits, part) for part in (("communication", "per"), ("memory", "compute")))
-    values = {"communication": len(talks) / len(ours), "reduction": len(holds) / len(ours)}
-    sends = [f"{name}: {ours['communication'][name]} per {ours['per'][name]}" for name in talks]
-    keeps = [f"{name}, which splits {ours['memory'][name]} and {ours['compute'][name]}" for name in holds]
-    reasons = {"communication": f"broken by {'; '.join(sends)}", "reduction": f"broken by {'; '.join(keeps)}"}
+    texts = {
+        "communication": [
+            f"{name}: {ours['communication'][name]} per {ours['per'][name]}"
+            for name in broken_rows(splits, ("communication", "per"))
+        ],
+        "reduction": [
+            f"{name}, which splits {ours['memory'][name]} and {ours['compute'][name]}"
+            for name in broken_rows(splits, ("memory", "compute"))
+        ],
+    }
+    values = {claim: len(broken) / len(ours) for claim, broken in texts.items()}
+    reasons = {claim: f"broken by {'; '.join(broken)}" for claim, broken in texts.items()}
     return with_prefix("photonic2025.table2", values, reasons, {})
 
 

@@ -81,21 +81,29 @@ def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLik
 def equation_errors_by_group(model: TwoStage, batch_tokens: float, groups: Sequence[Sequence[int]]) -> pd.DataFrame:
     """Eq. (1) and (3) beside the count, for each (N_M, N_Ds, N_Df) of `groups`.
 
-    Columns n_m, n_ds, n_df; counted_s; eq1_error with K = N_M N_Ds and table1_error with K = N_M N_Df; domain, the K
-    that gives the counted bytes inside a domain, and table1_domain_error of N_M N_Df against it (nan where N_Ds = 1);
-    eq3_error of Eq. (3) against a count with all ranks in one domain. Errors of a time are relative, of its worst term.
+    Columns n_m, n_ds, n_df; counted_s; eq1_error with K = N_M N_Ds and table1_error with K = N_M N_Df, the largest
+    relative error of a term; counted_hb_domain_size, the K that gives the counted bytes inside a domain, and
+    table1_hb_domain_error of N_M N_Df against it (nan where N_Ds = 1); eq3_error against a count in one domain.
     """
     rows = []
     for n_m, n_ds, n_df in groups:
         n, counted = n_m * n_ds * n_df, counted_iteration(model, batch_tokens, n_m, n_ds, n_df)
-        flat = counted_iteration(model, batch_tokens, n_m, n_ds * n_df, 1)
-        ours, table1 = (equation_1(model, n, n_m * m, batch_tokens, n_m, n_ds, n_df) for m in (n_ds, n_df))
+        one_domain = counted_iteration(model, batch_tokens, n_m, n_ds * n_df, 1)
+        eq1, table1 = (equation_1(model, n, n_m * m, batch_tokens, n_m, n_ds, n_df) for m in (n_ds, n_df))
         inside = counted.second_dp_s * model.hb_Bps / model.layers
         k = 2 * model.block_bytes * (n_ds - 1) / inside if inside else np.nan
-        row = {"n_m": n_m, "n_ds": n_ds, "n_df": n_df, "counted_s": counted.iteration_s}
-        row |= {"eq1_error": _worst(ours, counted), "table1_error": _worst(table1, counted)}
-        row |= {"domain": k, "table1_domain_error": abs(n_m * n_df / k - 1)}
-        rows.append(row | {"eq3_error": _worst(model.ideal(n, batch_tokens, n_m), flat)})
+        row = {
+            "n_m": n_m,
+            "n_ds": n_ds,
+            "n_df": n_df,
+            "counted_s": counted.iteration_s,
+            "eq1_error": _largest_term_error(eq1, counted),
+            "table1_error": _largest_term_error(table1, counted),
+            "counted_hb_domain_size": k,
+            "table1_hb_domain_error": abs(n_m * n_df / k - 1),
+            "eq3_error": _largest_term_error(model.ideal(n, batch_tokens, n_m), one_domain),
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -136,21 +144,21 @@ def formula_errors(
     printed = model.printed_group_size(gpus, b)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)
 
-    def worst(ratio: np.ndarray) -> float:
+    def largest_error(ratio: np.ndarray) -> float:
         return float(np.abs(ratio - 1).max())
 
     return {
         "eq1.iteration_time": counted["eq1_error"].max(),
-        "eq2.optimal_model_parallel": worst(printed / least),
-        "eq2.independence": worst(minima / minima.flat[0]),
-        "eq2.batch_trend": worst(least * b**0.5 / (least[0] * b[0] ** 0.5)),
+        "eq2.optimal_model_parallel": largest_error(printed / least),
+        "eq2.independence": largest_error(minima / minima.flat[0]),
+        "eq2.batch_trend": largest_error(least * b**0.5 / (least[0] * b[0] ** 0.5)),
         "eq3.ideal_iteration_time": counted["eq3_error"].max(),
-        "eq3.limit": worst(ideal.iteration_s / single.iteration_s),
-        "table1.hb_domain_product": counted["table1_domain_error"].max(),
+        "eq3.limit": largest_error(ideal.iteration_s / single.iteration_s),
+        "table1.hb_domain_product": counted["table1_hb_domain_error"].max(),
     }
 
 
-def _worst(time: TwoStageTime, counted: TwoStageTime) -> float:
+def _largest_term_error(time: TwoStageTime, counted: TwoStageTime) -> float:
     pairs = [(float(getattr(time, term)), float(getattr(counted, term))) for term in TERMS]
     return max(abs(ours - theirs) / (theirs or 1.0) for ours, theirs in pairs)
 

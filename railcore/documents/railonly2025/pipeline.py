@@ -52,8 +52,8 @@ def formula_checks(
     """
     ranks = list(ranks)
     cases = itertools.product(stages, microbatches, ratios, ranks)
-    rows = [(name, *case, *pair) for case in cases for name, *pair in _pipeline(*case)]
-    rows += [("sync_time", 1, 1, 1.0, n, 2 * _all_gather(n), _counted("all_reduce", n)) for n in ranks]
+    rows = [(name, *case, *pair) for case in cases for name, *pair in _printed_and_counted(*case)]
+    rows += [("sync_time", 1, 1, 1.0, n, 2 * _ring_all_gather_s(n), _counted_ring_s("all_reduce", n)) for n in ranks]
     columns = ["formula", "stages", "microbatches", "ratio", "ranks", "printed", "counted"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(error=(table["printed"] / table["counted"] - 1).abs())
@@ -83,7 +83,7 @@ def pipeline_claims(checks: pd.DataFrame) -> Entries:
     return with_prefix("railonly2025.fig6", values, reasons, {})
 
 
-def _pipeline(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float, float]]:
+def _printed_and_counted(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float, float]]:
     """Name, printed value and count of the formulas of the pipeline, at t_f = 1."""
     pair = 1 + ratio
     table = pipeline_schedule.schedule("1f1b", p, m, 1.0, ratio)
@@ -91,19 +91,19 @@ def _pipeline(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float
     path = pipeline_schedule.schedule("1f1b", p, m, 1.0, ratio, send_s=0.01).critical_path()
     moved = table.peer_to_peer_bytes(_D)
     outside = int(((path["event"] == "send") & (path["part"] != "last stage")).sum())
-    operator = _counted("all_gather", n) + _counted("reduce_scatter", n)
+    operator = _counted_ring_s("all_gather", n) + _counted_ring_s("reduce_scatter", n)
     yield "bubble_compute", (p - 1) * pair, float(table.bubble_s.mean())
     yield "bubble_volume", 2 * _D * (p - 1), _D * outside
     yield "pls_compute", m * pair, float((last["end_s"] - last["start_s"]).sum())
-    yield "pls_tp_time", _OPERATORS * _all_gather(n), len(last) * _OPERATORS * operator
+    yield "pls_tp_time", _OPERATORS * _ring_all_gather_s(n), len(last) * _OPERATORS * operator
     yield "pls_pp_volume", 2 * m * _D, float(moved[-1].sum() + moved[:, -1].sum())
 
 
-def _all_gather(n: int) -> float:
+def _ring_all_gather_s(n: int) -> float:
     return float(collectives.all_gather_time(_D, n, _RATE_BPS))
 
 
-def _counted(operation: str, n: int) -> float:
+def _counted_ring_s(operation: str, n: int) -> float:
     """Time of a ring [s], from the bytes of every step of its schedule."""
     ring = collective_schedules.collective_schedule(operation, "ring", n)
     return float(collective_schedules.count_bytes(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)
