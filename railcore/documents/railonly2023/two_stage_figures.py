@@ -66,12 +66,10 @@ def printed_batches(palm_sequences: Sequence[int]) -> dict[str, np.ndarray]:
 def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoStage]:
     """The document's models under every reading, a row each.
 
-    tried: columns gpu_flops, hb_Bps, those of MODEL_CHOICES, and palm_rounds where PaLM's M_cc is open.
+    tried: columns gpu_flops, hb_Bps, those of MODEL_CHOICES, and palm_rounds (M_cc of PaLM).
     """
     at = {key: np.array(tried[key].tolist()) for key in ("gpu_flops", "hb_Bps", *MODEL_CHOICES)}
-    rounds: dict[str, ArrayLike] = {**printed_rounds()}
-    if "palm_rounds" in tried:
-        rounds[_MODELS[2]] = tried["palm_rounds"].to_numpy()
+    rounds = {**printed_rounds(), _MODELS[2]: tried["palm_rounds"].to_numpy()}
     return {name: two_stage.catalog_two_stage(name, nic_Bps=nic_Bps, rounds=rounds[name], **at) for name in _MODELS}
 
 
