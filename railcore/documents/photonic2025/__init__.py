@@ -1,1 +1,1 @@
-"""Ouyang, Ding, Singh: "Photonic Rails in ML Datacenters", 2025. parallelism_rules: Table 1 and 2."""
+"""photonic2025: "Photonic Rails in ML Datacenters". parallelism_rules: Table 1 and 2."""

@@ -1,5 +1,8 @@
-"""Wang, Ghobadi, Shakeri, Zhang, Hasani: "Rail-only: A Low-Cost High-Performance Network for Training LLMs", 2025.
+"""railonly2025: "Rail-only: A Low-Cost High-Performance Network for Training LLMs With Trillion Parameters".
 
-table1: counts, cost and power (Fig. 1, Table 1, text). dense_traffic: Fig. 3 and the hierarchical AllGather. moe: Fig. 4
-and the slowdown of rail-only. pipeline: Fig. 6. iteration_claims: Fig. 7 and 8, days of training.
+- table1: counts, cost and power (Fig. 1, Table 1, text).
+- dense_traffic: Fig. 3 and the hierarchical AllGather.
+- moe: Fig. 4 and the slowdown of rail-only for a mixture of experts.
+- pipeline: Fig. 6.
+- iteration_claims: Fig. 7 and 8, and days of training.
 """
