@@ -93,15 +93,13 @@ def rule_claims(rules: pd.DataFrame) -> Entries:
 def split_claims(splits: pd.DataFrame) -> Entries:
     """Values, reasons and readings of the claims on Table 2. splits: of `split_by_each_way`."""
     ours = splits.set_index("strategy")
+    columns = {  # that a claim compares, and how a reason names them
+        "communication": ("communication", "per", "{}: {} per {}"),
+        "reduction": ("memory", "compute", "{}, which splits {} and {}"),
+    }
     texts = {
-        "communication": [
-            f"{name}: {ours['communication'][name]} per {ours['per'][name]}"
-            for name in broken_rows(splits, ("communication", "per"))
-        ],
-        "reduction": [
-            f"{name}, which splits {ours['memory'][name]} and {ours['compute'][name]}"
-            for name in broken_rows(splits, ("memory", "compute"))
-        ],
+        claim: [words.format(name, ours[one][name], ours[other][name]) for name in broken_rows(splits, (one, other))]
+        for claim, (one, other, words) in columns.items()
     }
     values = {claim: len(broken) / len(ours) for claim, broken in texts.items()}
     reasons = {claim: f"broken by {'; '.join(broken)}" for claim, broken in texts.items()}
