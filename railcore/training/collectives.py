@@ -22,7 +22,7 @@ gathered buffer on one rank; for all-to-all what one rank sends in all, includin
   Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
 
 Trees, broadcasts along a ring and reductions in the network forward what they receive: their bytes / bandwidth is the
-limit of many chunks, in which a busy port never waits (`collective_schedules.pipelined`).
+limit of many chunks, in which a busy port never waits (`collective_schedules.pipelined_schedule`).
 
 The hierarchical ones are of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), and never leave their
 rail. GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or
@@ -145,12 +145,6 @@ ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
     "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }
 OPERATIONS = tuple(ALGORITHM_COSTS)
-# What a port at full speed would have to carry of D, by nccl-tests' definition.
-_BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), _rest) | {
-    "all_reduce": lambda n: 2 * _rest(n),
-    "broadcast": _ONE,
-    "point_to_point": _ONE,
-}
 
 
 def algorithm_names(operation: str) -> tuple[str, ...]:
@@ -275,11 +269,21 @@ def algorithm_bandwidth(message_bytes: ArrayLike, time_s: ArrayLike) -> Floats:
     return checks.at_least("message_bytes", message_bytes) / checks.positive("time_s", time_s, "seconds")
 
 
+def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
+    """Share of D that every port must carry without reduction in the network, nccl-tests' factor of an operation.
+
+    2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others.
+    """
+    n = _ranks(ranks)
+    if checks.one_of("operation", operation, OPERATIONS) in ("broadcast", "point_to_point"):
+        return np.ones_like(n)
+    return (2 if operation == "all_reduce" else 1) * _rest(n)
+
+
 def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, time_s: ArrayLike) -> Floats:
     """Port bandwidth that a measured time corresponds to [bytes/s]: f(n) D / t, as nccl-tests defines it.
 
-    f = 2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others. An AllReduce in
-    the network sends less than f D, so its bus bandwidth may exceed the port's.
+    f is the `bus_factor`. An AllReduce in the network sends less than f D, so its bus bandwidth may exceed the port's.
 
     Parameters
     ----------
@@ -292,8 +296,7 @@ def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, ti
     -------
     Bytes per second, an array of the arguments' common shape.
     """
-    algorithm_names(operation)
-    return _BUS[operation](_ranks(ranks)) * algorithm_bandwidth(message_bytes, time_s)
+    return bus_factor(operation, ranks) * algorithm_bandwidth(message_bytes, time_s)
 
 
 def _ranks(ranks: ArrayLike) -> Floats:
@@ -333,7 +336,7 @@ def _times(
 
 HB, NIC = "hb", "nic"
 # Phases in order: where, and which flat operation; what runs along a rail moves D / x of a buffer that all share.
-PHASES: dict[str, tuple[tuple[str, str], ...]] = {
+HIERARCHICAL_PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "all_gather": ((NIC, "all_gather"), (HB, "all_gather")),
     "reduce_scatter": ((HB, "reduce_scatter"), (NIC, "reduce_scatter")),
     "all_reduce": ((HB, "reduce_scatter"), (NIC, "all_reduce"), (HB, "all_gather")),
@@ -341,8 +344,8 @@ PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "all_to_all": ((NIC, "all_to_all"), (HB, "all_to_all")),
     "point_to_point": ((NIC, "point_to_point"), (HB, "point_to_point")),
 }
-FORWARDED = ("all_to_all", "point_to_point")
-ALWAYS_DIRECT = ("scatter", "point_to_point")
+RAIL_FORWARDED = ("all_to_all", "point_to_point")
+_ALWAYS_DIRECT = ("scatter", "point_to_point")
 
 
 def hierarchical_phases(
@@ -354,8 +357,8 @@ def hierarchical_phases(
     """
     named = {HB: hb_algorithm, NIC: nic_algorithm}
     return [
-        (where, flat, default_algorithm(flat) if flat in ALWAYS_DIRECT else named[where] or default_algorithm(flat))
-        for where, flat in PHASES[checks.one_of("operation", operation, PHASES)]
+        (where, flat, default_algorithm(flat) if flat in _ALWAYS_DIRECT else named[where] or default_algorithm(flat))
+        for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]
     ]
 
 
@@ -389,7 +392,7 @@ def hierarchical_phase_times(
     links = {HB: (x, hb_Bps, hb_latency_s), NIC: (y, nic_Bps, nic_latency_s)}
     times = {}
     for where, flat, algorithm in hierarchical_phases(operation, hb_algorithm, nic_algorithm):
-        moved = size / x if where == NIC and operation not in FORWARDED else size
+        moved = size / x if where == NIC and operation not in RAIL_FORWARDED else size
         times[f"{where} {flat}"] = collective_time(flat, moved, *links[where], algorithm)
     return times
 

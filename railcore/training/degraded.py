@@ -39,7 +39,7 @@ def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
     return rail_only(gpus, int(box["gpus"]), radix, **links)
 
 
-def both_fabrics(fabric: RailFabric) -> dict[str, RailFabric]:
+def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
     """The cluster of a fabric without a layer over its rails and with a full one, by name."""
     return {"rail-only": fabric.any_to_any(math.inf), "rail-optimized": fabric.any_to_any(1.0)}
 
@@ -69,12 +69,12 @@ def dense_slowdown(
     ValueError
         For a fabric of another size, and as `Strategy.check`.
     """
-    check_fabric_size(fabric, strategy)
+    _check_fabric_size(fabric, strategy)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     patterns = list(flow_patterns(model, strategy, global_batch, K).values())
-    whole = traffic.matrix(model, strategy, global_batch).entries()
+    whole = traffic.iteration_traffic(model, strategy, global_batch).entries()
     flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
-    for name, network in both_fabrics(fabric).items():
+    for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
@@ -82,7 +82,7 @@ def dense_slowdown(
             "busiest_link_s": loads.loc[~hb, "time_s"].max() if len(flows) else 0.0,
             "hb_forwarded_bytes": loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum(),
             "nic_share": share,
-            "iteration_s": time_on_fabric(model, machine, network, row, share)[0],
+            "iteration_s": _time_on_fabric(model, machine, network, row, share)[0],
         }
         rows.append({"fabric": name, **times})
     table = pd.DataFrame(rows)
@@ -124,13 +124,13 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-def check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
+def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
     """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
 
 
-def time_on_fabric(
+def _time_on_fabric(
     model: Transformer, machine: Machine, fabric: RailFabric, row: Mapping[str, Any], nic: float, hb: float = 1.0
 ) -> tuple[float, str]:
     """Iteration time on a fabric whose links give the job a share of their bandwidth.
@@ -243,7 +243,7 @@ def failed_part_slowdowns(
     ----------
     railonly2025, Fault Tolerance Properties.
     """
-    check_fabric_size(fabric, strategy)
+    _check_fabric_size(fabric, strategy)
     graph = fabric.graph()
     flows = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
     whole: dict[str, Any] = {"fault": "none", "job": "whole", "gpus_failed": 0, "nics_cut": 0, "hb_share": 1.0}
@@ -260,7 +260,7 @@ def failed_part_slowdowns(
         row["iteration_s"], row["limit"] = math.inf, "no replica left"
         if row["data"]:
             padded, shares = _padded(strategy, row["global_batch"], row["data"]), (row["nic_share"], row["hb_share"])
-            row["iteration_s"], row["limit"] = time_on_fabric(model, machine, fabric, padded, *shares)
+            row["iteration_s"], row["limit"] = _time_on_fabric(model, machine, fabric, padded, *shares)
     table = pd.DataFrame(rows).assign(fabric=graph.name)
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]

@@ -17,14 +17,15 @@ import pandas as pd
 from railcore.network.topology import RailFabric
 from railcore.network.topology.faults import cut_nics, fail
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import Wire, from_transfers, transfers
+from railcore.training.traffic import from_transfers
+from railcore.training.transfers import TrafficOptions, step_transfers
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
     import networkx as nx
 
-FORWARD = 100.0  # hops that a way over HB counts as: no way through the network alone is as long
-TOWARDS = 100.1  # the same within the target's domain: where either would do, the source's forwards
+_FORWARD_COST = 100.0  # hops that a way over HB counts as: no way through the network alone is as long
+_FORWARD_AT_TARGET_COST = 100.1  # the same within the target's domain: where either would do, the source's forwards
 _BLOCK = 2**22  # targets x links at a time
 
 
@@ -107,7 +108,7 @@ def _to_domain(links: _Links, source, target, amount, domain: int, within: bool)
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
-    far = np.where(links.hb_domain == domain, TOWARDS, FORWARD)
+    far = np.where(links.hb_domain == domain, _FORWARD_AT_TARGET_COST, _FORWARD_COST)
     cost = np.where(links.hb_domain > 0, 0.4 if within else far, 1.0)
     nodes, ends = len(links.names), np.unique(target)
     back = csr_array((cost, (links.head, links.tail)), shape=(nodes, nodes))
@@ -233,7 +234,7 @@ def flow_patterns(
     By kind of group, as `wired_loads` takes them.
     """
     chosen: dict[str, Any] = {}
-    for transfer in transfers(model, strategy, global_batch, Wire(embeddings=False)):
+    for transfer in step_transfers(model, strategy, global_batch, TrafficOptions(embeddings=False)):
         chosen.setdefault(transfer.group, transfer)
     found = {}
     for group, transfer in chosen.items():

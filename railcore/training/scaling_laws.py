@@ -20,12 +20,12 @@ from railcore.facts import catalog
 from railcore.facts.checks import one_of, positive, share
 from railcore.facts.units import day, significant
 
-LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
+SCALING_LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
 FLOPS_PER_PARAMETER_TOKEN = 6
-LOSS = ("E", "A", "B", "alpha", "beta")
-JOINT_LOSS = ("N_c", "D_c", "alpha_N", "alpha_D")
-DEPTH_RULE = "Levine"
-ANYTHING = (0.0, np.inf)
+_PARAMETRIC_COEFFICIENTS = ("E", "A", "B", "alpha", "beta")
+_JOINT_COEFFICIENTS = ("N_c", "D_c", "alpha_N", "alpha_D")
+_DEPTH_LAW = "Levine"
+_UNBOUNDED = (0.0, np.inf)
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ScalingLaw:
     parameters_scale: float
     compute_scale: float
     exponent: float
-    parameters_range: tuple[float, float] = ANYTHING
-    tokens_range: tuple[float, float] = ANYTHING
-    compute_range: tuple[float, float] = ANYTHING
+    parameters_range: tuple[float, float] = _UNBOUNDED
+    tokens_range: tuple[float, float] = _UNBOUNDED
+    compute_range: tuple[float, float] = _UNBOUNDED
     loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Shape(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Scale k and exponent a of y = k x^a through a table by least squares of v = log k + a u, u = log x, v = log y.
 
     a = sum (u - mean u)(v - mean v) / sum (u - mean u)^2, log k = mean v - a mean u.
@@ -174,29 +174,29 @@ def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float,
     return ((N_c / n) ** (alpha_N / alpha_D) + D_c / d) ** alpha_D
 
 
-def law(name: str, reading: str = "table") -> ScalingLaw:
-    """A law of the catalog, one of LAWS.
+def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
+    """A law of the catalog, one of SCALING_LAWS.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
-    exponent: reading "table" is the least squares of Table 3 or A3 (`power_law`), "printed" the exponent of Table 2
+    exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
     `parametric_optimum`. Raises ValueError for another name or reading.
     """
-    one_of("name", name, LAWS)
+    one_of("name", name, SCALING_LAWS)
     one_of("reading", reading, ("table", "printed"))
     item = catalog.item("scaling_laws", name)
     loss = None
     if "E" in item:
         start = float(FLOPS_PER_PARAMETER_TOKEN)
-        scale, exponent = parametric_optimum(*(item[key] for key in LOSS[1:]))
-        loss = partial(parametric_loss, **{key: item[key] for key in LOSS})
+        scale, exponent = parametric_optimum(*(item[key] for key in _PARAMETRIC_COEFFICIENTS[1:]))
+        loss = partial(parametric_loss, **{key: item[key] for key in _PARAMETRIC_COEFFICIENTS})
     elif "N_c" in item:
         start = item["compute_scale"] * item["compute_over_minimum"]
         scale, exponent = item["parameters_scale"], item["parameters_exponent"]
-        loss = partial(joint_loss, **{key: item[key] for key in JOINT_LOSS})
+        loss = partial(joint_loss, **{key: item[key] for key in _JOINT_COEFFICIENTS})
     elif reading == "table":
-        table, start = published_table(int(name.split()[-1])), 1.0
-        scale, exponent = power_law(table["compute_flop"], table["parameters"])
+        table, start = hoffmann_table(int(name.split()[-1])), 1.0
+        scale, exponent = fit_power_law(table["compute_flop"], table["parameters"])
     else:
         start = item["anchor_compute"]
         scale, exponent = item["anchor_parameters"], item["parameters_exponent"]
@@ -204,7 +204,7 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
     return ScalingLaw(name, item.rows[0].source, scale, start, exponent, **spans, loss_of=loss)
 
 
-def published_table(approach: int) -> pd.DataFrame:
+def hoffmann_table(approach: int) -> pd.DataFrame:
     """Table 3 or A3 of Hoffmann et al. 2022 for approach 1, 2 or 3: parameters, compute_flop, tokens."""
     one_of("approach", approach, (1, 2, 3))
     rows = [catalog.item("scaling_tables", name) for name in catalog.names("scaling_tables")]
@@ -218,7 +218,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     Parameters
     ----------
     names
-        Of LAWS.
+        Of SCALING_LAWS.
     days
         Training times [days].
     flops, utilization
@@ -230,7 +230,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     (parameters over the largest model of the law's experiments), warning.
     """
     tables = []
-    for found in map(law, names):
+    for found in map(scaling_law, names):
         compute = np.asarray(days, float) * day * _rate(flops, utilization)
         size, tokens = found.parameters(compute), found.tokens(compute)
         columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
@@ -241,7 +241,9 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     return pd.concat(tables, ignore_index=True)
 
 
-def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0) -> pd.DataFrame:
+def optimal_training_times(
+    names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0
+) -> pd.DataFrame:
     """Training time for which each size is optimal by each law.
 
     Parameters
@@ -255,7 +257,7 @@ def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utiliz
     -------
     The rows of `optimal_models` at those times.
     """
-    days = {name: law(name).training_time(sizes, flops, utilization) / day for name in names}
+    days = {name: scaling_law(name).training_time(sizes, flops, utilization) / day for name in names}
     tables = [optimal_models([name], days[name], flops, utilization) for name in names]
     return pd.concat(tables, ignore_index=True)
 
@@ -266,18 +268,18 @@ def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | No
     With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
     a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
-    item = catalog.item("scaling_laws", DEPTH_RULE)
+    item = catalog.item("scaling_laws", _DEPTH_LAW)
     a, b = item["a"] if a is None else a, item["b"] if b is None else b
     n = positive("parameters", parameters)
     layers = wrightomega(np.log(positive("b", b) * n / 6) - 2 * a) / (2 * b)
     found = (("parameters", n), ("layers", layers))
-    warnings = _extrapolated(DEPTH_RULE, {kind: (value, _span(item, kind)) for kind, value in found})
+    warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
 
 
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
-    item = catalog.item("scaling_laws", DEPTH_RULE)
+    item = catalog.item("scaling_laws", _DEPTH_LAW)
     depth = positive("layers", layers)
     return 12 * depth * np.exp(2 * (item["a"] + item["b"] * depth))
 
@@ -299,7 +301,7 @@ def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFram
     Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,
     whole_hidden, whole_parameters (12 L d^2), warning.
     """
-    item, rows = catalog.item("scaling_laws", DEPTH_RULE), []
+    item, rows = catalog.item("scaling_laws", _DEPTH_LAW), []
     corners = [(a, b) for a in (item.row("a").low, item.row("a").high) for b in (item.row("b").low, item.row("b").high)]
     for model, size in cases.items():
         rule, whole = depth_and_width(size), whole_shape(size, multiple)
@@ -314,7 +316,7 @@ def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFram
 
 
 def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
-    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else ANYTHING
+    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else _UNBOUNDED
 
 
 def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:

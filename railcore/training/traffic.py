@@ -1,20 +1,4 @@
-"""Traffic of one training iteration: its transfers for any strategy, and GPU-by-GPU bytes by kind as sparse matrices.
-
-Symbols: L layers, h hidden, s sequence length, V vocabulary, k top_k of the model; t, c, p, d, e, v of the strategy;
-b micro-batch [sequences], m micro-batches, n = L / p layers of a rank, u = b s h / c activation elements of one
-micro-batch. Operators of a layer: attention and feed-forward, one where they are parallel (PaLM).
-
-    kind      group           operation, and how often on one rank
-    tensor    tensor          all_reduce of u for each operator, forward and backward
-    sequence  tensor          in its place all_gather and reduce_scatter of u; backward a second all_gather, for the
-                              operator's input was kept as a slice only
-    context   context         keys and values: all_gather forward and backward, reduce_scatter of gradients backward
-    expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
-    pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
-    data      replica         gradients and weights by sharding; of experts over expert_replica
-
-Full recompute repeats the forward's of a layer (pass "recompute"). With `embeddings` the ends of the pipeline add
-theirs. Left out, for they are small: sums of norm gradients, of the loss and of the gradients' norm.
+"""GPU-by-GPU bytes of one training iteration, by kind, as sparse matrices.
 
 A matrix has a row for each of N GPUs and k columns: the targets that one GPU sends to, and the bytes. GPUs in equal
 groups have equally many targets, so that the rows are full; where one has fewer, it is its own target with 0 bytes.
@@ -27,14 +11,11 @@ Which member of a group sends to which depends on the algorithm; an all_to_all i
     hierarchical          rings: among the members in one HB domain, and among those at the same place in each domain,
                           which move 1 / x of the buffer with x members in a domain (kinds "... within", "... between")
     hierarchical_direct   the same with equal parts to every other in place of the rings
-
-Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
-et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,229 +23,8 @@ from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.training.parallelism import Strategy
+from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, Transfer, step_transfers
 from railcore.training.transformer import Transformer
-
-SENT = {
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "send_receive": lambda n: 1.0,
-}
-
-
-@dataclass(frozen=True)
-class Wire:
-    """What goes over the wire.
-
-    activation_bytes, weight_bytes, gradient_bytes: of an element.
-    keep_gathered: with sequence parallelism the gathered inputs are kept, which takes memory and saves the second
-    gather. scatter_gather: without it, the ends of a stage send slices and gather them (Narayanan et al. 2021, 4.1).
-    embeddings: the ends of the pipeline add what embedding and logits need.
-    """
-
-    activation_bytes: float = 2
-    weight_bytes: float = 2
-    gradient_bytes: float = 2
-    keep_gathered: bool = False
-    scatter_gather: bool = False
-    embeddings: bool = True
-
-
-WIRE = Wire()
-
-
-class Transfer(NamedTuple):
-    """One row of a step: `calls` times on one rank, of the stages named.
-
-    group: a kind of group of `Strategy`, or "ends" (first and last stage of a pipeline); ranks: its members.
-    stages: "every", "first", "last", "ends", or "all but first" / "all but last", whose exception has (v - 1) / v.
-    """
-
-    kind: str
-    phase: str
-    operation: str
-    per: str
-    group: str
-    stages: str
-    calls: float
-    message_bytes: float
-    ranks: int
-
-    @property
-    def sent_bytes(self) -> float:
-        """Bytes that one rank sends in all its calls, with an algorithm that is optimal in bandwidth."""
-        return self.calls * self.message_bytes * SENT[self.operation](self.ranks)
-
-    def stage_weights(self, strategy: Strategy) -> NDArray[np.float64]:
-        """Share of `calls` that each pipeline stage makes [p]."""
-        p, v = strategy.pipeline, strategy.interleave
-        weights = np.full(p, float(self.stages.startswith(("every", "all"))))
-        wrapped = (v - 1) / v if self.stages.startswith("all") else 1.0
-        if self.stages in ("first", "ends", "all but first"):
-            weights[0] = wrapped
-        if self.stages in ("last", "ends", "all but last"):
-            weights[-1] = wrapped
-        return weights
-
-
-def step(model: Transformer, strategy: Strategy, global_batch: int, wire: Wire = WIRE) -> pd.DataFrame:
-    """The communication of one training step, as a rank of a stage sees it.
-
-    Parameters
-    ----------
-    model, strategy, wire
-        The model, how it is split, and what goes over the wire.
-    global_batch
-        Sequences of the step.
-
-    Returns
-    -------
-    Columns kind, pass ("forward", "recompute", "backward", "after"), operation, per ("operator", "layer",
-    "microbatch", "model"), stages (that have it), calls (in a step), message_bytes (the full gathered buffer on one
-    rank; of an all_to_all and a send what one rank sends, its own share counted in), ranks, sent_bytes (by one rank
-    in a step, with algorithms that are optimal in bandwidth).
-
-    Raises
-    ------
-    ValueError
-        As `Strategy.check`.
-    """
-    rows = transfers(model, strategy, global_batch, wire)
-    table = pd.DataFrame(rows, columns=Transfer._fields).rename(columns={"phase": "pass"}).drop(columns="group")
-    return table.assign(sent_bytes=np.array([row.sent_bytes for row in rows], float))
-
-
-def transfers(model: Transformer, strategy: Strategy, global_batch: int, wire: Wire = WIRE) -> list[Transfer]:
-    """The rows of `step`, those of one rank or of no bytes left out.
-
-    Parameters
-    ----------
-    model, strategy, global_batch, wire
-        As in `step`.
-
-    Returns
-    -------
-    One row for each kind of transfer.
-    """
-    strategy.check(model, global_batch)
-    m = strategy.microbatches(global_batch)
-    parts = (_operators, _contexts, _experts, _boundaries, _replicas)
-    rows = [row for part in parts for row in part(model, strategy, m, wire)]
-    if wire.embeddings:
-        rows += _ends(model, strategy, m, wire)
-    return [row for row in rows if row.ranks > 1 and row.calls * row.message_bytes > 0]
-
-
-def _activations(model: Transformer, strategy: Strategy, wire: Wire) -> float:
-    """Bytes of u."""
-    tokens = strategy.micro_batch * model.sequence_length / strategy.context
-    return tokens * model.hidden * wire.activation_bytes
-
-
-def _forwards(strategy: Strategy) -> tuple[str, ...]:
-    return ("forward", "recompute") if strategy.recompute == "full" else ("forward",)
-
-
-def _operators(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    u, n = _activations(model, strategy, wire), model.layers // strategy.pipeline
-    mixed = model.mixture_layers / strategy.pipeline
-    dense = n * (1 if model.parallel_block else 2) - mixed
-    tail = ("operator", "tensor", "every")
-    if not strategy.sequence_parallel:
-        for phase in (*_forwards(strategy), "backward"):
-            yield Transfer("tensor", phase, "all_reduce", *tail, (dense + mixed) * m, u, strategy.tensor)
-        return
-    # A mixture's tokens are gathered over the tensor ranks after they have come to their experts, k copies of each.
-    for size, operators in ((u, dense), (u * model.top_k, mixed)):
-        for phase in _forwards(strategy):
-            for operation in ("all_gather", "reduce_scatter"):
-                yield Transfer("sequence", phase, operation, *tail, operators * m, size, strategy.tensor)
-        gathers = operators * m * (1 if wire.keep_gathered else 2)
-        yield Transfer("sequence", "backward", "all_gather", *tail, gathers, size, strategy.tensor)
-        yield Transfer("sequence", "backward", "reduce_scatter", *tail, operators * m, size, strategy.tensor)
-
-
-def _contexts(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    heads = max(model.kv_heads / strategy.tensor, 1)
-    both = 2 * heads * model.head_dim * model.sequence_length * strategy.micro_batch * wire.activation_bytes
-    calls = model.layers / strategy.pipeline * m
-    for phase in (*_forwards(strategy), "backward"):
-        yield Transfer("context", phase, "all_gather", "layer", "context", "every", calls, both, strategy.context)
-    yield Transfer("context", "backward", "reduce_scatter", "layer", "context", "every", calls, both, strategy.context)
-
-
-def _experts(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    sliced = strategy.tensor if strategy.sequence_parallel else 1
-    sent = _activations(model, strategy, wire) * model.top_k / sliced
-    calls = 2 * model.mixture_layers / strategy.pipeline * m
-    for phase in (*_forwards(strategy), "backward"):
-        yield Transfer("expert", phase, "all_to_all", "layer", "expert", "every", calls, sent, strategy.expert)
-
-
-def _boundaries(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    if strategy.pipeline == 1:
-        return
-    u, calls = _activations(model, strategy, wire), m * strategy.interleave
-    gathered = wire.scatter_gather and not strategy.sequence_parallel
-    size = u / (strategy.tensor if gathered or strategy.sequence_parallel else 1)
-    for phase, senders, receivers in (("forward", "last", "first"), ("backward", "first", "last")):
-        row = ("microbatch", "pipeline", f"all but {senders}", calls, size, 2)
-        yield Transfer("pipeline", phase, "send_receive", *row)
-        if gathered:
-            row = ("microbatch", "tensor", f"all but {receivers}", calls, u, strategy.tensor)
-            yield Transfer("tensor", phase, "all_gather", *row)
-
-
-def _replicas(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    kinds = model.parameters()
-    outside = model.expert_parameters + sum(kinds[kind] for kind in ("embedding", "positions", "output"))
-    shared = (model.total_parameters - outside) / (model.layers * strategy.tensor)
-    n, replica = model.layers / strategy.pipeline, strategy.context * strategy.data
-    yield from _synchronised(strategy, wire, shared, n, m, "every", "replica", replica)
-    if mixed := model.mixture_layers:
-        each = model.expert_parameters / (mixed * strategy.tensor * strategy.expert)
-        ranks = replica // strategy.expert
-        yield from _synchronised(strategy, wire, each, mixed / strategy.pipeline, m, "every", "expert_replica", ranks)
-
-
-def _synchronised(
-    strategy: Strategy, wire: Wire, each: float, layers: float, m: int, stages: str, group: str, ranks: int
-) -> Iterator[Transfer]:
-    """Gradients summed and weights shared over a group: `layers` layers of `each` parameters on a rank."""
-    weights, gradients = each * wire.weight_bytes, each * wire.gradient_bytes
-    by_layer, once = ("layer", group, stages, layers * m), ("model", group, stages, 1)
-    if strategy.sharding == "none":
-        yield Transfer("data", "after", "all_reduce", *once, gradients * layers, ranks)
-        return
-    if strategy.sharding == "weights":
-        yield Transfer("data", "forward", "all_gather", *by_layer, weights, ranks)
-        yield Transfer("data", "backward", "all_gather", *by_layer, weights, ranks)
-    if strategy.sharding == "optimizer":
-        yield Transfer("data", "after", "reduce_scatter", *once, gradients * layers, ranks)
-    else:
-        yield Transfer("data", "backward", "reduce_scatter", *by_layer, gradients, ranks)
-    if strategy.sharding != "weights":
-        yield Transfer("data", "after", "all_gather", *once, weights * layers, ranks)
-
-
-def _ends(model: Transformer, strategy: Strategy, m: int, wire: Wire) -> Iterator[Transfer]:
-    """Embedding and logits: their tensor collectives, their gradients, and the sum of those that are tied."""
-    u, t, kinds = _activations(model, strategy, wire), strategy.tensor, model.parameters()
-    tensor = [("backward", "all_reduce", "last"), ("forward", "all_reduce", "first")]
-    if strategy.sequence_parallel:
-        tensor = [("forward", "reduce_scatter", "first"), ("backward", "all_gather", "first")]
-        tensor += [("forward", "all_gather", "last"), ("backward", "reduce_scatter", "last")]
-        tensor += [] if wire.keep_gathered else [("backward", "all_gather", "last")]
-    kind = "sequence" if strategy.sequence_parallel else "tensor"
-    for phase, operation, stages in tensor:
-        yield Transfer(kind, phase, operation, "microbatch", "tensor", stages, m, u, t)
-    tied = kinds["embedding"] if model.tied_embeddings and strategy.pipeline > 1 else 0
-    replica = strategy.context * strategy.data
-    for size, stages in ((kinds["embedding"] + kinds["positions"], "first"), (kinds["output"] or tied, "last")):
-        yield from _synchronised(strategy, wire, size / t, 1, m, stages, "replica", replica)
-    yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", 1, tied / t * wire.gradient_bytes, 2)
-
 
 Ranks = NDArray[np.int32]
 _BLOCK = 2**17  # entries at a time: what is worked out over all kinds stays in the processor's cache
@@ -295,7 +55,7 @@ class Matrix:
         return np.asarray(np.bincount(self.targets.ravel(), self.bytes.ravel(), len(self.targets)), float)
 
 
-def merged_rows(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
+def _merged_rows(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
     """Rows of several matrices as one: targets and bytes side by side, the bytes of a repeated target added up.
 
     rank: of the rows. parts: of these rows, each (targets, bytes).
@@ -389,7 +149,7 @@ class Traffic:
             each = {kind: _figures(rank, *rows, hb_domain_size, rails) for kind, rows in parts.items()}
             together = _together(list(each.values()))
             if _repeated(rank, [targets for targets, _ in parts.values()]).any():
-                together = _figures(rank, *merged_rows(rank, list(parts.values())), hb_domain_size, rails)
+                together = _figures(rank, *_merged_rows(rank, list(parts.values())), hb_domain_size, rails)
             for kind, figures in (each | {"all": together}).items():
                 found[kind].append(figures)
         table = pd.DataFrame([{"kind": kind, **_over_blocks(figures)} for kind, figures in found.items()])
@@ -451,11 +211,11 @@ ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "h
 _Pattern = tuple[NDArray[np.int64], Floats]
 
 
-def matrix(
+def iteration_traffic(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    wire: Wire = WIRE,
+    options: TrafficOptions = DEFAULT_OPTIONS,
     algorithms: Mapping[str, str] | None = None,
     hb_domain_size: int = 0,
 ) -> Traffic:
@@ -463,8 +223,8 @@ def matrix(
 
     Parameters
     ----------
-    model, strategy, wire
-        The model, how it is split, and what goes over the wire.
+    model, strategy, options
+        The model, how it is split, and what is sent.
     global_batch
         Sequences of the step.
     algorithms
@@ -482,7 +242,7 @@ def matrix(
         As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
         members in each HB domain.
     """
-    return from_transfers(strategy, transfers(model, strategy, global_batch, wire), algorithms, hb_domain_size)
+    return from_transfers(strategy, step_transfers(model, strategy, global_batch, options), algorithms, hb_domain_size)
 
 
 def from_transfers(
@@ -517,7 +277,7 @@ def from_transfers(
         for suffix, ranks, pattern, factor in _stages(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: Matrix(*merged_rows(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: Matrix(*_merged_rows(every, found)) for kind, found in parts.items()})
 
 
 def _way(row: Transfer, algorithm: str) -> str:

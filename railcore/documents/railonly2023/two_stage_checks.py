@@ -19,19 +19,27 @@ from railcore.facts.checks import Floats, whole
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.rails import rail_only, rail_optimized
 from railcore.training import two_stage
-from railcore.training.collective_schedules import collective_schedule, count_bytes, grid_bytes, hierarchical_schedule
+from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
+from railcore.training.collective_schedules import count_bytes, domain_rail_bytes
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
-from railcore.training.two_stage import TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1, two_stage_sweep
+from railcore.training.two_stage import (
+    TIME_TERMS,
+    TwoStage,
+    TwoStageTime,
+    collective_rounds,
+    equation_1,
+    two_stage_sweep,
+)
 
 DAYS = "intro.palm_days_one_gh200"
 MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
 OPEN_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage`
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
-    "block": two_stage.BLOCKS,
-    "flops": two_stage.FLOPS,
-    "group_rule": two_stage.GROUP_RULES,
-    "group_rounding": two_stage.ROUNDINGS,
+    "block": two_stage.BLOCK_SIZE_RULES,
+    "flops": two_stage.TOKEN_FLOP_RULES,
+    "group_rule": two_stage.GROUP_SIZE_RULES,
+    "group_rounding": two_stage.GROUP_SIZE_ROUNDINGS,
 }
 
 
@@ -57,7 +65,7 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
         whole(name, size)
     reduce = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
-    sent = grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
+    sent = domain_rail_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
     gathered = count_bytes(collective_schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
@@ -167,7 +175,7 @@ def formula_errors(
 
 
 def _worst(time: TwoStageTime, counted: TwoStageTime) -> float:
-    pairs = [(float(getattr(time, term)), float(getattr(counted, term))) for term in TERMS]
+    pairs = [(float(getattr(time, term)), float(getattr(counted, term))) for term in TIME_TERMS]
     return max(abs(ours - theirs) / (theirs or 1.0) for ours, theirs in pairs)
 
 
@@ -211,7 +219,7 @@ def times_on_networks(
             rows.append({"model": name, "network": network, **vars(first)})
         rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
     table = pd.DataFrame(rows)
-    return table.assign(iteration_s=table[list(TERMS)].sum(axis=1))
+    return table.assign(iteration_s=table[list(TIME_TERMS)].sum(axis=1))
 
 
 def two_stage_variables(
@@ -408,16 +416,21 @@ class FigureCase:
         """
         found = {}
         for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
-            saved = models[name].reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
+            saved = models[name].time_reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
             found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
         first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
         speedups = np.stack(
-            [1 / each.relative(fig5_gpus, self.hb_domain_size, first[name]) for name, each in models.items()]
+            [
+                1 / each.relative_performance(fig5_gpus, self.hb_domain_size, first[name])
+                for name, each in models.items()
+            ]
         )
         found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
         palm = list(models)[-1]
         for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
-            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(self.gpus, self.hb_domain_size, tokens)
+            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(
+                self.gpus, self.hb_domain_size, tokens
+            )
         flops = models[palm].token_flops * self.training_tokens
         found[DAYS] = flops / (self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
         return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
@@ -495,7 +508,7 @@ def figure_claims(
         "fig8.palm_tokens_max": max(palm),
     }
     least = values["fig5.ideal_speedup_min"]
-    first_step = gpt.reduction(case.quoted_gpus, 32, 64, published)
+    first_step = gpt.time_reduction(case.quoted_gpus, 32, 64, published)
     reasons = {
         "fig5.ideal_speedup_min": f"{least:.4f} is printed as {least // 0.01 / 100:g} if digits are cut off, as Table "
         "2 does",
