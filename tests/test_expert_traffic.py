@@ -156,5 +156,8 @@ def test_bad_jobs_are_named():
         ExpertJob(transformer.catalog_model("GPT-3"), 128, 8, 4)
     with pytest.raises(ValueError, match="gpus 96"):
         ExpertJob(MODEL, 96, 8, 4)
-    with pytest.raises(ValueError, match="hb_domain_size"):
-        ExpertJob(MODEL, 128, 12, 4)
+    for size in (12, 0):
+        with pytest.raises(ValueError, match="hb_domain_size"):
+            ExpertJob(MODEL, 128, size, 4)
+    with pytest.raises(ValueError, match="gpus is 1"):  # one GPU sends nothing
+        ExpertJob(MODEL, 1, 1, 4)

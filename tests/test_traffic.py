@@ -297,6 +297,10 @@ def test_what_cannot_be_is_refused():
             ),
             "tree",
         ),
+        (
+            lambda: traffic.iteration_traffic(SMALL, strategy, 12, algorithms={"dat": "ring"}),
+            "kind of traffic is 'dat'",
+        ),
         (lambda: traffic.iteration_traffic(SMALL, Strategy(tensor=16), 12), "heads"),
         (lambda: found.summary(13), "hb_domain_size"),
         (lambda: found.summary(4, 5), "rails"),

@@ -28,21 +28,14 @@ def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
 
 
 def _steps(operation: str, algorithm: str, n: int) -> _Steps:
-    if operation == "all_reduce" and algorithm in _REDUCE:
-        return _REDUCE[algorithm](n)
-    if operation == "all_reduce" and algorithm in _BROADCAST and algorithm not in _GATHER:
-        there = _BROADCAST[algorithm](n)
-        return _reversed(there) + there
-    if operation == "all_reduce":
-        return _steps("reduce_scatter", algorithm, n) + _GATHER[algorithm](n)
+    """Steps among two or more ranks. What has no steps of its own is made of others, forward or reversed."""
+    if algorithm in _STEPS[operation]:
+        return _STEPS[operation][algorithm](n)
     if operation == "reduce_scatter":
-        return _scatter_nvls(n) if algorithm == "nvls" else _reversed(_GATHER[algorithm](n))
-    if operation == "point_to_point":
-        return [[Send(0, n - 1, tuple(range(n)))]]
-    if operation == "scatter":
-        return [[Send(0, r, (r,)) for r in range(1, n)]]
-    table = {"all_gather": _GATHER, "broadcast": _BROADCAST, "all_to_all": _EXCHANGE}
-    return table[operation][algorithm](n)
+        return _reversed(_GATHER[algorithm](n))
+    if algorithm in _GATHER:  # an all_reduce
+        return _steps("reduce_scatter", algorithm, n) + _GATHER[algorithm](n)
+    return _reversed(_BROADCAST[algorithm](n)) + _BROADCAST[algorithm](n)
 
 
 def _reversed(steps: _Steps) -> _Steps:
@@ -223,11 +216,6 @@ _GATHER: _Table = {
     "in_network": _gather_in_network,
     "nvls": _gather_nvls,
 }
-_REDUCE: _Table = {
-    "recursive_doubling": _reduce_doubling,
-    "one_shot": _reduce_one_shot,
-    "in_network": _reduce_in_network,
-}
 _BROADCAST: _Table = {
     "ring": _broadcast_ring,
     "bidirectional_ring": _broadcast_both_ways,
@@ -237,12 +225,24 @@ _BROADCAST: _Table = {
     "direct": _broadcast_direct,
     "in_network": _broadcast_in_network,
 }
-_EXCHANGE: _Table = {
-    "direct": _exchange_direct,
-    "pairwise": _exchange_pairwise,
-    "ring": _exchange_ring,
-    "bidirectional_ring": _exchange_both_ways,
-    "bruck": _exchange_bruck,
+_STEPS: dict[str, _Table] = {
+    "all_gather": _GATHER,
+    "reduce_scatter": {"nvls": _scatter_nvls},
+    "all_reduce": {
+        "recursive_doubling": _reduce_doubling,
+        "one_shot": _reduce_one_shot,
+        "in_network": _reduce_in_network,
+    },
+    "broadcast": _BROADCAST,
+    "scatter": {"direct": lambda n: [[Send(0, r, (r,)) for r in range(1, n)]]},
+    "all_to_all": {
+        "direct": _exchange_direct,
+        "pairwise": _exchange_pairwise,
+        "ring": _exchange_ring,
+        "bidirectional_ring": _exchange_both_ways,
+        "bruck": _exchange_bruck,
+    },
+    "point_to_point": {"direct": lambda n: [[Send(0, n - 1, tuple(range(n)))]]},
 }
 
 
@@ -295,20 +295,19 @@ def _groups(where: str, flat: Schedule, x: int, y: int, first: bool) -> list[tup
     grid = np.arange(x * y).reshape(y, x)
     ranks, kind = (grid, "hb") if where == HB else (grid.T, "rail")  # [group, rank in it]
     pairs = ranks[..., None, None] * x * y + ranks  # slots of an all_to_all [source's group, source, target's, target]
+    rows = flat.ranks**2 if flat.operation == "all_to_all" else flat.ranks
     groups: list[tuple[list[int], np.ndarray, Node]] = []
     for group, members in enumerate(ranks):
-        rows, slots = flat.ranks, ranks.T if where == HB else members
         if flat.operation == "all_to_all":
-            rows, slots = (
-                flat.ranks**2,
-                pairs[group].swapaxes(1, 2) if first else np.moveaxis(pairs[:, :, group], 0, -1),
-            )
+            slots = pairs[group].swapaxes(1, 2) if first else np.moveaxis(pairs[:, :, group], 0, -1)
         elif flat.operation == "point_to_point":
             slots = np.arange(x * y)
+        else:
+            slots = ranks.T if where == HB else members
         groups.append((members.tolist(), slots.reshape(rows, -1), (kind, group)))
-    if flat.operation == "point_to_point":
-        return groups[:1] if first else groups[-1:]
-    return groups[:1] if flat.operation == "scatter" else groups
+    if flat.operation == "scatter" or (flat.operation == "point_to_point" and first):
+        return groups[:1]
+    return groups[-1:] if flat.operation == "point_to_point" else groups
 
 
 def _placed(flat: Schedule, ranks: list[int], slots: np.ndarray, switch: Node, parts: int) -> list[Step]:

@@ -71,12 +71,12 @@ def _half(n: Floats) -> Floats:
     return n // 2
 
 
-def _rest(n: Floats) -> Floats:
-    return (n - 1) / n
-
-
 def _others(n: Floats) -> Floats:
     return n - 1
+
+
+def _share_of_others(n: Floats) -> Floats:
+    return (n - 1) / n
 
 
 def _doublings(n: Floats) -> Floats:
@@ -89,8 +89,8 @@ def _levels(n: Floats) -> Floats:
     return np.frexp(n)[1] - 1.0
 
 
-def _bits(n: Floats) -> Floats:
-    """Ones in the binary numbers below n, over n."""
+def _bruck_share(n: Floats) -> Floats:
+    """Share that Bruck's all_to_all sends: ones in the binary numbers below n, over n."""
     whole = n.astype(np.int64)
     total = np.zeros_like(whole)
     for k in range(int(whole.max(initial=1)).bit_length()):
@@ -104,12 +104,12 @@ def _twice(cost: AlgorithmCost) -> AlgorithmCost:
 
 _ONE, _TWO = _constant(1), _constant(2)
 _GATHER = {
-    "ring": AlgorithmCost(_others, _rest),
-    "bidirectional_ring": AlgorithmCost(_half, _rest),
-    "recursive": AlgorithmCost(_doublings, _rest, powers_of_two=True),
-    "bruck": AlgorithmCost(_doublings, _rest),
-    "direct": AlgorithmCost(_ONE, _rest),
-    "in_network": AlgorithmCost(_TWO, _rest),
+    "ring": AlgorithmCost(_others, _share_of_others),
+    "bidirectional_ring": AlgorithmCost(_half, _share_of_others),
+    "recursive": AlgorithmCost(_doublings, _share_of_others, powers_of_two=True),
+    "bruck": AlgorithmCost(_doublings, _share_of_others),
+    "direct": AlgorithmCost(_ONE, _share_of_others),
+    "in_network": AlgorithmCost(_TWO, _share_of_others),
     "nvls": AlgorithmCost(_TWO, _ONE),
 }
 _IN_SWITCH = ("in_network", "nvls")
@@ -134,13 +134,13 @@ ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
         "direct": AlgorithmCost(_ONE, _others),
         "in_network": AlgorithmCost(_TWO, _ONE),
     },
-    "scatter": {"direct": AlgorithmCost(_ONE, _rest)},
+    "scatter": {"direct": AlgorithmCost(_ONE, _share_of_others)},
     "all_to_all": {
-        "direct": AlgorithmCost(_ONE, _rest),
-        "pairwise": AlgorithmCost(_others, _rest),
+        "direct": AlgorithmCost(_ONE, _share_of_others),
+        "pairwise": AlgorithmCost(_others, _share_of_others),
         "ring": AlgorithmCost(_others, lambda n: (n - 1) / 2),
         "bidirectional_ring": AlgorithmCost(_half, lambda n: n**2 // 4 / n),
-        "bruck": AlgorithmCost(_doublings, _bits),
+        "bruck": AlgorithmCost(_doublings, _bruck_share),
     },
     "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }
@@ -189,7 +189,9 @@ def steps_and_bytes(
     chosen = algorithm_cost(operation, algorithm)
     size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
     if not np.all(_fits(chosen, n)):
-        raise ValueError(f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two, bruck or ring any number")
+        raise ValueError(
+            f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two; bruck and ring take any number"
+        )
     return _cost(chosen, size, n)
 
 
@@ -277,7 +279,7 @@ def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
     n = _ranks(ranks)
     if checks.one_of("operation", operation, OPERATIONS) in ("broadcast", "point_to_point"):
         return np.ones_like(n)
-    return (2 if operation == "all_reduce" else 1) * _rest(n)
+    return (2 if operation == "all_reduce" else 1) * _share_of_others(n)
 
 
 def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, time_s: ArrayLike) -> Floats:
@@ -345,7 +347,6 @@ HIERARCHICAL_PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "point_to_point": ((NIC, "point_to_point"), (HB, "point_to_point")),
 }
 RAIL_FORWARDED = ("all_to_all", "point_to_point")
-_ALWAYS_DIRECT = ("scatter", "point_to_point")
 
 
 def hierarchical_phases(
@@ -355,11 +356,11 @@ def hierarchical_phases(
 
     Scatter and point_to_point are always direct. Raises ValueError for an unknown operation.
     """
-    named = {HB: hb_algorithm, NIC: nic_algorithm}
-    return [
-        (where, flat, default_algorithm(flat) if flat in _ALWAYS_DIRECT else named[where] or default_algorithm(flat))
-        for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]
-    ]
+    named, phases = {HB: hb_algorithm, NIC: nic_algorithm}, []
+    for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]:
+        chosen = None if flat in ("scatter", "point_to_point") else named[where]
+        phases.append((where, flat, chosen or default_algorithm(flat)))
+    return phases
 
 
 def hierarchical_phase_times(
@@ -378,9 +379,9 @@ def hierarchical_phase_times(
 
     Parameters
     ----------
-    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps
         As for `hierarchical_time`.
-    hb_algorithm, nic_algorithm
+    hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm
         As for `hierarchical_time`.
 
     Returns

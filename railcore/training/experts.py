@@ -397,6 +397,8 @@ class ExpertJob:
     recompute: str = "none"
 
     def __post_init__(self) -> None:
+        whole("gpus", self.gpus, 2)
+        whole("hb_domain_size", self.hb_domain_size)
         if not self.model.experts or self.model.experts % self.gpus:
             raise ValueError(
                 f"model has {self.model.experts} experts: give a mixture with a multiple of gpus {self.gpus}"

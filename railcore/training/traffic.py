@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.training.parallelism import Strategy
-from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, Transfer, step_transfers
+from railcore.training.transfers import DEFAULT_OPTIONS, TRAFFIC_KINDS, TrafficOptions, Transfer, step_transfers
 from railcore.training.transformer import Transformer
 
 Ranks = NDArray[np.int32]
@@ -33,7 +33,7 @@ _Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class TrafficMatrix:
     """Traffic of one kind: targets [N, k] and bytes [N, k]; a row has each target once."""
 
     targets: Ranks
@@ -89,7 +89,7 @@ class Traffic:
     Raises ValueError without any.
     """
 
-    matrices: dict[str, Matrix]
+    matrices: dict[str, TrafficMatrix]
 
     def __post_init__(self) -> None:
         if not self.matrices:
@@ -263,24 +263,25 @@ def from_transfers(
     """
     chosen = dict(algorithms or {})
     for kind, algorithm in chosen.items():
+        one_of("kind of traffic", kind, TRAFFIC_KINDS)
         one_of(f"algorithm of {kind}", algorithm, ALGORITHMS)
     stage = np.empty(strategy.gpus, np.int64)
     stage[strategy.groups("pipeline")] = np.arange(strategy.pipeline)
     bytes_of: dict[tuple[str, str, str], Floats] = {}
     for row in rows:
         amount = row.sent_bytes * row.stage_weights(strategy)[stage]
-        key = row.kind, row.group, _way(row, chosen.get(row.kind, "ring"))
+        key = row.kind, row.group, _direction(row, chosen.get(row.kind, "ring"))
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
     parts: dict[str, list[tuple[Ranks, Floats]]] = {}
     for (kind, group, way), amount in bytes_of.items():
         groups = strategy.groups("pipeline")[:, [0, -1]] if group == "ends" else strategy.groups(group)
-        for suffix, ranks, pattern, factor in _stages(groups.astype(np.int32), way, hb_domain_size):
+        for suffix, ranks, pattern, factor in _phases(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: Matrix(*_merged_rows(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: TrafficMatrix(*_merged_rows(every, found)) for kind, found in parts.items()})
 
 
-def _way(row: Transfer, algorithm: str) -> str:
+def _direction(row: Transfer, algorithm: str) -> str:
     if row.operation == "send_receive":
         return {"forward": "next", "backward": "previous"}[row.phase]
     if row.operation == "all_to_all":
@@ -290,7 +291,7 @@ def _way(row: Transfer, algorithm: str) -> str:
     return algorithm
 
 
-def _stages(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ranks, _Pattern, float]]:
+def _phases(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ranks, _Pattern, float]]:
     """Each phase of a collective as (suffix of the kind, groups, pattern, its bytes over a flat collective's)."""
     n = groups.shape[1]
     if not way.startswith("hierarchical"):

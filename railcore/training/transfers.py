@@ -32,6 +32,8 @@ from railcore.training.collectives import bus_factor
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 
+TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
+
 
 @dataclass(frozen=True)
 class TrafficOptions:

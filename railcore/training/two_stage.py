@@ -225,8 +225,7 @@ def collective_rounds(layers: int, parallel: bool = False) -> int:
     AllGather and ReduceScatter, each forward and backward, around every layer; layers that run in `parallel` on one
     input and add their outputs share them. Source: railonly2023, Table 1; Korthikanti et al. 2022, section 4.
     """
-    passes = [(way, kind) for way in ("forward", "backward") for kind in ("AllGather", "ReduceScatter")]
-    return len(passes) * (1 if parallel else layers)
+    return 4 if parallel else 4 * layers
 
 
 def catalog_two_stage(
