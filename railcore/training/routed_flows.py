@@ -23,8 +23,10 @@ from railcore.training.transformer import Transformer
 if TYPE_CHECKING:
     import networkx as nx
 
-_FORWARD_COST = 100.0  # hops that a way over HB counts as: no way through the network alone is as long
-_FORWARD_AT_TARGET_COST = 100.1  # the same within the target's domain: where either would do, the source's forwards
+# Cost of an HB hop; a hop of the network costs 1.
+_HB_COST = 0.4  # inside the domain of source and target: HB is shorter than any way through the network
+_FORWARD_COST = 100.0  # of a flow between domains: longer than any way through the network alone
+_FORWARD_AT_TARGET_COST = 100.1  # the same in the target's domain: where either would do, the source's forwards
 _BLOCK = 2**22  # targets x links at a time
 
 
@@ -100,7 +102,7 @@ def _to_domain(links: _Links, source, target, amount, domain: int, within: bool)
     from scipy.sparse.csgraph import dijkstra
 
     far = np.where(links.hb_domain == domain, _FORWARD_AT_TARGET_COST, _FORWARD_COST)
-    cost = np.where(links.hb_domain > 0, 0.4 if within else far, 1.0)
+    cost = np.where(links.hb_domain > 0, _HB_COST if within else far, 1.0)
     nodes, ends = len(links.names), np.unique(target)
     back = csr_array((cost, (links.head, links.tail)), shape=(nodes, nodes))
     left = dijkstra(back, indices=ends)

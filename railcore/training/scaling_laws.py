@@ -257,21 +257,23 @@ def optimal_training_times(
     -------
     The rows of `optimal_models` at those times.
     """
-    days = {name: scaling_law(name).training_time(sizes, flops, utilization) / day for name in names}
-    tables = [optimal_models([name], days[name], flops, utilization) for name in names]
+    tables = []
+    for name in names:
+        days = scaling_law(name).training_time(sizes, flops, utilization) / day
+        tables.append(optimal_models([name], days, flops, utilization))
     return pd.concat(tables, ignore_index=True)
 
 
-def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | None = None) -> Shape:
+def depth_and_width(parameters: ArrayLike, a: ArrayLike | None = None, b: ArrayLike | None = None) -> Shape:
     """Layers L and hidden size d, both real, of N = 12 L d^2 parameters under log d = a + b L.
 
     With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
     a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
     item = catalog.item("scaling_laws", _DEPTH_LAW)
-    a, b = item["a"] if a is None else a, item["b"] if b is None else b
+    intercept, slope = np.asarray(item["a"] if a is None else a, float), positive("b", item["b"] if b is None else b)
     n = positive("parameters", parameters)
-    layers = wrightomega(np.log(positive("b", b) * n / 6) - 2 * a) / (2 * b)
+    layers = wrightomega(np.log(slope * n / 6) - 2 * intercept) / (2 * slope)
     found = (("parameters", n), ("layers", layers))
     warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
@@ -301,18 +303,17 @@ def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFram
     Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,
     whole_hidden, whole_parameters (12 L d^2), warning.
     """
-    item, rows = catalog.item("scaling_laws", _DEPTH_LAW), []
-    corners = [(a, b) for a in (item.row("a").low, item.row("a").high) for b in (item.row("b").low, item.row("b").high)]
-    for model, size in cases.items():
-        rule, whole = depth_and_width(size), whole_shape(size, multiple)
-        ends = np.array([depth_and_width(size, a, b)[:2] for a, b in corners])
-        row = {"model": model, "parameters": size, "layers": float(rule.layers), "hidden": float(rule.hidden)}
-        for k, key in enumerate(("layers", "hidden")):
-            row |= {f"{key}_low": ends[:, k].min(), f"{key}_high": ends[:, k].max()}
-        row |= {"whole_layers": int(whole.layers), "whole_hidden": int(whole.hidden)}
-        row |= {"whole_parameters": 12.0 * whole.layers * whole.hidden**2, "warning": "; ".join(rule.warnings)}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    item, sizes = catalog.item("scaling_laws", _DEPTH_LAW), np.array(list(cases.values()), float)
+    rule, whole = depth_and_width(sizes), whole_shape(sizes, multiple)
+    a, b = (np.array([item.row(name).low, item.row(name).high]) for name in ("a", "b"))
+    corners = depth_and_width(sizes, a[:, None, None], b[:, None])  # [a, b, model]
+    table = pd.DataFrame({"model": list(cases), "parameters": sizes, "layers": rule.layers, "hidden": rule.hidden})
+    for name, ends in (("layers", corners.layers), ("hidden", corners.hidden)):
+        table[f"{name}_low"], table[f"{name}_high"] = ends.min(axis=(0, 1)), ends.max(axis=(0, 1))
+    table["whole_layers"], table["whole_hidden"] = whole.layers.astype(int), whole.hidden.astype(int)
+    table["whole_parameters"] = 12.0 * whole.layers * whole.hidden**2
+    table["warning"] = ["; ".join(depth_and_width(size).warnings) for size in sizes]
+    return table
 
 
 def _span(item: catalog.Item, kind: str) -> tuple[float, float]:

@@ -255,7 +255,7 @@ def from_transfers(
     strategy, rows
         How the GPUs are grouped, and what the groups do.
     algorithms, hb_domain_size
-        As in `matrix`, and so are the errors.
+        As in `iteration_traffic`, and so are the errors.
 
     Returns
     -------

@@ -37,12 +37,12 @@ TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
 
 @dataclass(frozen=True)
 class TrafficOptions:
-    """What a step sends: bytes of an element, and variants of the program.
+    """Bytes of an element, and variants of a step's communication.
 
     activation_bytes, weight_bytes, gradient_bytes: of an element.
-    keep_gathered: with sequence parallelism the gathered inputs are kept, which takes memory and saves the second
-    gather. scatter_gather: without it, the ends of a stage send slices and gather them (Narayanan et al. 2021, 4.1).
-    embeddings: the ends of the pipeline add what embedding and logits need.
+    keep_gathered: with sequence parallelism, gathered inputs are kept. That takes memory and saves the second gather.
+    scatter_gather: without sequence parallelism, tensor ranks send slices to the next stage, which gathers them
+    (Narayanan et al. 2021, 4.1). embeddings: count the traffic of the embedding and of the logits.
     """
 
     activation_bytes: float = 2
@@ -123,12 +123,12 @@ def transfer_table(
 def step_transfers(
     model: Transformer, strategy: Strategy, global_batch: int, options: TrafficOptions = DEFAULT_OPTIONS
 ) -> list[Transfer]:
-    """The rows of `step`, those of one rank or of no bytes left out.
+    """The transfers of one training step. Those of a single rank and those of no bytes are left out.
 
     Parameters
     ----------
     model, strategy, global_batch, options
-        As in `step`.
+        As in `transfer_table`.
 
     Returns
     -------

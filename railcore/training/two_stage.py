@@ -8,7 +8,7 @@ K = N_M N_Ds.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
@@ -71,8 +71,8 @@ class TwoStage:
     group_rounding: Any = "real"
 
     def __post_init__(self) -> None:
-        for name in list(self.__dataclass_fields__)[:9]:
-            positive(name, getattr(self, name))
+        for field in fields(self)[:-2]:
+            positive(field.name, getattr(self, field.name))
         _pick("group_rule", self.group_rule, dict.fromkeys(GROUP_SIZE_RULES, 0.0))
         _pick("group_rounding", self.group_rounding, dict.fromkeys(GROUP_SIZE_ROUNDINGS, 0.0))
 
