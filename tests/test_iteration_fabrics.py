@@ -103,6 +103,7 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
     loads = routed_flows.wired_loads(graph, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
     assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_Bps / slowest)
+    pd.testing.assert_frame_equal(routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9)), loads)
 
 
 @pytest.mark.parametrize("skew", ["hot", "zipf"])

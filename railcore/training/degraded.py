@@ -24,7 +24,7 @@ from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.routed_flows import flow_patterns, gpu_names, named_flows, nic_bandwidth_share, wired_loads
+from railcore.training.routed_flows import fabric_loads, flow_patterns, gpu_names, named_flows, nic_bandwidth_share
 from railcore.training.search import search, strategy_label
 from railcore.training.transformer import Transformer
 
@@ -75,7 +75,7 @@ def dense_slowdown(
     whole = traffic.iteration_traffic(model, strategy, global_batch).entries()
     flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
     for name, network in rail_only_and_optimized(fabric).items():
-        loads = wired_loads(network.graph(), flows)
+        loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
         times = {

@@ -8,6 +8,7 @@ the next links of all shortest ways, by their bandwidth (equal-cost multipath).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,15 @@ def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:
     graph: of a fabric, whole or with failed parts; flows: columns source, target (names of GPUs) and bytes.
     Raises ValueError for a flow whose GPU the graph lacks, and for GPUs that are cut off from each other.
     """
-    links = _links(graph)
+    return _load_table(_links(graph), flows)
+
+
+def fabric_loads(fabric: RailFabric, flows: pd.DataFrame) -> pd.DataFrame:
+    """`wired_loads` of a whole fabric."""
+    return _load_table(_wired(fabric, None)[2], flows)
+
+
+def _load_table(links: _Links, flows: pd.DataFrame) -> pd.DataFrame:
     total = _link_bytes(links, flows)
     table = links.table.assign(bytes=total, time_s=total / links.rate)[total > 0]
     table = table.sort_values("time_s", ascending=False, kind="stable", ignore_index=True)
@@ -238,6 +247,14 @@ def flow_patterns(
     return found
 
 
+@lru_cache(maxsize=4)
+def _wired(fabric: RailFabric, fault: str | None) -> tuple["nx.Graph", list[str], _Links]:
+    """The whole graph, the GPUs whose NICs a fault cuts off, and the links that the fault leaves."""
+    graph = fabric.graph()
+    after = graph if fault is None else fail(graph, fault)
+    return graph, cut_nics(graph, after), _links(after)
+
+
 def nic_bandwidth_share(
     fabric: RailFabric, flows: Sequence[pd.DataFrame], fault: str | None = None, one_neighbour: bool = False
 ) -> float:
@@ -268,9 +285,8 @@ def nic_bandwidth_share(
     """
     if not flows:
         return 1.0
-    graph = fabric.graph()
-    after = graph if fault is None else fail(graph, fault)
-    cut, links, shares = cut_nics(graph, after), _links(after), [1.0]
+    graph, cut, links = _wired(fabric, fault)
+    shares = [1.0]
     for pattern in flows:
         most = max(pattern.groupby(end)["bytes"].sum().max() for end in ("source", "target"))
         routed = moved_to_other_rails(graph, pattern, cut, one_neighbour) if cut else pattern
