@@ -15,7 +15,7 @@ Which member of a group sends to which depends on the algorithm; an all_to_all i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,38 +32,19 @@ _PAIR, _GPU = ("domain_pair_bytes", "network_pair_bytes"), ("domain_gpu_bytes", 
 _Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class TrafficMatrix:
-    """Traffic of one kind: targets [N, k] and bytes [N, k]; a row has each target once."""
+class TrafficMatrix(NamedTuple):
+    """Traffic of one kind, whole or some rows: targets [N, k] and bytes [N, k]; a row has each target once."""
 
     targets: Ranks
     bytes: Floats
 
-    @property
-    def pairs(self) -> int:
-        """Ordered pairs of GPUs with traffic."""
-        return int(np.count_nonzero(self.bytes))
 
-    @property
-    def sent(self) -> Floats:
-        """Bytes that each GPU sends [N]: the rows' sums."""
-        return self.bytes.sum(axis=1)
-
-    @property
-    def received(self) -> Floats:
-        """Bytes that each GPU receives [N]: the columns' sums."""
-        return np.asarray(np.bincount(self.targets.ravel(), self.bytes.ravel(), len(self.targets)), float)
-
-
-def _merged_rows(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ranks, Floats]:
-    """Rows of several matrices as one: targets and bytes side by side, the bytes of a repeated target added up.
-
-    rank: of the rows. parts: of these rows, each (targets, bytes).
-    """
+def _merged(rank: Ranks, parts: Sequence[TrafficMatrix]) -> TrafficMatrix:
+    """The same rows of several matrices as one, the bytes of a repeated target added up. rank: of each row."""
     if len(parts) == 1:
         return parts[0]
     targets, size = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-    rows = np.flatnonzero(_repeated(rank, [targets]).any(axis=1))
+    rows = np.flatnonzero(_repeated(rank, targets).any(axis=1))
     if len(rows):
         order = np.argsort(targets[rows], axis=1, kind="stable")
         ordered = np.take_along_axis(targets[rows], order, axis=1)
@@ -72,13 +53,12 @@ def _merged_rows(rank: Ranks, parts: Sequence[tuple[Ranks, Floats]]) -> tuple[Ra
         added = np.zeros(starts.shape)
         added[starts] = sums
         targets[rows], size[rows] = np.where(starts, ordered, rank[rows, None]), added
-    return targets, size
+    return TrafficMatrix(targets, size)
 
 
-def _repeated(rank: Ranks, targets: Sequence[Ranks]) -> NDArray[np.bool_]:
+def _repeated(rank: Ranks, targets: Ranks) -> NDArray[np.bool_]:
     """Where a sorted row repeats a target, its own rank not counted [rows, k - 1]."""
-    ordered = np.concatenate(targets, axis=1)
-    ordered.sort(axis=1)
+    ordered = np.sort(targets, axis=1)
     return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != rank[:, None])
 
 
@@ -105,7 +85,7 @@ class Traffic:
         """Ordered pairs that carry more than one kind of traffic."""
         found = 0
         for rank, parts in self._blocks():
-            twice = _repeated(rank, [targets for targets, _ in parts.values()])
+            twice = _repeated(rank, np.concatenate([part.targets for part in parts.values()], axis=1))
             again = np.pad(twice, ((0, 0), (1, 0)))[:, :-1]  # a third kind on a pair is no second pair
             found += int(np.count_nonzero(twice & ~again))
         return found
@@ -146,10 +126,10 @@ class Traffic:
         rails = int(whole("rails", rails or hb_domain_size, most=hb_domain_size))
         found: dict[str, list[_Figures]] = {kind: [] for kind in (*self.matrices, "all")}
         for rank, parts in self._blocks():
-            each = {kind: _figures(rank, *rows, hb_domain_size, rails) for kind, rows in parts.items()}
+            each = {kind: _figures(rank, rows, hb_domain_size, rails) for kind, rows in parts.items()}
             together = _together(list(each.values()))
-            if _repeated(rank, [targets for targets, _ in parts.values()]).any():
-                together = _figures(rank, *_merged_rows(rank, list(parts.values())), hb_domain_size, rails)
+            if _repeated(rank, np.concatenate([rows.targets for rows in parts.values()], axis=1)).any():
+                together = _figures(rank, _merged(rank, list(parts.values())), hb_domain_size, rails)
             for kind, figures in (each | {"all": together}).items():
                 found[kind].append(figures)
         table = pd.DataFrame([{"kind": kind, **_over_blocks(figures)} for kind, figures in found.items()])
@@ -157,13 +137,13 @@ class Traffic:
         table.insert(4, "share_of_bytes", table["bytes"] / table["bytes"].iloc[-1])
         return table
 
-    def _blocks(self) -> Iterator[tuple[Ranks, dict[str, tuple[Ranks, Floats]]]]:
+    def _blocks(self) -> Iterator[tuple[Ranks, dict[str, TrafficMatrix]]]:
         """Ranks of some rows, and these rows of every kind."""
         height = max(_BLOCK // sum(part.targets.shape[1] for part in self.matrices.values()), 1)
         for start in range(0, self.gpus, height):
-            stop = min(start + height, self.gpus)
-            rows = {kind: (part.targets[start:stop], part.bytes[start:stop]) for kind, part in self.matrices.items()}
-            yield np.arange(start, stop, dtype=np.int32), rows
+            some = slice(start, min(start + height, self.gpus))
+            rows = {kind: TrafficMatrix(part.targets[some], part.bytes[some]) for kind, part in self.matrices.items()}
+            yield np.arange(some.start, some.stop, dtype=np.int32), rows
 
 
 def traffic_summaries(cases: Mapping[str, Traffic], hb_domain_size: int) -> pd.DataFrame:
@@ -177,8 +157,9 @@ def traffic_summaries(cases: Mapping[str, Traffic], hb_domain_size: int) -> pd.D
     return pd.concat(tables, ignore_index=True)
 
 
-def _figures(rank: Ranks, targets: Ranks, size: Floats, hb_domain_size: int, rails: int) -> _Figures:
+def _figures(rank: Ranks, rows: TrafficMatrix, hb_domain_size: int, rails: int) -> _Figures:
     """The summary's figures of some rows; what is asked by GPU is an array [rows]."""
+    targets, size = rows
     domain = targets // np.int32(hb_domain_size)
     inside = np.where(domain == rank[:, None] // np.int32(hb_domain_size), size, 0.0)
     outside = size - inside
@@ -272,13 +253,13 @@ def from_transfers(
         amount = row.sent_bytes * row.stage_weights(strategy)[stage]
         key = row.kind, row.group, _direction(row, chosen.get(row.kind, "ring"))
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
-    parts: dict[str, list[tuple[Ranks, Floats]]] = {}
+    parts: dict[str, list[TrafficMatrix]] = {}
     for (kind, group, way), amount in bytes_of.items():
         groups = strategy.groups("pipeline")[:, [0, -1]] if group == "ends" else strategy.groups(group)
         for suffix, ranks, pattern, factor in _phases(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
-    return Traffic({kind: TrafficMatrix(*_merged_rows(every, found)) for kind, found in parts.items()})
+    return Traffic({kind: _merged(every, found) for kind, found in parts.items()})
 
 
 def _direction(row: Transfer, algorithm: str) -> str:
@@ -331,7 +312,7 @@ def _pattern(way: str, n: int) -> _Pattern:
     return (i + (-1 if way == "previous" else 1)) % n, np.ones((1, 1))
 
 
-def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> tuple[Ranks, Floats]:
+def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> TrafficMatrix:
     """Targets and bytes of every GPU [N, k] from the members of groups [groups, n] and each GPU's bytes [N]."""
     members, share = pattern
     every = np.arange(len(amount), dtype=np.int32)
@@ -348,4 +329,4 @@ def _placed(groups: Ranks, pattern: _Pattern, amount: Floats) -> tuple[Ranks, Fl
     silent = size == 0 if len(share) > 1 else (amount == 0)[:, None]
     if silent.any():
         np.copyto(targets, every[:, None], where=silent)
-    return targets, size
+    return TrafficMatrix(targets, size)
