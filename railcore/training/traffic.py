@@ -44,7 +44,7 @@ def _merged(rank: Ranks, parts: Sequence[TrafficMatrix]) -> TrafficMatrix:
     if len(parts) == 1:
         return parts[0]
     targets, size = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-    rows = np.flatnonzero(_repeated(rank, targets).any(axis=1))
+    rows = np.flatnonzero(_repeated(rank, parts).any(axis=1))
     if len(rows):
         order = np.argsort(targets[rows], axis=1, kind="stable")
         ordered = np.take_along_axis(targets[rows], order, axis=1)
@@ -56,9 +56,10 @@ def _merged(rank: Ranks, parts: Sequence[TrafficMatrix]) -> TrafficMatrix:
     return TrafficMatrix(targets, size)
 
 
-def _repeated(rank: Ranks, targets: Ranks) -> NDArray[np.bool_]:
-    """Where a sorted row repeats a target, its own rank not counted [rows, k - 1]."""
-    ordered = np.sort(targets, axis=1)
+def _repeated(rank: Ranks, parts: Iterable[TrafficMatrix]) -> NDArray[np.bool_]:
+    """Where a row of the parts' targets, sorted, repeats one; its own rank does not count [rows, k - 1]."""
+    ordered = np.concatenate([part.targets for part in parts], axis=1)
+    ordered.sort(axis=1)
     return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != rank[:, None])
 
 
@@ -85,7 +86,7 @@ class Traffic:
         """Ordered pairs that carry more than one kind of traffic."""
         found = 0
         for rank, parts in self._blocks():
-            twice = _repeated(rank, np.concatenate([part.targets for part in parts.values()], axis=1))
+            twice = _repeated(rank, parts.values())
             again = np.pad(twice, ((0, 0), (1, 0)))[:, :-1]  # a third kind on a pair is no second pair
             found += int(np.count_nonzero(twice & ~again))
         return found
@@ -128,7 +129,7 @@ class Traffic:
         for rank, parts in self._blocks():
             each = {kind: _figures(rank, rows, hb_domain_size, rails) for kind, rows in parts.items()}
             together = _together(list(each.values()))
-            if _repeated(rank, np.concatenate([rows.targets for rows in parts.values()], axis=1)).any():
+            if _repeated(rank, parts.values()).any():
                 together = _figures(rank, _merged(rank, list(parts.values())), hb_domain_size, rails)
             for kind, figures in (each | {"all": together}).items():
                 found[kind].append(figures)
