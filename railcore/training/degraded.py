@@ -445,6 +445,6 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str)
 
 
 def host_gpus(platform: str) -> int:
-    """GPUs of a host of a platform; where the catalog does not say, of the hosts whose failures were counted."""
+    """GPUs of a platform's host; by default as many as in the hosts whose failures were counted."""
     measured = catalog.item("failure_rates", "host")["gpus"]
     return int(catalog.item("platforms", platform).get("host_gpus", measured))

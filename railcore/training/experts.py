@@ -1,4 +1,4 @@
-"""Mixtures of experts on rail networks: what an iteration sends, who forwards, and how long it takes.
+"""Mixtures of experts on rail networks: bytes of an iteration, forwarding of tokens, and time.
 
 N = y K GPUs, K in each of y HB domains (scale-up or NVLink domains). GPU j of domain a is rank a K + j, on rail
 j modulo R; R = K unless said. A GPU sends D bytes in all, its own share included: d = D / N to each at uniform load.
@@ -16,12 +16,12 @@ GPU, the others D_o each, D_h = m D / N, and at uniform load m = 1, D_h = D_o = 
     hierarchical  (K-1) y D_h             (y-1)(K D_o + e)       0
 
 On the way back (combine) every path is reversed, so that two-hop and hierarchical change places.
-At uniform load forwarding sends D (1 - 1/K) over HB and, as without it, D (1 - 1/y) over the NIC: done one after the
-other it takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB, which is r where K = y or both are large;
-pipelined it takes no longer at all while that stays below 1.
+At uniform load forwarding sends D (1 - 1/K) over HB. The NIC carries D (1 - 1/y) with and without it. One after the
+other takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB; that is r where K = y or both are large.
+Pipelined takes no longer while that stays below 1.
 
-In an iteration every GPU holds a copy of all but the experts, whose gradients S an AllReduce sums, and its share of the
-experts, with which all GPUs exchange activations X times. An expert's biases are the expert's.
+Every GPU holds its share of the experts and a copy of all other weights. In an iteration all GPUs exchange activations
+with the experts X times, and an AllReduce sums the gradients S of the copies. An expert's biases belong to the expert.
 
 Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only Networks.
 """
@@ -59,7 +59,7 @@ class BusiestLinks(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """What every link carries [bytes], one direction each, counted from a demand matrix by `link_loads`.
+    """Bytes on every link, one direction each; `link_loads` counts them from a demand matrix.
 
     hb_pair_bytes [domain, from, to]: between GPUs of a domain; nic_egress_bytes, nic_ingress_bytes [domain, GPU];
     layer_up_bytes, layer_down_bytes [rail]: to and from the any-to-any layer, per GPU of the rail.

@@ -1,4 +1,4 @@
-"""A GPU and its links: datasheet rates, and the shares of them that kernels and collectives reach."""
+"""A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
 from dataclasses import dataclass, fields, replace

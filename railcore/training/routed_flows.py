@@ -76,7 +76,7 @@ def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:
 
 
 def fabric_loads(fabric: RailFabric, flows: pd.DataFrame) -> pd.DataFrame:
-    """`wired_loads` of a whole fabric."""
+    """`wired_loads` of a whole fabric, whose links are kept for the next call."""
     return _load_table(_wired(fabric, None)[2], flows)
 
 
@@ -151,7 +151,7 @@ def _pushed(links: _Links, held, left, cost, ends) -> np.ndarray:
 def moved_to_other_rails(
     graph: "nx.Graph", flows: pd.DataFrame, cut: Sequence[str], one_neighbour: bool = False
 ) -> pd.DataFrame:
-    """The flows, with those of GPUs whose NICs are cut off moved to other rails at both ends.
+    """Flows, where those of GPUs with cut-off NICs move to other rails at both ends.
 
     HB takes such a flow to GPUs of the source's domain, their rails to GPUs of equal rank in the target's domain, and
     HB to the target.
@@ -217,7 +217,7 @@ def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
 def flow_patterns(
     model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
 ) -> dict[str, pd.DataFrame]:
-    """Flows between HB domains of each kind of group that has some.
+    """Flows between HB domains, a table for each kind of group that has some.
 
     One transfer stands for all of its group: rings of gradients and of weights, and sends forward and backward, load
     the same links with other bytes.

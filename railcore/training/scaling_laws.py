@@ -74,7 +74,7 @@ class ScalingLaw:
         return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
 
     def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
-        """Time in which a machine makes a size optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
+        """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
         return self.compute(parameters) / _rate(flops, utilization)
 
     def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
@@ -82,7 +82,7 @@ class ScalingLaw:
         return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
     def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
-        """A text where the optimum of `compute` [FLOP] lies outside the experiments; none where it lies inside."""
+        """A text if the optimum of `compute` [FLOP] lies outside the experiments, else none."""
         found = {
             "FLOP": (compute, self.compute_range),
             "parameters": (self.parameters(compute), self.parameters_range),

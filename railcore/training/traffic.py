@@ -300,7 +300,10 @@ def _phases(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ran
 
 
 def _pattern(way: str, n: int) -> _Pattern:
-    """Members that each of n sends to [n, k], and the share of its bytes for each [n or 1, k]; itself with 0: none."""
+    """Members that each of n sends to [n, k], and the share of its bytes for each [n or 1, k].
+
+    A member with fewer targets than k has itself in their place, with share 0.
+    """
     i = np.arange(n)[:, None]
     if way == "tree":
         family = np.hstack([(i - 1) // 2, 2 * i + 1, 2 * i + 2])
