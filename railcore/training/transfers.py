@@ -149,8 +149,8 @@ def _activations(model: Transformer, strategy: Strategy, options: TrafficOptions
     return tokens * model.hidden * options.activation_bytes
 
 
-def _forwards(strategy: Strategy) -> tuple[str, ...]:
-    return ("forward", "recompute") if strategy.recompute == "full" else ("forward",)
+def _passes(strategy: Strategy) -> tuple[str, ...]:
+    return ("forward", "recompute", "backward") if strategy.recompute == "full" else ("forward", "backward")
 
 
 def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
@@ -159,24 +159,22 @@ def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficO
     dense = n * (1 if model.parallel_block else 2) - mixed
     tail = ("operator", "tensor", "every")
     if not strategy.sequence_parallel:
-        for phase in (*_forwards(strategy), "backward"):
+        for phase in _passes(strategy):
             yield Transfer("tensor", phase, "all_reduce", *tail, (dense + mixed) * m, u, strategy.tensor)
         return
     # A mixture's tokens are gathered over the tensor ranks after they have come to their experts, k copies of each.
     for size, operators in ((u, dense), (u * model.top_k, mixed)):
-        for phase in _forwards(strategy):
-            for operation in ("all_gather", "reduce_scatter"):
-                yield Transfer("sequence", phase, operation, *tail, operators * m, size, strategy.tensor)
-        gathers = operators * m * (1 if options.keep_gathered else 2)
-        yield Transfer("sequence", "backward", "all_gather", *tail, gathers, size, strategy.tensor)
-        yield Transfer("sequence", "backward", "reduce_scatter", *tail, operators * m, size, strategy.tensor)
+        for phase in _passes(strategy):
+            gathers = 2 if phase == "backward" and not options.keep_gathered else 1
+            yield Transfer("sequence", phase, "all_gather", *tail, gathers * operators * m, size, strategy.tensor)
+            yield Transfer("sequence", phase, "reduce_scatter", *tail, operators * m, size, strategy.tensor)
 
 
 def _contexts(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
     heads = max(model.kv_heads / strategy.tensor, 1)
     both = 2 * heads * model.head_dim * model.sequence_length * strategy.micro_batch * options.activation_bytes
     calls = model.layers / strategy.pipeline * m
-    for phase in (*_forwards(strategy), "backward"):
+    for phase in _passes(strategy):
         yield Transfer("context", phase, "all_gather", "layer", "context", "every", calls, both, strategy.context)
     yield Transfer("context", "backward", "reduce_scatter", "layer", "context", "every", calls, both, strategy.context)
 
@@ -185,7 +183,7 @@ def _experts(model: Transformer, strategy: Strategy, m: int, options: TrafficOpt
     sliced = strategy.tensor if strategy.sequence_parallel else 1
     sent = _activations(model, strategy, options) * model.top_k / sliced
     calls = 2 * model.mixture_layers / strategy.pipeline * m
-    for phase in (*_forwards(strategy), "backward"):
+    for phase in _passes(strategy):
         yield Transfer("expert", phase, "all_to_all", "layer", "expert", "every", calls, sent, strategy.expert)
 
 
@@ -225,16 +223,16 @@ def _synchronised(
     by_layer, once = ("layer", group, stages, layers * m), ("model", group, stages, 1)
     if strategy.sharding == "none":
         yield Transfer("data", "after", "all_reduce", *once, gradients * layers, ranks)
-        return
-    if strategy.sharding == "weights":
+    elif strategy.sharding == "optimizer":
+        yield Transfer("data", "after", "reduce_scatter", *once, gradients * layers, ranks)
+        yield Transfer("data", "after", "all_gather", *once, weights * layers, ranks)
+    elif strategy.sharding == "gradients":
+        yield Transfer("data", "backward", "reduce_scatter", *by_layer, gradients, ranks)
+        yield Transfer("data", "after", "all_gather", *once, weights * layers, ranks)
+    else:
         yield Transfer("data", "forward", "all_gather", *by_layer, weights, ranks)
         yield Transfer("data", "backward", "all_gather", *by_layer, weights, ranks)
-    if strategy.sharding == "optimizer":
-        yield Transfer("data", "after", "reduce_scatter", *once, gradients * layers, ranks)
-    else:
         yield Transfer("data", "backward", "reduce_scatter", *by_layer, gradients, ranks)
-    if strategy.sharding != "weights":
-        yield Transfer("data", "after", "all_gather", *once, weights * layers, ranks)
 
 
 def _ends(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
