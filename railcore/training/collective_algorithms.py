@@ -17,10 +17,10 @@ _Blocks = Callable[[int], tuple[int, ...]]
 
 
 def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
-    """One algorithm among `ranks` ranks; no steps for one rank.
+    """Schedule of one algorithm; no steps for one rank. Its counted bytes equal `steps_and_bytes`.
 
-    Its count equals `steps_and_bytes`. A switch that reduces is the node
-    ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of ranks that it does not support.
+    A switch that reduces is the node ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of
+    ranks that it does not support.
     """
     steps_and_bytes(operation, algorithm, 0, ranks)
     n, parts = int(ranks), 2 if algorithm in _HALVED else 1
