@@ -133,25 +133,11 @@ def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
 def _time_on_fabric(
     model: Transformer, machine: Machine, fabric: RailFabric, row: Mapping[str, Any], nic: float, hb: float = 1.0
 ) -> tuple[float, str]:
-    """Iteration time on a fabric whose links give the job a share of their bandwidth.
+    """Iteration time [s] on a fabric whose NICs and HB links give the job these shares of their bandwidth.
 
-    Parameters
-    ----------
-    model, machine
-        The model, and a GPU.
-    fabric
-        Its HB domain and bandwidths count.
-    row
-        A strategy as `iteration_times` takes it.
-    nic, hb
-        Shares of the bandwidth of NICs; of the HB interconnect.
-
-    Returns
-    -------
-    Time [s], and "feasible" or the first thing that rules the strategy out.
+    row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
     """
-    left = machine.on(fabric)
-    left = replace(left, nic_Bps=left.nic_Bps * nic, hb_Bps=left.hb_Bps * hb)
+    left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
     found = iteration_times(model, left, row)
     return found.total_s.item(), REASONS[found.reason.item()]
 
