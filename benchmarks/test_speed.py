@@ -68,7 +68,7 @@ def two_stages(gpus):
 
 def rings(gpus):
     strategy = Strategy(tensor=8, pipeline=8, data=gpus // 64, sequence_parallel=True, interleave=2)
-    return traffic.matrix(catalog_model("GPT-3"), strategy, 8 * strategy.data).summary(8)
+    return traffic.iteration_traffic(catalog_model("GPT-3"), strategy, 8 * strategy.data).summary(8)
 
 
 @pytest.mark.parametrize("gpus", [32768, 65536])

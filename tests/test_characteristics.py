@@ -211,7 +211,12 @@ def test_readings_of_fig8_order_as_their_networks_do():
     described = largest["as the document describes it"]
     assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
     box, options = iteration_claims.fig8_options(gh200)
-    assert box.phases and not gh200.phases and options["interleave"] == 1 and "phases" not in options
+    assert (
+        box.two_phase_collectives
+        and not gh200.two_phase_collectives
+        and options["interleave"] == 1
+        and "phases" not in options
+    )
 
 
 def test_the_claim_on_dense_models_is_the_largest_slowdown():

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training import collective_schedules, collectives
+from railcore.training import collective_algorithms, collective_schedules, collectives
+from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
 from railcore.training.collective_schedules import (
     Schedule,
     Send,
-    collective_schedule,
     count_bytes,
-    grid_bytes,
-    hierarchical_schedule,
-    pipelined,
-    run,
+    domain_rail_bytes,
+    pipelined_schedule,
+    run_schedule,
 )
 from railcore.training.collectives import (
     OPERATIONS,
@@ -75,7 +74,7 @@ def defined_result(operation, arrays):
 def exact(plan, rows=1):
     arrays = inputs(plan, rows)
     before = [array.copy() for array in arrays]
-    got, wanted = run(plan, arrays), defined_result(plan.operation, arrays)
+    got, wanted = run_schedule(plan, arrays), defined_result(plan.operation, arrays)
     same = [np.array_equal(a, b) for a, b in zip(got, wanted, strict=True)]
     return all(same) and all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
 
@@ -84,7 +83,7 @@ def exact(plan, rows=1):
 def test_every_schedule_gives_the_exact_result_and_costs_what_the_formula_says(operation, name):
     for _, _, n in [case for case in cases() if case[:2] == (operation, name)]:
         plan = collective_schedule(operation, name, n)
-        assert exact(plan, rows=2) and exact(pipelined(plan, 3))
+        assert exact(plan, rows=2) and exact(pipelined_schedule(plan, 3))
         message = 840.0 * plan.blocks
         counted = count_bytes(plan, message / plan.blocks)
         assert (counted.steps, counted.bytes) == pytest.approx(steps_and_bytes(operation, name, message, n))
@@ -121,7 +120,7 @@ def test_waiting_after_each_step_costs_only_where_ranks_forward():
             assert gap == pytest.approx(1), (operation, name, n)
         gaps = []
         for chunks in (1, 4, 8):
-            plan = pipelined(collective_schedule(operation, name, n), chunks)
+            plan = pipelined_schedule(collective_schedule(operation, name, n), chunks)
             assert len(plan) == counted.steps + chunks - 1
             gaps.append(count_bytes(plan, 1 / chunks).step_bytes.sum() / counted.bytes)
         # every chunked step is at most the busiest port's bytes of one chunk
@@ -238,7 +237,7 @@ def test_hierarchical_schedules_are_exact_stay_on_rails_and_cost_what_the_formul
     for _, x, y, options in [case for case in grid_cases() if case[0] == operation]:
         plan = hierarchical_schedule(operation, x, y, **options)
         assert exact(plan)
-        split = grid_bytes(plan, plan.blocks, x)
+        split = domain_rail_bytes(plan, plan.blocks, x)
         assert split.across_rails == 0
         assert split.by_domain.sum() + split.network == pytest.approx(sum(count_bytes(plan).pairs.values()))
         names = {key: name for key, name in options.items() if key != "hb_first"}
@@ -274,7 +273,7 @@ def inside(send, x):
 @pytest.mark.parametrize(("x", "y"), GRIDS)
 def test_bytes_of_the_documents_hierarchical_all_gather(x, y):
     size = 240.0 * x * y
-    split = grid_bytes(hierarchical_schedule("all_gather", x, y), size, x)
+    split = domain_rail_bytes(hierarchical_schedule("all_gather", x, y), size, x)
     assert split.by_rail == pytest.approx(np.full(x, size * (y - 1) / x))
     assert split.network == pytest.approx(size * (y - 1))
     assert split.by_domain == pytest.approx(np.full(y, size * (x - 1)))
@@ -282,7 +281,7 @@ def test_bytes_of_the_documents_hierarchical_all_gather(x, y):
 
 
 def test_a_flat_ring_over_a_grid_crosses_rails():
-    split = grid_bytes(collective_schedule("all_gather", "ring", 12), 12.0, 4)
+    split = domain_rail_bytes(collective_schedule("all_gather", "ring", 12), 12.0, 4)
     assert split.across_rails == 3 * 11 and split.by_rail.sum() == 0
 
 
@@ -338,11 +337,11 @@ def test_forwarding_along_rails_costs_the_ratio_of_the_bandwidths():
     slowdown = rails / expert_all_to_all_time(1e9, k * domains, k, hb, nic, "direct", 1.0)
     assert slowdown - 1 == pytest.approx(nic / hb * (1 - 1 / k) / (1 - 1 / domains))
     # the direct one counted
-    split = grid_bytes(collective_schedule("all_to_all", "direct", 12), 1.0, 4)
+    split = domain_rail_bytes(collective_schedule("all_to_all", "direct", 12), 1.0, 4)
     assert split.network / 12 == pytest.approx(2 / 3) and split.by_domain.sum() / 12 == pytest.approx(3 / 12)
     by_hand = max(3 / 12 / 2, 2 / 3 / 7)
     assert expert_all_to_all_time(1.0, 12, 4, 2.0, 7.0, "direct", 1.0) == pytest.approx(by_hand)
-    forwarded = grid_bytes(hierarchical_schedule("all_to_all", 4, 3), 1.0, 4)
+    forwarded = domain_rail_bytes(hierarchical_schedule("all_to_all", 4, 3), 1.0, 4)
     assert forwarded.network == pytest.approx(split.network)
 
 
@@ -377,20 +376,26 @@ def test_hierarchical_time_takes_arrays():
         (lambda: all_reduce_time(1, 2, 1, float("nan")), "latency_s is nan"),
         (lambda: algorithm_bandwidth(1, 0), "time_s is 0"),
         (lambda: bus_bandwidth("gather", 1, 2, 1), "operation is 'gather'"),
-        (lambda: run(collective_schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
-        (lambda: run(collective_schedule("all_reduce", "ring", 3), [np.arange(4)] * 3), r"arrays\[0\] has 4 rows"),
+        (lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
         (
-            lambda: run(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
+            lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(4)] * 3),
+            r"arrays\[0\] has 4 rows",
+        ),
+        (
+            lambda: run_schedule(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
             "1 does not hold block 0",
         ),
-        (lambda: run(Schedule("broadcast", 2, 1, ()), [np.arange(2)] * 2), "1 does not hold block 0"),
-        (lambda: pipelined(collective_schedule("broadcast", "ring", 2), 0), "chunks is 0"),
+        (lambda: run_schedule(Schedule("broadcast", 2, 1, ()), [np.arange(2)] * 2), "1 does not hold block 0"),
+        (lambda: pipelined_schedule(collective_schedule("broadcast", "ring", 2), 0), "chunks is 0"),
         (lambda: hierarchical_time("scatter", 1, 2, 2, 1, 1), "operation is 'scatter': give one of all_gather"),
         (lambda: hierarchical_time("all_gather", 1, 2, 2, 1, 1, chunks=0), "chunks is 0"),
         (lambda: hierarchical_time("all_reduce", 1, 2, 2, 1, 1, hb_algorithm="tree"), "'tree' does not exist for red"),
         (lambda: hierarchical_schedule("all_gather", 2, 2, hb_first=True), "hb_first is True"),
-        (lambda: grid_bytes(collective_schedule("all_gather", "ring", 6), 1, 4), "hb_ranks is 4: give a divisor"),
-        (lambda: grid_bytes(collective_schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
+        (
+            lambda: domain_rail_bytes(collective_schedule("all_gather", "ring", 6), 1, 4),
+            "hb_ranks is 4: give a divisor",
+        ),
+        (lambda: domain_rail_bytes(collective_schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
         (lambda: Schedule("gather", 2, 1, ()), "operation is 'gather'"),
     ],
 )
@@ -400,6 +405,6 @@ def test_bad_input(call, message):
 
 
 def test_public_names_are_documented():
-    for name, value in (vars(collectives) | vars(collective_schedules)).items():
+    for name, value in (vars(collectives) | vars(collective_schedules) | vars(collective_algorithms)).items():
         ours = getattr(value, "__module__", "").startswith("railcore")
         assert name.startswith("_") or not ours or inspect.getdoc(value)

@@ -9,8 +9,8 @@ from railcore.documents.railonly2025.moe import slowdown_readings
 from railcore.facts.units import Gbps
 from railcore.training import collectives
 from railcore.training.experts import (
+    LOAD_SKEWS,
     ROUTINGS,
-    SKEWS,
     busiest_links,
     expert_all_to_all_time,
     expert_demand,
@@ -104,7 +104,7 @@ def test_the_slowdown_is_the_bandwidth_ratio_with_as_many_domains_as_gpus_in_one
     assert expert_all_to_all_time(1.0, size**2, size, HB, NIC, pipelined=True) == pytest.approx(direct)
 
 
-@given(st.integers(1, 64), st.floats(0, 1), st.sampled_from(SKEWS))
+@given(st.integers(1, 64), st.floats(0, 1), st.sampled_from(LOAD_SKEWS))
 def test_expert_load_has_its_sum_and_its_imbalance(experts, excess, skew):
     imbalance = 1 + excess * (experts - 1)
     load = expert_load(experts, imbalance, skew)
@@ -113,7 +113,7 @@ def test_expert_load_has_its_sum_and_its_imbalance(experts, excess, skew):
     assert load[0] == load.max() or load.max() == pytest.approx(load[0])
 
 
-@given(SIZES, SIZES, st.integers(1, 3), st.sampled_from(SKEWS))
+@given(SIZES, SIZES, st.integers(1, 3), st.sampled_from(LOAD_SKEWS))
 def test_demand_sends_the_whole_buffer(size, domains, each, skew):
     ranks = size * domains
     demand = expert_demand(5.0, ranks, min(2.0, ranks * each), skew, ranks * each)

@@ -15,7 +15,7 @@ from railcore.documents.railonly2025.moe import (
 )
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.training import traffic, transformer
+from railcore.training import transfers, transformer
 from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, oversubscribed_exchange_times
 from railcore.training.parallelism import Strategy
 
@@ -30,9 +30,11 @@ def test_static_parameters_are_the_dense_model_s_without_every_other_feed_forwar
         MODEL.attention_weights + MODEL.hidden * (4 + 4)  # biases of attention, two norms
     )
     expected = dense.total_parameters - MODEL.mixture_layers * (one_layer - MODEL.hidden * MODEL.experts)
-    assert JOB.static_bytes == pytest.approx(2 * expected)
-    assert JOB.static_bytes == pytest.approx(2 * (MODEL.total_parameters - MODEL.expert_parameters))
-    assert replace(JOB, wire=traffic.Wire(gradient_bytes=4)).static_bytes == pytest.approx(4 * expected)
+    assert JOB.shared_gradient_bytes == pytest.approx(2 * expected)
+    assert JOB.shared_gradient_bytes == pytest.approx(2 * (MODEL.total_parameters - MODEL.expert_parameters))
+    assert replace(JOB, options=transfers.TrafficOptions(gradient_bytes=4)).shared_gradient_bytes == pytest.approx(
+        4 * expected
+    )
 
 
 def test_matrices_sum_to_what_is_sent():
@@ -40,7 +42,7 @@ def test_matrices_sum_to_what_is_sent():
     exchanged = replace(found, matrices={"expert": found.matrices["expert"]}).dense()
     reduced = found.dense() - exchanged
     for axis in (0, 1):
-        assert reduced.sum(axis=axis) == pytest.approx(np.full(128, 2 * JOB.static_bytes * 127 / 128))
+        assert reduced.sum(axis=axis) == pytest.approx(np.full(128, 2 * JOB.shared_gradient_bytes * 127 / 128))
     assert (JOB.exchanges, JOB.exchange_bytes) == (48, 4 * 2048 * 2048 * 2)
     demand = 48 * expert_demand(JOB.exchange_bytes, 128, experts=128)
     assert exchanged == pytest.approx(demand * (1 - np.eye(128)))
@@ -48,7 +50,7 @@ def test_matrices_sum_to_what_is_sent():
 
 
 def test_the_job_sends_what_the_step_of_its_strategy_does():
-    table = traffic.step(MODEL, Strategy(data=128, expert=128, micro_batch=4), 512)
+    table = transfers.transfer_table(MODEL, Strategy(data=128, expert=128, micro_batch=4), 512)
     sent = table.groupby("kind")["sent_bytes"].sum()
     volumes = JOB.volumes().groupby("kind")["bytes"].sum() / 128
     assert volumes["AllReduce"] == pytest.approx(sent["data"])
@@ -56,7 +58,7 @@ def test_the_job_sends_what_the_step_of_its_strategy_does():
 
 
 def test_readings_of_the_share_follow_from_the_bytes():
-    found, static, sent = share_readings(JOB), JOB.static_bytes, 48 * JOB.exchange_bytes
+    found, static, sent = share_readings(JOB), JOB.shared_gradient_bytes, 48 * JOB.exchange_bytes
     assert found["gradients of 4 bytes"] == pytest.approx(sent / (sent + 4 * static))
     assert found["forward pass recomputed: 6 exchanges"] == pytest.approx(1.5 * sent / (1.5 * sent + 2 * static))
     assert found["both of these"] == pytest.approx(1.5 * sent / (1.5 * sent + 4 * static))
@@ -91,7 +93,7 @@ def test_times_are_sums_of_exchanges_and_of_a_hierarchical_all_reduce():
     link = (JOB.exchange_bytes, 128, 8, HB, NIC)
     assert times["all-to-all, rail-only"] == pytest.approx(48 * expert_all_to_all_time(*link))
     assert times["all-to-all, rail-optimized"] == pytest.approx(48 * JOB.exchange_bytes * 15 / 16 / NIC)
-    halves = 2 * JOB.static_bytes * (7 / 8 / HB + 15 / 16 / 8 / NIC)
+    halves = 2 * JOB.shared_gradient_bytes * (7 / 8 / HB + 15 / 16 / 8 / NIC)
     assert times["AllReduce"] == pytest.approx(halves)
     assert times["compute"] == pytest.approx(float(MODEL.training_flops(4)) / 1e15)
 
@@ -154,5 +156,8 @@ def test_bad_jobs_are_named():
         ExpertJob(transformer.catalog_model("GPT-3"), 128, 8, 4)
     with pytest.raises(ValueError, match="gpus 96"):
         ExpertJob(MODEL, 96, 8, 4)
-    with pytest.raises(ValueError, match="hb_domain_size"):
-        ExpertJob(MODEL, 128, 12, 4)
+    for size in (12, 0):
+        with pytest.raises(ValueError, match="hb_domain_size"):
+            ExpertJob(MODEL, 128, size, 4)
+    with pytest.raises(ValueError, match="gpus is 1"):  # one GPU sends nothing
+        ExpertJob(MODEL, 1, 1, 4)

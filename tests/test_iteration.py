@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, iteration, machine, pipeline_schedule, traffic
+from railcore.training import collectives, iteration, machine, pipeline_schedule, transfers
 from railcore.training.iteration import (
     KEY,
     MODERN,
@@ -26,7 +26,7 @@ from railcore.training.iteration import (
     product_time,
 )
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import Wire
+from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
 
 MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}
@@ -38,7 +38,7 @@ MACHINES = {
     "A100 of 8": A100,
     "H100 of 256, fp8": replace(H100, hb_domain_size=256),
     "GB200 of 72, fp8": machine.catalog_machine("GB200 NVL72", "fp8"),
-    "A100 of 8, in turn": replace(A100, phases=True, routing="hierarchical", pipelined=False),
+    "A100 of 8, in turn": replace(A100, two_phase_collectives=True, routing="hierarchical", pipelined=False),
     "H100 of 8, direct": replace(H100, routing="direct", oversubscription=4.0),
 }
 RUNTIMES = iteration.RUNTIMES | {
@@ -117,7 +117,7 @@ def plain_link(gpu, size, ranks, stride=1, calls=1):
     x, y = plain_spread(gpu, ranks, stride)
     hb, nic = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
     steps = math.ceil(math.log2(x)) * gpu.hb_latency_s + math.ceil(math.log2(y)) * gpu.nic_latency_s
-    if gpu.phases:
+    if gpu.two_phase_collectives:
         return (y - 1) / (x * y) * size / nic + (x - 1) / x * size / hb + calls * steps
     return (ranks - 1) / ranks * size / (hb if y == 1 else min(hb, x * nic)) + calls * steps
 
@@ -141,7 +141,7 @@ def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True):
         if least is None or tiles * rows * columns < least[0] * least[1]:
             least = tiles, rows * columns
     tiles, area = least
-    size, cast, rate = 2, 0, gpu.half_rate * gpu.half_fraction
+    size, cast, rate = 2, 0, gpu.bf16_rate * gpu.bf16_fraction
     if fp8:
         size, cast, rate = 1, 2 * m * k + (0 if weights else 2 * k * n), gpu.linear_rate * gpu.linear_fraction
     flops = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * area * k
@@ -172,7 +172,7 @@ def plain_layer(model, gpu, runtime, b, t, c, e, sequence_parallel, recompute):
         linear[2] += weight * plain_product(gpu, inner, n, m, batch, eight, weights=False)
 
     if runtime.fused_attention:
-        forward = 4 * b * a / t * s * s / c * d / 2 / (gpu.half_rate * gpu.attention_fraction) + start
+        forward = 4 * b * a / t * s * s / c * d / 2 / (gpu.bf16_rate * gpu.attention_fraction) + start
         attention = forward, 2.5 * forward
     else:
         rows, heads = s / c, b * a / t
@@ -402,8 +402,8 @@ def test_without_overlap_all_link_time_is_exposed(found):
 @pytest.mark.parametrize(
     "names",
     [["hb_Bps"], ["hb_fraction"], ["nic_Bps"], ["nic_fraction"], ["memory_Bps"], ["memory_fraction"], ["host_Bps"]]
-    + [["linear_rate", "half_rate"], ["linear_fraction", "half_fraction"], ["sustained_fraction"]]
-    + [["attention_fraction"], ["half_rate"], ["oversubscription"], ["kernel_s"], ["hb_latency_s"], ["nic_latency_s"]],
+    + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"], ["sustained_fraction"]]
+    + [["attention_fraction"], ["bf16_rate"], ["oversubscription"], ["kernel_s"], ["hb_latency_s"], ["nic_latency_s"]],
     ids=" ".join,
 )
 def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
@@ -447,7 +447,13 @@ def test_without_a_pipeline_there_is_no_bubble(found):
 
 def free(gpu):
     """The machine with links that take no time."""
-    return replace(gpu, hb_Bps=machine.ENDLESS, nic_Bps=machine.ENDLESS, hb_latency_s=0.0, nic_latency_s=0.0)
+    return replace(
+        gpu,
+        hb_Bps=machine.UNLIMITED_BANDWIDTH,
+        nic_Bps=machine.UNLIMITED_BANDWIDTH,
+        hb_latency_s=0.0,
+        nic_latency_s=0.0,
+    )
 
 
 def test_free_links_leave_compute_alone(found):
@@ -600,7 +606,7 @@ def test_utilization_stays_below_the_peak(found):
     for model, gpu, strategies, runtime, _, estimate in found:
         gpus = math.prod(strategies[name] for name in ("tensor", "context", "pipeline", "data"))
         flops = model.training_flops(strategies["global_batch"], causal=runtime.fused_attention)
-        peak = max(gpu.linear_rate, gpu.half_rate)
+        peak = max(gpu.linear_rate, gpu.bf16_rate)
         assert np.all((flops / (estimate.total_s * gpus * peak))[fits(estimate)] < 1)
 
 
@@ -609,10 +615,10 @@ def test_utilization_stays_below_the_peak(found):
 def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     model, gpu = replace(MODELS[name], kv_heads=MODELS[name].heads), A100
     fractions = {field: 1.0 for field in asdict(gpu) if field.endswith("_fraction")}
-    ideal = replace(free(gpu), processors=1, memory_Bps=machine.ENDLESS, kernel_s=0.0, **fractions)
+    ideal = replace(free(gpu), processors=1, memory_Bps=machine.UNLIMITED_BANDWIDTH, kernel_s=0.0, **fractions)
     strategy = ONE | {"tensor": 4, "context": 2, "data": 3, "micro_batch": 2, "global_batch": 12}
     ours = iteration_times(model, ideal, strategy, RUNTIMES[runtime])
-    flops = {kind: 12 * float(x) / (24 * gpu.half_rate) for kind, x in model.forward_flops().items()}
+    flops = {kind: 12 * float(x) / (24 * gpu.bf16_rate) for kind, x in model.forward_flops().items()}
     assert ours.breakdown["linear_s"] == pytest.approx(3 * (flops["projections"] + flops["feed-forward"]), rel=1e-12)
     passes = 0.5 * 3.5 if runtime == "modern" else 3  # a fused kernel skips the mask, and makes the scores again
     assert ours.breakdown["attention_s"] == pytest.approx(passes * flops["scores"], rel=1e-12)
@@ -750,11 +756,11 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
         whole, alone = replace(gpu, hb_domain_size=n * stride), replace(gpu, hb_domain_size=stride)
         for machine_, rate in ((whole, hb), (alone, min(hb, nic))):
             ring = collectives.all_gather_time(size, n, rate), collectives.all_reduce_time(size, n, rate) / 2
-            assert float(machine_.link_time(size, n, stride)) == pytest.approx(float(ring[0]), rel=1e-12)
+            assert float(machine_.all_gather_time(size, n, stride)) == pytest.approx(float(ring[0]), rel=1e-12)
             assert ring[1] == pytest.approx(float(ring[0]), rel=1e-12)
         for machine_, rate in ((whole, hb), (alone, nic)):
             direct = collectives.all_to_all_time(size, n, rate)
-            assert float(machine_.exchange_time(size, n, stride)) == pytest.approx(float(direct), rel=1e-12)
+            assert float(machine_.all_to_all_time(size, n, stride)) == pytest.approx(float(direct), rel=1e-12)
             bandwidth, latency = machine_.neighbour_link(n, stride)
             send = collectives.point_to_point_time(size, rate)
             assert n == 1 or float(size / bandwidth + latency) == pytest.approx(float(send), rel=1e-12)
@@ -762,20 +768,20 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
 
 @given(BYTES, RANKS, st.sampled_from([1, 2, 8, 100]), st.sampled_from([1, 2, 8, 72, 256]), st.booleans())
 def test_no_group_beats_its_ports(size, n, stride, K, phases):
-    gpu = replace(MACHINES["GB200 of 72, fp8"], hb_domain_size=K, phases=phases)
+    gpu = replace(MACHINES["GB200 of 72, fp8"], hb_domain_size=K, two_phase_collectives=phases)
     hb, nic = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
     near = max(K // stride, 1)
     inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
     domains = n // inside
-    link, exchange = (float(f(size, n, stride)) for f in (gpu.link_time, gpu.exchange_time))
+    link, exchange = (float(f(size, n, stride)) for f in (gpu.all_gather_time, gpu.all_to_all_time))
     into_a_rank, into_a_domain = (n - 1) / n * size / hb, (domains - 1) / domains * size / (inside * nic)
     assert link >= max(into_a_rank, into_a_domain) * (1 - 1e-12)
     assert exchange >= (domains - 1) / domains * size / nic * (1 - 1e-12)
     steps = math.ceil(math.log2(inside)) * gpu.hb_latency_s + math.ceil(math.log2(domains)) * gpu.nic_latency_s
     for calls in (1, 7):
-        assert float(gpu.link_time(0, n, stride, calls)) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
+        assert float(gpu.all_gather_time(0, n, stride, calls)) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
     once = (inside > 1) * gpu.hb_latency_s + (domains > 1) * gpu.nic_latency_s
-    assert float(gpu.exchange_time(0, n, stride)) == pytest.approx(once, abs=1e-18)
+    assert float(gpu.all_to_all_time(0, n, stride)) == pytest.approx(once, abs=1e-18)
 
 
 @pytest.mark.parametrize("message_bytes", [1e6, 1e9])
@@ -784,9 +790,9 @@ def test_phases_are_the_hierarchical_all_gather_and_take_longer_than_rings(messa
     for domains in (2, 8):
         rates = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
         hierarchical = collectives.hierarchical_time("all_gather", message_bytes, 8, domains, *rates)
-        ours = replace(gpu, phases=True).link_time(message_bytes, 8 * domains)
+        ours = replace(gpu, two_phase_collectives=True).all_gather_time(message_bytes, 8 * domains)
         assert float(ours) == pytest.approx(float(hierarchical), rel=1e-12)
-        assert ours > gpu.link_time(message_bytes, 8 * domains)
+        assert ours > gpu.all_gather_time(message_bytes, 8 * domains)
 
 
 def test_links_take_arrays():
@@ -795,7 +801,7 @@ def test_links_take_arrays():
     alone = [gpu.neighbour_link(n, 2) for n in ranks]
     assert list(zip(bandwidth, latency, strict=True)) == [(float(a), float(b)) for a, b in alone]
     assert bandwidth[0] == gpu.collective_hb_Bps and bandwidth[-1] == gpu.collective_nic_Bps
-    for time in (gpu.link_time, gpu.exchange_time):
+    for time in (gpu.all_gather_time, gpu.all_to_all_time):
         loop = [float(time(size, n, 2)) for size, n in zip(sizes, ranks, strict=True)]
         assert time(sizes, ranks, 2) == pytest.approx(loop, rel=1e-12) and loop[0] == 0
 
@@ -808,10 +814,10 @@ def test_a_product_takes_its_flops_its_bytes_and_its_start(m, n, k, batch, name)
     gpu = MACHINES[name]
     time = float(product_time(gpu, m, n, k, batch))
     moved = 2 * batch * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.kernel_s
-    flops = 2 * batch * m * n * k / gpu.half_flops
+    flops = 2 * batch * m * n * k / gpu.bf16_flops
     assert time >= flops + moved
     tiles = math.ceil(m / 256) * math.ceil(n / 128)
-    most = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * 256 * 128 * k / gpu.half_flops
+    most = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * 256 * 128 * k / gpu.bf16_flops
     assert time <= (most + moved) * (1 + 1e-12)
     assert time == pytest.approx(float(product_time(gpu, n, m, k, batch)), rel=1e-12) or m % 64 or n % 64 or batch > 1
     fp8 = float(product_time(gpu, m, n, k, batch, fp8=True))
@@ -822,9 +828,9 @@ def test_a_product_of_whole_waves_runs_at_the_full_rate():
     gpu = A100
     m, n, k = 256 * gpu.processors, 128 * 3, 4096
     moved = 2 * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.kernel_s
-    assert float(product_time(gpu, m, n, k)) == pytest.approx(2 * m * n * k / gpu.half_flops + moved, rel=1e-12)
+    assert float(product_time(gpu, m, n, k)) == pytest.approx(2 * m * n * k / gpu.bf16_flops + moved, rel=1e-12)
     one_more = float(product_time(gpu, m + 1, n, k)) - float(product_time(gpu, m, n, k))
-    wave = 2 * 256 * 128 * gpu.processors * k / gpu.half_flops
+    wave = 2 * 256 * 128 * gpu.processors * k / gpu.bf16_flops
     assert one_more == pytest.approx(wave + 2 * (k + n) / gpu.hbm_Bps, rel=1e-9)
 
 
@@ -838,12 +844,12 @@ def test_a_machine_is_its_catalog_rows(platform, precision):
             machine.catalog_machine(platform, precision)
         return
     ours = machine.catalog_machine(platform, precision)
-    assert (ours.linear_rate, ours.half_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
+    assert (ours.linear_rate, ours.bf16_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (box["gpus"], box["hb_bandwidth"], box["nic_bandwidth"])
     assert (ours.memory_bytes, ours.memory_Bps) == (gpu["memory"], gpu["memory_bandwidth"])
     assert ours.linear_flops == ours.linear_rate * ours.linear_fraction * ours.sustained_fraction <= ours.linear_rate
-    assert ours.half_flops <= ours.half_rate and ours.hbm_Bps <= ours.memory_Bps
-    assert precision == "fp8" or ours.linear_flops == ours.half_flops
+    assert ours.bf16_flops <= ours.bf16_rate and ours.hbm_Bps <= ours.memory_Bps
+    assert precision == "fp8" or ours.linear_flops == ours.bf16_flops
     assert machine.catalog_machine(platform, precision, hb_domain_size=64) == replace(ours, hb_domain_size=64)
 
 
@@ -852,7 +858,7 @@ def test_a_machine_on_a_fabric_has_its_links():
     ours = A100.on(fabric)
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (64, fabric.hb_Bps, fabric.nic_Bps)
     assert ours.oversubscription == math.inf and A100.on(fabric.any_to_any(2.0)).oversubscription == 2
-    assert (ours.gpu, ours.half_rate, ours.memory_bytes) == (A100.gpu, A100.half_rate, A100.memory_bytes)
+    assert (ours.gpu, ours.bf16_rate, ours.memory_bytes) == (A100.gpu, A100.bf16_rate, A100.memory_bytes)
 
 
 @pytest.mark.parametrize(
@@ -864,7 +870,7 @@ def test_a_machine_on_a_fabric_has_its_links():
         ({"memory_fraction": 1.01}, "memory_fraction is 1.01: give a share above 0 to 1"),
         ({"hb_domain_size": 7.5}, "hb_domain_size is 7.5"),
         ({"hb_domain_size": 0}, "hb_domain_size is 0"),
-        ({"half_rate": math.nan}, "half_rate is nan"),
+        ({"bf16_rate": math.nan}, "bf16_rate is nan"),
         ({"nic_Bps": math.inf}, "nic_Bps is inf"),
         ({"routing": "scenic"}, "routing is 'scenic': give one of direct"),
         ({"oversubscription": 0.5}, "oversubscription is 0.5"),
@@ -887,13 +893,13 @@ def test_unknown_platforms_and_precisions_are_refused():
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("sharding", ["none", "optimizer", "gradients", "weights"])
 def test_links_carry_the_bytes_of_the_counted_step(sequence_parallel, recompute, sharding):
-    """Two ways to the same bytes: every transfer of `traffic.step`, and link times at one bandwidth everywhere."""
+    """Two ways to the same bytes: `transfers.transfer_table`, and link times at one bandwidth everywhere."""
     model, B = MODELS["GPT-3"], 1e9
     strategy = Strategy(
         4, 2, 4, 8, recompute=recompute, sequence_parallel=sequence_parallel, sharding=sharding, micro_batch=2
     )
-    wire = Wire(gradient_bytes=4, scatter_gather=True, embeddings=False)
-    table = traffic.step(model, strategy, 64, wire)
+    options = TrafficOptions(gradient_bytes=4, scatter_gather=True, embeddings=False)
+    table = transfers.transfer_table(model, strategy, 64, options)
     table = table[~table["stages"].str.startswith("all but") | (table["kind"] != "tensor")]  # gathers of the hops
     sent = table.groupby("kind")["sent_bytes"].sum()
     even = {"hb_Bps": B, "nic_Bps": B, "hb_fraction": 1, "nic_fraction": 1, "hb_latency_s": 0, "nic_latency_s": 0}

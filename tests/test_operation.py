@@ -20,7 +20,7 @@ from railcore.systems.datacenter.operation import (
     models_by_budget,
     precision_for_format,
 )
-from railcore.training.scaling_laws import law
+from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import Transformer, catalog_model
 
 NVL72 = "GB200 NVL72"
@@ -64,12 +64,12 @@ def test_energy_costs_what_owning_the_machine_for_that_time_costs():
 
 
 def test_runs_from_the_ideal_to_the_measured():
-    table = operation.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, law("Hoffmann 2"), "GB200")
+    table = operation.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, scaling_law("Hoffmann 2"), "GB200")
     assert table["time_days"].is_monotonic_increasing and table["total_usd"].is_monotonic_increasing
     assert (table["total_low_usd"] < table["total_usd"]).all() and (table["total_usd"] < table["total_high_usd"]).all()
     ideal = table.iloc[0]
     assert ideal["time_days"] == pytest.approx(
-        float(law("Hoffmann 2").training_time(DENSE.total_parameters, BOX.dense_flops)) / day
+        float(scaling_law("Hoffmann 2").training_time(DENSE.total_parameters, BOX.dense_flops)) / day
     )
     x, u = 0.05, table["utilization"][2]
     assert list(table["exposed_share"]) == pytest.approx([0, x, 1 / (1 + (1 - x) / u / x), 0, 0, 0])
@@ -367,7 +367,7 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     ).all()
     assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
     assert (table["hidden"] % DENSE.heads == 0).all() and list(table["limit"] == "time") == [True, True, True, False]
-    each = law("Hoffmann 2").parameters_after(365 * 86400, document_size(1e11).dense_flops)
+    each = scaling_law("Hoffmann 2").parameters_after(365 * 86400, document_size(1e11).dense_flops)
     assert table["optimal_parameters"][1] == pytest.approx(float(each))
     with pytest.raises(ValueError, match="number_format is 'fp2'"):
         precision_for_format("fp2")

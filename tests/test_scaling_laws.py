@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import day, year
 from railcore.training import scaling_laws
-from railcore.training.scaling_laws import LAWS, ScalingLaw, law, power_law
+from railcore.training.scaling_laws import SCALING_LAWS, ScalingLaw, fit_power_law, scaling_law
 
 GOPHER = 5.76e23
 COMPUTE, SIZE = st.floats(1e18, 1e32), st.floats(1e6, 1e16)
@@ -26,11 +26,11 @@ COMPUTE, SIZE = st.floats(1e18, 1e32), st.floats(1e6, 1e16)
     ],
 )
 def test_laws_give_what_their_papers_print(name, compute, parameters, tolerance):
-    assert float(law(name).parameters(compute)) == pytest.approx(parameters, rel=tolerance)
+    assert float(scaling_law(name).parameters(compute)) == pytest.approx(parameters, rel=tolerance)
 
 
 def test_kaplans_tokens_are_those_printed_for_the_critical_batch_size():
-    item, kaplan = catalog.item("scaling_laws", "Kaplan"), law("Kaplan")
+    item, kaplan = catalog.item("scaling_laws", "Kaplan"), scaling_law("Kaplan")
     least = item["compute_scale"] * 3.0  # C_min of three PF-days
     assert float(kaplan.parameters(2 * least)) == pytest.approx(
         item["parameters_scale"] * 3.0 ** item["parameters_exponent"]
@@ -41,18 +41,18 @@ def test_kaplans_tokens_are_those_printed_for_the_critical_batch_size():
 
 @pytest.mark.parametrize(("approach", "exponent"), [(1, 0.50), (2, 0.49)])
 def test_a_table_becomes_a_law_by_least_squares_in_logs(approach, exponent):
-    table = scaling_laws.published_table(approach)
-    scale, slope = power_law(table["compute_flop"], table["parameters"])
+    table = scaling_laws.hoffmann_table(approach)
+    scale, slope = fit_power_law(table["compute_flop"], table["parameters"])
     assert round(slope, 2) == exponent
     fitted, level = np.polyfit(np.log(table["compute_flop"]), np.log(table["parameters"]), 1)
     assert slope == pytest.approx(fitted, rel=1e-9) and scale == pytest.approx(math.exp(level), rel=1e-9)
-    found = law(f"Hoffmann {approach}")
+    found = scaling_law(f"Hoffmann {approach}")
     assert np.allclose(found.parameters(table["compute_flop"]), table["parameters"], rtol=0.035)  # 67B of approach 2
     assert np.allclose(found.tokens(table["compute_flop"]), table["tokens"], rtol=0.06)  # 67B has 1.5T for 1.43T
 
 
 def test_printed_tables_keep_6_n_d_but_for_one_misprint():
-    tables = {n: scaling_laws.published_table(n) for n in (1, 2, 3)}
+    tables = {n: scaling_laws.hoffmann_table(n) for n in (1, 2, 3)}
     off = {n: 6 * t["parameters"] * t["tokens"] / t["compute_flop"] for n, t in tables.items()}
     wrong = [
         (n, size)
@@ -65,9 +65,9 @@ def test_printed_tables_keep_6_n_d_but_for_one_misprint():
 
 
 def test_unrounded_coefficients_give_the_printed_table_and_rounded_ones_do_not():
-    table = scaling_laws.published_table(3).drop(4)  # without the misprint
+    table = scaling_laws.hoffmann_table(3).drop(4)  # without the misprint
     fitted, rounded = (
-        law(name).parameters(table["compute_flop"]) / table["parameters"]
+        scaling_law(name).parameters(table["compute_flop"]) / table["parameters"]
         for name in ("Hoffmann 3", "Hoffmann 3, rounded")
     )
     assert fitted.between(0.92, 1).all() and rounded.between(0.69, 0.82).all()
@@ -76,14 +76,14 @@ def test_unrounded_coefficients_give_the_printed_table_and_rounded_ones_do_not()
 @given(st.floats(-3, 3), st.floats(0.01, 3), st.integers(2, 12))
 def test_power_law_returns_the_law_that_made_the_table(exponent, scale, points):
     x = np.geomspace(1e3, 1e9, points)
-    found = power_law(x, scale * x**exponent)
+    found = fit_power_law(x, scale * x**exponent)
     assert found == (pytest.approx(scale, rel=1e-6), pytest.approx(exponent, abs=1e-7))
 
 
 @pytest.mark.parametrize("name", ["Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu"])
 @pytest.mark.parametrize("compute", [1e20, GOPHER, 2e30])
 def test_closed_form_is_the_least_loss_under_6_n_d(name, compute):
-    found = law(name)
+    found = scaling_law(name)
     best = float(found.parameters(compute))
     tried = best * np.geomspace(0.2, 5, 20_001)
     losses = found.loss(tried, compute / (6 * tried))
@@ -91,9 +91,9 @@ def test_closed_form_is_the_least_loss_under_6_n_d(name, compute):
     assert float(found.loss(best, found.tokens(compute))) <= losses.min() + 1e-15
 
 
-@given(st.sampled_from(LAWS), COMPUTE, st.floats(1.001, 1e3))
+@given(st.sampled_from(SCALING_LAWS), COMPUTE, st.floats(1.001, 1e3))
 def test_every_law_keeps_its_algebra(name, compute, more):
-    found = law(name)
+    found = scaling_law(name)
     n, d = float(found.parameters(compute)), float(found.tokens(compute))
     assert 6 * n * d == pytest.approx(compute)
     assert float(found.compute(n)) == pytest.approx(compute, rel=1e-9)
@@ -106,7 +106,7 @@ def test_every_law_keeps_its_algebra(name, compute, more):
 
 @given(st.sampled_from(["Kaplan", "Hoffmann 3", "Besiroglu"]), SIZE, st.floats(1e8, 1e17))
 def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
-    found = law(name)
+    found = scaling_law(name)
     loss = float(found.loss(n, d))
     assert loss > found.loss(2 * n, d) > 0 and loss > found.loss(n, 2 * d)
     item = catalog.item("scaling_laws", name)
@@ -117,23 +117,23 @@ def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
         assert float(found.loss(1e200, 1e200)) == pytest.approx(item["E"])
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", SCALING_LAWS)
 def test_arrays_equal_the_scalar_loop(name):
-    found, computes = law(name), np.geomspace(1e19, 1e31, 7)
+    found, computes = scaling_law(name), np.geomspace(1e19, 1e31, 7)
     for method in (found.parameters, found.tokens, found.compute):
         assert method(computes) == pytest.approx([float(method(c)) for c in computes], rel=1e-12)
 
 
 def test_readings_of_approach_2_differ_by_less_than_a_hundredth():
-    table, printed = law("Hoffmann 2"), law("Hoffmann 2", "printed")
+    table, printed = scaling_law("Hoffmann 2"), scaling_law("Hoffmann 2", "printed")
     assert float(printed.parameters(GOPHER)) == 63e9 and printed.exponent == 0.49
     compute = 16.8e21 * 4 * year
     assert float(printed.parameters(compute)) == pytest.approx(float(table.parameters(compute)), rel=0.01)
-    assert law("Hoffmann 3").parameters(compute) == law("Hoffmann 3", "printed").parameters(compute)
+    assert scaling_law("Hoffmann 3").parameters(compute) == scaling_law("Hoffmann 3", "printed").parameters(compute)
 
 
 def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
-    found = law("Hoffmann 2")
+    found = scaling_law("Hoffmann 2")
     assert found.warnings(1e20) == ()
     (text,) = found.warnings(2e30)
     assert text.startswith("Hoffmann 2 extrapolated to 2e+30 FLOP") and "1.6e+10" in text and "tokens" in text
@@ -145,29 +145,29 @@ def test_warnings_say_what_is_extrapolated_and_keep_still_inside():
 
 
 def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():
-    table = scaling_laws.times_for(LAWS, [50e12, 103.8e12], 16.8e21).set_index("law")
+    table = scaling_laws.optimal_training_times(SCALING_LAWS, [50e12, 103.8e12], 16.8e21).set_index("law")
     assert np.allclose(table["parameters"].to_numpy().reshape(-1, 2), [50e12, 103.8e12])
     assert table.loc["Kaplan", "training_days"].max() < 1 < 30 * 365 < table.loc["Hoffmann 3", "training_days"].max()
     assert table.loc["Hoffmann 1", "loss"].isna().all()
-    half = scaling_laws.times_for(["Kaplan"], [50e12], 16.8e21, 0.5)
+    half = scaling_laws.optimal_training_times(["Kaplan"], [50e12], 16.8e21, 0.5)
     assert half["training_days"][0] == pytest.approx(2 * table.loc["Kaplan", "training_days"].iloc[0])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: law("Hoffmann 1", "guessed"), "reading is 'guessed'"),
-        (lambda: law("Levine"), "name is 'Levine'"),
-        (lambda: law("Hofman"), "name is 'Hofman'"),
-        (lambda: law("Kaplan", "guessed"), "reading is 'guessed'"),
-        (lambda: law("Hoffmann 1").loss(1e9, 1e9), "gives no loss"),
-        (lambda: law("Kaplan").parameters(0), "compute is 0"),
-        (lambda: law("Kaplan").training_time(1e9, 1e18, 1.5), "utilization is 1.5"),
-        (lambda: law("Kaplan").training_time(1e9, 0), "flops is 0"),
-        (lambda: law("Kaplan").parameters_after(-day, 1e18), "time is"),
+        (lambda: scaling_law("Hoffmann 1", "guessed"), "reading is 'guessed'"),
+        (lambda: scaling_law("Levine"), "name is 'Levine'"),
+        (lambda: scaling_law("Hofman"), "name is 'Hofman'"),
+        (lambda: scaling_law("Kaplan", "guessed"), "reading is 'guessed'"),
+        (lambda: scaling_law("Hoffmann 1").loss(1e9, 1e9), "gives no loss"),
+        (lambda: scaling_law("Kaplan").parameters(0), "compute is 0"),
+        (lambda: scaling_law("Kaplan").training_time(1e9, 1e18, 1.5), "utilization is 1.5"),
+        (lambda: scaling_law("Kaplan").training_time(1e9, 0), "flops is 0"),
+        (lambda: scaling_law("Kaplan").parameters_after(-day, 1e18), "time is"),
         (lambda: ScalingLaw("mine", "none", 1e9, 1e20, 1.2), "exponent is 1.2"),
-        (lambda: power_law([1, 0], [1, 2]), "x is"),
-        (lambda: scaling_laws.published_table(4), "approach is 4"),
+        (lambda: fit_power_law([1, 0], [1, 2]), "x is"),
+        (lambda: scaling_laws.hoffmann_table(4), "approach is 4"),
         (lambda: scaling_laws.depth_and_width([1e9, -1]), "parameters is"),
         (lambda: scaling_laws.whole_shape(1e9, 0), "multiple is 0"),
     ],

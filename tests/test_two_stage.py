@@ -17,9 +17,10 @@ from railcore.documents.readings import changed_verdicts, merge_entries, with_pr
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic, two_stage
-from railcore.training.collective_schedules import hierarchical_schedule, run
+from railcore.training.collective_algorithms import hierarchical_schedule
+from railcore.training.collective_schedules import run_schedule
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
-from railcore.training.two_stage import TERMS, equation_1, two_stage_sweep
+from railcore.training.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves
 
 MODEL = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
@@ -32,7 +33,7 @@ def test_equation_1_equals_what_the_ranks_send(n_m, n_ds, n_df, b):
     n, k = n_m * n_ds * n_df, n_m * n_ds
     counted = two_stage_equations.counted_iteration(MODEL, b, n_m, n_ds, n_df)
     ours = MODEL.iteration(n, k, b, n_m)
-    for term in TERMS:
+    for term in TIME_TERMS:
         assert getattr(ours, term) == pytest.approx(getattr(counted, term), rel=1e-12, abs=1e-30)
     flat = two_stage_equations.counted_iteration(MODEL, b, n_m, n_ds * n_df, 1)
     assert MODEL.ideal(n, b, n_m).iteration_s == pytest.approx(flat.iteration_s, rel=1e-12)
@@ -44,7 +45,7 @@ def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
     given_arrays = np.array([[random.randint(-9, 9) for _ in range(n_ds * n_df * chunk)] for _ in range(ranks)])
     plan = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")  # of the ranks that share a shard
     for m in range(n_m):
-        got = run(plan, given_arrays[m::n_m])
+        got = run_schedule(plan, given_arrays[m::n_m])
         assert (np.array(got) == given_arrays[m::n_m].sum(axis=0)).all()
 
 
@@ -67,7 +68,7 @@ def test_the_minimum_of_equation_1(width, b, k, n):
     assert times[0] < min(times[1:])
 
 
-@given(st.floats(1e4, 1e9), st.sampled_from(two_stage.GROUP_RULES))
+@given(st.floats(1e4, 1e9), st.sampled_from(two_stage.GROUP_SIZE_RULES))
 def test_rounding_takes_the_better_neighbour(b, rule):
     n = k = 4096
     real = float(replace(MODEL, group_rule="minimiser").group_size(n, b, k))
@@ -87,15 +88,15 @@ def test_limits(domains, gpus, b):
     k = 16 * gpus
     n = k * domains
     time = MODEL.iteration(n, k, b)
-    assert time.iteration_s == pytest.approx(sum(getattr(time, term) for term in TERMS))
+    assert time.iteration_s == pytest.approx(sum(getattr(time, term) for term in TIME_TERMS))
     assert (time.first_dp_s == 0) == (domains == 1)
     assert MODEL.iteration(n, n, b).iteration_s == pytest.approx(MODEL.ideal(n, b).iteration_s, rel=1e-12)
-    assert MODEL.relative(n, k, b) <= 1 + 1e-12
+    assert MODEL.relative_performance(n, k, b) <= 1 + 1e-12
     fast = replace(MODEL, nic_Bps=1e30, hb_Bps=1e30).iteration(n, k, b)
     assert fast.iteration_s == pytest.approx(6 * 175e9 * b / (n * 1e15))
     alone = MODEL.iteration(n, k, b, 1)
     assert alone.model_parallel_s == 0 and alone.second_dp_s > 0
-    assert MODEL.reduction(16 * n, k, 2 * k, b) > MODEL.reduction(16 * n, 2 * k, 4 * k, b)
+    assert MODEL.time_reduction(16 * n, k, 2 * k, b) > MODEL.time_reduction(16 * n, 2 * k, 4 * k, b)
 
 
 def test_gpus_share_the_nics_of_fewer_rails():
@@ -122,7 +123,7 @@ def test_arrays_equal_the_loop():
 
 
 def test_models_of_the_catalog():
-    for block in two_stage.BLOCKS:
+    for block in two_stage.BLOCK_SIZE_RULES:
         model = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, block=block)
         assert model.layers * model.block_bytes / 2 == pytest.approx(175e9, rel=0.01)
     palm = two_stage.catalog_two_stage("PaLM-540B", 1e15, 5e10, 9e11, flops=["6 P", "8 P", "6 P + scores"])
@@ -177,7 +178,7 @@ def test_readings():
         alone = case.quoted(one, 16384, 32768)
         assert alone.iloc[0].to_dict() == pytest.approx(found.iloc[row].to_dict())
         gpt = one["GPT-3"]
-        assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.reduction(16384, 32, 64, 32e6)[0]))
+        assert alone["fig7.gpt3_k32_to_64"][0] == pytest.approx(float(gpt.time_reduction(16384, 32, 64, 32e6)[0]))
         assert gpt.gpu_flops[0] == picked.gpu_flops
         speedups = [
             (fit.iteration(32768, 256, b).iteration_s / fit.ideal(32768, b).iteration_s).item()
@@ -310,7 +311,7 @@ def test_refused_cases(arguments, words):
 
 def test_refused_counts_and_names():
     with pytest.raises(ValueError, match="give one for each of 4 ranks"):
-        run(hierarchical_schedule("all_reduce", 2, 2, "direct", "direct"), np.ones((3, 4)))
+        run_schedule(hierarchical_schedule("all_reduce", 2, 2, "direct", "direct"), np.ones((3, 4)))
     with pytest.raises(ValueError, match="n_m is 0"):
         two_stage_equations.counted_iteration(MODEL, 1e6, 0, 2, 2)
     with pytest.raises(ValueError, match="block is 'all'"):

@@ -46,7 +46,7 @@ def run(request):
 
 
 def test_the_last_bits_are_changed():
-    law, computes = scaling_laws.law("Kaplan"), np.geomspace(1e18, 1e30, 100)
+    law, computes = scaling_laws.scaling_law("Kaplan"), np.geomspace(1e18, 1e30, 100)
     plain = law.parameters_scale * (computes / law.compute_scale) ** law.exponent
     for ours in (law.parameters(computes), np.array([law.parameters(compute) for compute in computes])):
         assert np.sum(ours != plain) > 80 and ours == pytest.approx(plain, rel=1e-15)

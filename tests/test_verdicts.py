@@ -117,7 +117,7 @@ def test_what_only_a_combination_turns_is_declared_too():
 
 
 def test_the_training_time_is_four_years_of_360_days():
-    row, law, flops = calibration("flops2024.scaling.params"), scaling_laws.law("Hoffmann 2"), SIZED.dense_flops
+    row, law, flops = calibration("flops2024.scaling.params"), scaling_laws.scaling_law("Hoffmann 2"), SIZED.dense_flops
     days = units.parse(defaults("09")["training"]) / units.day
     assert days == 4 * 360 and (row.free, row.predicted) == (1, ())
 
@@ -126,7 +126,7 @@ def test_the_training_time_is_four_years_of_360_days():
         return readings.claim_verdicts(found)["flops2024.scaling.params"]
 
     assert verdict(law, days) == "reproduced"
-    for other in (law, scaling_laws.law("Hoffmann 2", "printed")):
+    for other in (law, scaling_laws.scaling_law("Hoffmann 2", "printed")):
         assert verdict(other, 4 * 365) == "close"
 
 

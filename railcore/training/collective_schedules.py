@@ -1,9 +1,8 @@
-"""Collectives as schedules of sends: every algorithm, flat and hierarchical; run on arrays, and their bytes counted."""
+"""Collectives as schedules of sends between ranks: run on arrays, pipelined, and their bytes counted."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from railcore.facts import checks
 from railcore.facts.checks import Floats
-from railcore.training.collectives import FORWARDED, HB, NIC, OPERATIONS, hierarchical_phases, steps_and_bytes
+from railcore.training.collectives import OPERATIONS
 
 # A rank, or a switch that reduces and multicasts: its kind and number.
 Node = int | tuple[str, int]
@@ -83,7 +82,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Count:
+class ScheduleBytes:
     """What a schedule sends [bytes].
 
     sent, received [rank]. pairs: by (source, target), switches that reduce included. step_bytes [step]: through the
@@ -102,7 +101,7 @@ class Count:
         return float(max(self.sent.max(), self.received.max()))
 
 
-def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> Count:
+def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> ScheduleBytes:
     """Steps and bytes of a schedule whose blocks have `block_bytes` each [bytes]."""
     ports = np.zeros((len(schedule), 2, schedule.ranks))
     pairs: Counter[tuple[Node, Node]] = Counter()
@@ -115,10 +114,10 @@ def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> Count:
     ports *= block_bytes
     sent, received = ports.sum(axis=0)
     busiest = ports.max(axis=(1, 2))
-    return Count(len(schedule), sent, received, {pair: n * block_bytes for pair, n in pairs.items()}, busiest)
+    return ScheduleBytes(len(schedule), sent, received, {pair: n * block_bytes for pair, n in pairs.items()}, busiest)
 
 
-def run(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def run_schedule(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Perform a schedule: arrays[r] is what rank r starts with; the result is what each rank ends with.
 
     All sends of a step read what their sources held when the step began. For all_gather arrays[r] is a shard, else a
@@ -138,11 +137,11 @@ def run(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.concatenate(pieces) if pieces else arrays[0][:0] for pieces in ends]
 
 
-def pipelined(schedule: Schedule, chunks: int) -> Schedule:
+def pipelined_schedule(schedule: Schedule, chunks: int) -> Schedule:
     """The same schedule with every block cut into chunks, each of which starts a step after the one before.
 
     It has chunks - 1 steps more and the same bytes. Where ranks forward what they receive, the sum of
-    `Count.step_bytes` falls to `Count.bytes` as chunks grow: the bandwidth term of the closed forms.
+    `ScheduleBytes.step_bytes` falls to `ScheduleBytes.bytes` as chunks grow: the bandwidth term of the closed forms.
     """
     checks.whole("chunks", chunks)
     steps: list[Step] = [[] for _ in range(len(schedule) + chunks - 1 if len(schedule) else 0)]
@@ -166,329 +165,8 @@ def _block(held: dict[Node, dict[int, np.ndarray]], node: Node, block: int) -> n
     return held[node][block]
 
 
-SWITCH: Node = ("switch", 0)
-# Algorithms that send the two halves of a block by different paths.
-_HALVED = ("bidirectional_ring", "double_binary_tree")
-_Steps = list[Step]
-_Blocks = Callable[[int], tuple[int, ...]]
-
-
-def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
-    """One algorithm among `ranks` ranks; no steps for one rank.
-
-    Its count equals `steps_and_bytes`. A switch that reduces is the node
-    ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of ranks that it does not support.
-    """
-    steps_and_bytes(operation, algorithm, 0, ranks)
-    n, parts = int(ranks), 2 if algorithm in _HALVED else 1
-    return Schedule(operation, n, parts, tuple(_steps(operation, algorithm, n) if n > 1 else []))
-
-
-def _steps(operation: str, algorithm: str, n: int) -> _Steps:
-    if operation == "all_reduce" and algorithm in _REDUCE:
-        return _REDUCE[algorithm](n)
-    if operation == "all_reduce" and algorithm in _BROADCAST and algorithm not in _GATHER:
-        there = _BROADCAST[algorithm](n)
-        return _reversed(there) + there
-    if operation == "all_reduce":
-        return _steps("reduce_scatter", algorithm, n) + _GATHER[algorithm](n)
-    if operation == "reduce_scatter":
-        return _scatter_nvls(n) if algorithm == "nvls" else _reversed(_GATHER[algorithm](n))
-    if operation == "point_to_point":
-        return [[Send(0, n - 1, tuple(range(n)))]]
-    if operation == "scatter":
-        return [[Send(0, r, (r,)) for r in range(1, n)]]
-    table = {"all_gather": _GATHER, "broadcast": _BROADCAST, "all_to_all": _EXCHANGE}
-    return table[operation][algorithm](n)
-
-
-def _reversed(steps: _Steps) -> _Steps:
-    """Backwards in time every copy that spread a block becomes a sum that collects it."""
-    return [[Send(send.target, send.source, send.blocks, True) for send in step] for step in reversed(steps)]
-
-
-def _doublings(n: int) -> range:
-    return range((n - 1).bit_length())
-
-
-def _halves(slot: int, which: tuple[int, ...] = (0, 1)) -> tuple[int, ...]:
-    return tuple(2 * slot + h for h in which)
-
-
-def _ways(distance: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Halves that go a distance forward and backward round a ring: one each where it is halfway round."""
-    return ((0,), (1,)) if 2 * distance == n else ((0, 1), (0, 1))
-
-
-def _gather_ring(n: int) -> _Steps:
-    return [[Send(r, (r + 1) % n, ((r - t) % n,)) for r in range(n)] for t in range(n - 1)]
-
-
-def _gather_both_ways(n: int) -> _Steps:
-    steps = []
-    for t in range(1, n // 2 + 1):
-        forward, backward = _ways(t, n)
-        step = [Send(r, (r + 1) % n, _halves((r - t + 1) % n, forward)) for r in range(n)]
-        steps.append(step + [Send(r, (r - 1) % n, _halves((r + t - 1) % n, backward)) for r in range(n)])
-    return steps
-
-
-def _gather_recursive(n: int) -> _Steps:
-    return [
-        [Send(r, r ^ 1 << k, tuple(range(r >> k << k, (r >> k << k) + (1 << k)))) for r in range(n)]
-        for k in _doublings(n)
-    ]
-
-
-def _gather_bruck(n: int) -> _Steps:
-    return [
-        [Send(r, (r - (1 << k)) % n, tuple((r + j) % n for j in range(min(1 << k, n - (1 << k))))) for r in range(n)]
-        for k in _doublings(n)
-    ]
-
-
-def _gather_direct(n: int) -> _Steps:
-    return [[Send(r, t, (r,)) for r in range(n) for t in range(n) if t != r]]
-
-
-def _through_switch(n: int, up: _Blocks, down: _Blocks, reduce: bool = False) -> _Steps:
-    """Every rank sends blocks to the switch, and then receives blocks from it."""
-    there = [Send(r, SWITCH, up(r), reduce) for r in range(n)]
-    return [there, [Send(SWITCH, r, down(r)) for r in range(n)]]
-
-
-def _gather_in_network(n: int) -> _Steps:
-    return _through_switch(n, lambda r: (r,), lambda r: tuple(b for b in range(n) if b != r))
-
-
-def _gather_nvls(n: int) -> _Steps:
-    return _through_switch(n, lambda r: (r,), lambda r: tuple(range(n)))
-
-
-def _scatter_nvls(n: int) -> _Steps:
-    return _through_switch(n, lambda r: tuple(range(n)), lambda r: (r,), reduce=True)
-
-
-def _reduce_in_network(n: int) -> _Steps:
-    return _through_switch(n, lambda r: tuple(range(n)), lambda r: tuple(range(n)), reduce=True)
-
-
-def _reduce_doubling(n: int) -> _Steps:
-    return [[Send(r, r ^ 1 << k, tuple(range(n)), True) for r in range(n)] for k in _doublings(n)]
-
-
-def _reduce_one_shot(n: int) -> _Steps:
-    return [[Send(r, t, tuple(range(n)), True) for r in range(n) for t in range(n) if t != r]]
-
-
-def _spread(levels: list[list[tuple[int, int]]], n: int) -> _Steps:
-    return [[Send(source, target, tuple(range(n))) for source, target in level] for level in levels]
-
-
-def _broadcast_ring(n: int) -> _Steps:
-    return _spread([[(r, r + 1)] for r in range(n - 1)], n)
-
-
-def _broadcast_both_ways(n: int) -> _Steps:
-    forward, backward = (tuple(range(h, 2 * n, 2)) for h in (0, 1))
-    return [[Send(r, r + 1, forward), Send(-r % n, n - r - 1, backward)] for r in range(n - 1)]
-
-
-def _broadcast_recursive(n: int) -> _Steps:
-    return _spread([[(r, r + (1 << k)) for r in range(min(1 << k, n - (1 << k)))] for k in _doublings(n)], n)
-
-
-def _broadcast_tree(n: int) -> _Steps:
-    parents = [range((1 << d) - 1, (2 << d) - 1) for d in range(n.bit_length() - 1)]
-    return _spread([[(i, c) for i in level for c in (2 * i + 1, 2 * i + 2) if c < n] for level in parents], n)
-
-
-def _broadcast_direct(n: int) -> _Steps:
-    return _spread([[(0, r) for r in range(1, n)]], n)
-
-
-def _broadcast_in_network(n: int) -> _Steps:
-    everything = tuple(range(n))
-    return [[Send(0, SWITCH, everything)], [Send(SWITCH, r, everything) for r in range(1, n)]]
-
-
-def _ordered_tree(n: int) -> list[list[tuple[int, int]]]:
-    """Edges by depth of a binary tree under 0 over 1 to n - 1 in order: odd numbers have no children."""
-    levels, ranges = [], [(0, 1, n)]
-    while ranges:
-        rooted = [(up, low, low + (1 << (high - low).bit_length() - 1) - 1, high) for up, low, high in ranges]
-        levels.append([(up, root) for up, _, root, _ in rooted])
-        under = [pair for _, low, root, high in rooted for pair in ((root, low, root), (root, root + 1, high))]
-        ranges = [(up, low, high) for up, low, high in under if low < high]
-    return levels
-
-
-def _broadcast_two_trees(n: int) -> _Steps:
-    """The second tree is the first with its ranks mirrored or shifted, so that odd and even change places."""
-    m = n - 1
-    second = [0] + [(p - 2) % m + 1 if m % 2 else n - p for p in range(1, n)]
-    first_half, second_half = (tuple(range(h, 2 * n, 2)) for h in (0, 1))
-    return [
-        [send for a, b in level for send in (Send(a, b, first_half), Send(second[a], second[b], second_half))]
-        for level in _ordered_tree(n)
-    ]
-
-
-def _exchange_direct(n: int) -> _Steps:
-    return [[send for step in _exchange_pairwise(n) for send in step]]
-
-
-def _exchange_pairwise(n: int) -> _Steps:
-    return [[Send(r, (r + k) % n, (r * n + (r + k) % n,)) for r in range(n)] for k in range(1, n)]
-
-
-def _exchange_ring(n: int) -> _Steps:
-    def passing(r: int, t: int) -> tuple[int, ...]:
-        source = (r - t + 1) % n
-        return tuple(source * n + (source + j) % n for j in range(t, n))
-
-    return [[Send(r, (r + 1) % n, passing(r, t)) for r in range(n)] for t in range(1, n)]
-
-
-def _exchange_both_ways(n: int) -> _Steps:
-    def passing(r: int, t: int, sign: int) -> tuple[int, ...]:
-        source = (r - sign * (t - 1)) % n
-        ways = [(j, _ways(j, n)[sign < 0]) for j in range(t, n // 2 + 1)]
-        return tuple(half for j, way in ways for half in _halves(source * n + (source + sign * j) % n, way))
-
-    return [
-        [Send(r, (r + sign) % n, passing(r, t, sign)) for r in range(n) for sign in (1, -1)]
-        for t in range(1, n // 2 + 1)
-    ]
-
-
-def _exchange_bruck(n: int) -> _Steps:
-    def passing(r: int, k: int) -> tuple[int, ...]:
-        sources = [((r - j % (1 << k)) % n, j) for j in range(1, n) if j >> k & 1]
-        return tuple(source * n + (source + j) % n for source, j in sources)
-
-    return [[Send(r, (r + (1 << k)) % n, passing(r, k)) for r in range(n)] for k in _doublings(n)]
-
-
-_Table = dict[str, Callable[[int], _Steps]]
-_GATHER: _Table = {
-    "ring": _gather_ring,
-    "bidirectional_ring": _gather_both_ways,
-    "recursive": _gather_recursive,
-    "bruck": _gather_bruck,
-    "direct": _gather_direct,
-    "in_network": _gather_in_network,
-    "nvls": _gather_nvls,
-}
-_REDUCE: _Table = {
-    "recursive_doubling": _reduce_doubling,
-    "one_shot": _reduce_one_shot,
-    "in_network": _reduce_in_network,
-}
-_BROADCAST: _Table = {
-    "ring": _broadcast_ring,
-    "bidirectional_ring": _broadcast_both_ways,
-    "recursive": _broadcast_recursive,
-    "tree": _broadcast_tree,
-    "double_binary_tree": _broadcast_two_trees,
-    "direct": _broadcast_direct,
-    "in_network": _broadcast_in_network,
-}
-_EXCHANGE: _Table = {
-    "direct": _exchange_direct,
-    "pairwise": _exchange_pairwise,
-    "ring": _exchange_ring,
-    "bidirectional_ring": _exchange_both_ways,
-    "bruck": _exchange_bruck,
-}
-
-
-def hierarchical_schedule(
-    operation: str,
-    hb_ranks: int,
-    domains: int,
-    hb_algorithm: str | None = None,
-    nic_algorithm: str | None = None,
-    hb_first: bool = False,
-) -> Schedule:
-    """The phases as a schedule of hb_ranks x domains ranks; each phase ends before the next begins.
-
-    Parameters
-    ----------
-    operation, hb_ranks, domains, hb_algorithm, nic_algorithm
-        As for `hierarchical_time`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last rank.
-    hb_first
-        Whether all_to_all and point_to_point start in the HB domains.
-
-    Returns
-    -------
-    A schedule whose switches that reduce are ("hb", domain) and ("rail", rail).
-
-    Raises
-    ------
-    ValueError
-        As `hierarchical_time`, and for hb_first with an operation that has one order only.
-    """
-    phases = hierarchical_phases(operation, hb_algorithm, nic_algorithm)
-    if hb_first and operation not in FORWARDED:
-        raise ValueError(f"hb_first is True: only {' and '.join(FORWARDED)} have both orders")
-    x, y = int(checks.whole("hb_ranks", hb_ranks)), int(checks.whole("domains", domains))
-    sizes = {HB: x, NIC: y}
-    flats = [(where, collective_schedule(flat, name, sizes[where])) for where, flat, name in phases]
-    parts = max(flat.parts for _, flat in flats)
-    steps: list[Step] = []
-    for number, (where, flat) in enumerate(flats[:: -1 if hb_first else 1]):
-        placed = [_placed(flat, *group, parts) for group in _groups(where, flat, x, y, number == 0)]
-        steps += [list(chain(*together)) for together in zip(*placed, strict=True)]
-    return Schedule(operation, x * y, parts, tuple(steps))
-
-
-def _groups(where: str, flat: Schedule, x: int, y: int, first: bool) -> list[tuple[list[int], np.ndarray, Node]]:
-    """Groups that run a flat schedule at the same time: ranks, slots of the whole buffer, switch.
-
-    Row i of the slots: those of the whole buffer that slot i of the group's buffer stands for. In an all_to_all the
-    first phase carries what its senders have for the other groups too, the second what the first brought from them.
-    """
-    grid = np.arange(x * y).reshape(y, x)
-    ranks, kind = (grid, "hb") if where == HB else (grid.T, "rail")  # [group, rank in it]
-    pairs = ranks[..., None, None] * x * y + ranks  # slots of an all_to_all [source's group, source, target's, target]
-    groups: list[tuple[list[int], np.ndarray, Node]] = []
-    for group, members in enumerate(ranks):
-        rows, slots = flat.ranks, ranks.T if where == HB else members
-        if flat.operation == "all_to_all":
-            rows, slots = (
-                flat.ranks**2,
-                pairs[group].swapaxes(1, 2) if first else np.moveaxis(pairs[:, :, group], 0, -1),
-            )
-        elif flat.operation == "point_to_point":
-            slots = np.arange(x * y)
-        groups.append((members.tolist(), slots.reshape(rows, -1), (kind, group)))
-    if flat.operation == "point_to_point":
-        return groups[:1] if first else groups[-1:]
-    return groups[:1] if flat.operation == "scatter" else groups
-
-
-def _placed(flat: Schedule, ranks: list[int], slots: np.ndarray, switch: Node, parts: int) -> list[Step]:
-    """The flat schedule among `ranks`, its blocks those of a whole buffer with `parts` blocks in each slot."""
-    whole = (slots[..., None] * parts + np.arange(parts)).reshape(len(slots), -1, flat.parts, parts // flat.parts)
-    blocks = whole.swapaxes(1, 2).reshape(len(slots) * flat.parts, -1).tolist()
-    nodes: dict[Node, Node] = dict(enumerate(ranks))
-    return [
-        [
-            Send(
-                nodes.get(send.source, switch),
-                nodes.get(send.target, switch),
-                tuple(chain.from_iterable(blocks[block] for block in send.blocks)),
-                send.reduce,
-            )
-            for send in step
-        ]
-        for step in flat
-    ]
-
-
 @dataclass(frozen=True)
-class GridBytes:
+class DomainRailBytes:
     """Bytes that all GPUs send: inside HB domains [domain], between domains along a rail [rail], across rails."""
 
     by_domain: Floats
@@ -501,7 +179,7 @@ class GridBytes:
         return float(self.by_rail.sum() + self.across_rails)
 
 
-def grid_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> GridBytes:
+def domain_rail_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> DomainRailBytes:
     """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order.
 
     Raises ValueError where hb_ranks does not divide the ranks.
@@ -517,7 +195,7 @@ def grid_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> GridB
             by_rail[rail] += sent
         else:
             across += sent
-    return GridBytes(by_domain, by_rail, across)
+    return DomainRailBytes(by_domain, by_rail, across)
 
 
 def _place(node: Node, hb_ranks: int) -> tuple[int | None, int | None]:

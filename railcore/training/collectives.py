@@ -22,7 +22,7 @@ gathered buffer on one rank; for all-to-all what one rank sends in all, includin
   Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
 
 Trees, broadcasts along a ring and reductions in the network forward what they receive: their bytes / bandwidth is the
-limit of many chunks, in which a busy port never waits (`collective_schedules.pipelined`).
+limit of many chunks, in which a busy port never waits (`collective_schedules.pipelined_schedule`).
 
 The hierarchical ones are of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), and never leave their
 rail. GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or
@@ -71,12 +71,12 @@ def _half(n: Floats) -> Floats:
     return n // 2
 
 
-def _rest(n: Floats) -> Floats:
-    return (n - 1) / n
-
-
 def _others(n: Floats) -> Floats:
     return n - 1
+
+
+def _share_of_others(n: Floats) -> Floats:
+    return (n - 1) / n
 
 
 def _doublings(n: Floats) -> Floats:
@@ -89,8 +89,8 @@ def _levels(n: Floats) -> Floats:
     return np.frexp(n)[1] - 1.0
 
 
-def _bits(n: Floats) -> Floats:
-    """Ones in the binary numbers below n, over n."""
+def _bruck_share(n: Floats) -> Floats:
+    """Share that Bruck's all_to_all sends: ones in the binary numbers below n, over n."""
     whole = n.astype(np.int64)
     total = np.zeros_like(whole)
     for k in range(int(whole.max(initial=1)).bit_length()):
@@ -104,12 +104,12 @@ def _twice(cost: AlgorithmCost) -> AlgorithmCost:
 
 _ONE, _TWO = _constant(1), _constant(2)
 _GATHER = {
-    "ring": AlgorithmCost(_others, _rest),
-    "bidirectional_ring": AlgorithmCost(_half, _rest),
-    "recursive": AlgorithmCost(_doublings, _rest, powers_of_two=True),
-    "bruck": AlgorithmCost(_doublings, _rest),
-    "direct": AlgorithmCost(_ONE, _rest),
-    "in_network": AlgorithmCost(_TWO, _rest),
+    "ring": AlgorithmCost(_others, _share_of_others),
+    "bidirectional_ring": AlgorithmCost(_half, _share_of_others),
+    "recursive": AlgorithmCost(_doublings, _share_of_others, powers_of_two=True),
+    "bruck": AlgorithmCost(_doublings, _share_of_others),
+    "direct": AlgorithmCost(_ONE, _share_of_others),
+    "in_network": AlgorithmCost(_TWO, _share_of_others),
     "nvls": AlgorithmCost(_TWO, _ONE),
 }
 _IN_SWITCH = ("in_network", "nvls")
@@ -134,23 +134,17 @@ ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
         "direct": AlgorithmCost(_ONE, _others),
         "in_network": AlgorithmCost(_TWO, _ONE),
     },
-    "scatter": {"direct": AlgorithmCost(_ONE, _rest)},
+    "scatter": {"direct": AlgorithmCost(_ONE, _share_of_others)},
     "all_to_all": {
-        "direct": AlgorithmCost(_ONE, _rest),
-        "pairwise": AlgorithmCost(_others, _rest),
+        "direct": AlgorithmCost(_ONE, _share_of_others),
+        "pairwise": AlgorithmCost(_others, _share_of_others),
         "ring": AlgorithmCost(_others, lambda n: (n - 1) / 2),
         "bidirectional_ring": AlgorithmCost(_half, lambda n: n**2 // 4 / n),
-        "bruck": AlgorithmCost(_doublings, _bits),
+        "bruck": AlgorithmCost(_doublings, _bruck_share),
     },
     "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }
 OPERATIONS = tuple(ALGORITHM_COSTS)
-# What a port at full speed would have to carry of D, by nccl-tests' definition.
-_BUS = dict.fromkeys(("all_gather", "reduce_scatter", "scatter", "all_to_all"), _rest) | {
-    "all_reduce": lambda n: 2 * _rest(n),
-    "broadcast": _ONE,
-    "point_to_point": _ONE,
-}
 
 
 def algorithm_names(operation: str) -> tuple[str, ...]:
@@ -195,7 +189,9 @@ def steps_and_bytes(
     chosen = algorithm_cost(operation, algorithm)
     size, n = checks.at_least("message_bytes", message_bytes), _ranks(ranks)
     if not np.all(_fits(chosen, n)):
-        raise ValueError(f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two, bruck or ring any number")
+        raise ValueError(
+            f"ranks is {ranks!r}: {algorithm} {operation} takes powers of two; bruck and ring take any number"
+        )
     return _cost(chosen, size, n)
 
 
@@ -275,11 +271,21 @@ def algorithm_bandwidth(message_bytes: ArrayLike, time_s: ArrayLike) -> Floats:
     return checks.at_least("message_bytes", message_bytes) / checks.positive("time_s", time_s, "seconds")
 
 
+def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
+    """Share of D that every port must carry without reduction in the network, nccl-tests' factor of an operation.
+
+    2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others.
+    """
+    n = _ranks(ranks)
+    if checks.one_of("operation", operation, OPERATIONS) in ("broadcast", "point_to_point"):
+        return np.ones_like(n)
+    return (2 if operation == "all_reduce" else 1) * _share_of_others(n)
+
+
 def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, time_s: ArrayLike) -> Floats:
     """Port bandwidth that a measured time corresponds to [bytes/s]: f(n) D / t, as nccl-tests defines it.
 
-    f = 2 (n - 1) / n for all_reduce; 1 for broadcast and point_to_point; (n - 1) / n for the others. An AllReduce in
-    the network sends less than f D, so its bus bandwidth may exceed the port's.
+    f is the `bus_factor`. An AllReduce in the network sends less than f D, so its bus bandwidth may exceed the port's.
 
     Parameters
     ----------
@@ -292,8 +298,7 @@ def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, ti
     -------
     Bytes per second, an array of the arguments' common shape.
     """
-    algorithm_names(operation)
-    return _BUS[operation](_ranks(ranks)) * algorithm_bandwidth(message_bytes, time_s)
+    return bus_factor(operation, ranks) * algorithm_bandwidth(message_bytes, time_s)
 
 
 def _ranks(ranks: ArrayLike) -> Floats:
@@ -333,7 +338,7 @@ def _times(
 
 HB, NIC = "hb", "nic"
 # Phases in order: where, and which flat operation; what runs along a rail moves D / x of a buffer that all share.
-PHASES: dict[str, tuple[tuple[str, str], ...]] = {
+HIERARCHICAL_PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "all_gather": ((NIC, "all_gather"), (HB, "all_gather")),
     "reduce_scatter": ((HB, "reduce_scatter"), (NIC, "reduce_scatter")),
     "all_reduce": ((HB, "reduce_scatter"), (NIC, "all_reduce"), (HB, "all_gather")),
@@ -341,8 +346,7 @@ PHASES: dict[str, tuple[tuple[str, str], ...]] = {
     "all_to_all": ((NIC, "all_to_all"), (HB, "all_to_all")),
     "point_to_point": ((NIC, "point_to_point"), (HB, "point_to_point")),
 }
-FORWARDED = ("all_to_all", "point_to_point")
-ALWAYS_DIRECT = ("scatter", "point_to_point")
+RAIL_FORWARDED = ("all_to_all", "point_to_point")
 
 
 def hierarchical_phases(
@@ -352,11 +356,11 @@ def hierarchical_phases(
 
     Scatter and point_to_point are always direct. Raises ValueError for an unknown operation.
     """
-    named = {HB: hb_algorithm, NIC: nic_algorithm}
-    return [
-        (where, flat, default_algorithm(flat) if flat in ALWAYS_DIRECT else named[where] or default_algorithm(flat))
-        for where, flat in PHASES[checks.one_of("operation", operation, PHASES)]
-    ]
+    named, phases = {HB: hb_algorithm, NIC: nic_algorithm}, []
+    for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]:
+        chosen = None if flat in ("scatter", "point_to_point") else named[where]
+        phases.append((where, flat, chosen or default_algorithm(flat)))
+    return phases
 
 
 def hierarchical_phase_times(
@@ -375,9 +379,9 @@ def hierarchical_phase_times(
 
     Parameters
     ----------
-    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps, hb_latency_s, nic_latency_s
+    operation, message_bytes, hb_ranks, domains, hb_Bps, nic_Bps
         As for `hierarchical_time`.
-    hb_algorithm, nic_algorithm
+    hb_latency_s, nic_latency_s, hb_algorithm, nic_algorithm
         As for `hierarchical_time`.
 
     Returns
@@ -389,7 +393,7 @@ def hierarchical_phase_times(
     links = {HB: (x, hb_Bps, hb_latency_s), NIC: (y, nic_Bps, nic_latency_s)}
     times = {}
     for where, flat, algorithm in hierarchical_phases(operation, hb_algorithm, nic_algorithm):
-        moved = size / x if where == NIC and operation not in FORWARDED else size
+        moved = size / x if where == NIC and operation not in RAIL_FORWARDED else size
         times[f"{where} {flat}"] = collective_time(flat, moved, *links[where], algorithm)
     return times
 

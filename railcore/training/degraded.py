@@ -1,7 +1,7 @@
-"""What a job gets of a fabric: on rail-only against rail-optimized networks, with a failed part, and over a year.
+"""A job on a real fabric: rail-only against rail-optimized networks, with a failed part, and over a year of failures.
 
-Flows of a job are routed over the wired graph. They give the share of NIC bandwidth that the job receives; iteration
-time is that with NICs of this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
+The job's flows are routed over the wired graph. They give the share of NIC bandwidth that the job receives, and its
+iteration time is that of NICs with this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 """
 
 import itertools
@@ -39,7 +39,7 @@ def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
     return rail_only(gpus, int(box["gpus"]), radix, **links)
 
 
-def both_fabrics(fabric: RailFabric) -> dict[str, RailFabric]:
+def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
     """The cluster of a fabric without a layer over its rails and with a full one, by name."""
     return {"rail-only": fabric.any_to_any(math.inf), "rail-optimized": fabric.any_to_any(1.0)}
 
@@ -69,12 +69,12 @@ def dense_slowdown(
     ValueError
         For a fabric of another size, and as `Strategy.check`.
     """
-    check_fabric_size(fabric, strategy)
+    _check_fabric_size(fabric, strategy)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     patterns = list(flow_patterns(model, strategy, global_batch, K).values())
-    whole = traffic.matrix(model, strategy, global_batch).entries()
+    whole = traffic.iteration_traffic(model, strategy, global_batch).entries()
     flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
-    for name, network in both_fabrics(fabric).items():
+    for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
@@ -82,7 +82,7 @@ def dense_slowdown(
             "busiest_link_s": loads.loc[~hb, "time_s"].max() if len(flows) else 0.0,
             "hb_forwarded_bytes": loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum(),
             "nic_share": share,
-            "iteration_s": time_on_fabric(model, machine, network, row, share)[0],
+            "iteration_s": _time_on_fabric(model, machine, network, row, share)[0],
         }
         rows.append({"fabric": name, **times})
     table = pd.DataFrame(rows)
@@ -124,34 +124,20 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-def check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
+def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
     """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
 
 
-def time_on_fabric(
+def _time_on_fabric(
     model: Transformer, machine: Machine, fabric: RailFabric, row: Mapping[str, Any], nic: float, hb: float = 1.0
 ) -> tuple[float, str]:
-    """Iteration time on a fabric whose links give the job a share of their bandwidth.
+    """Iteration time [s] on a fabric whose NICs and HB links give the job these shares of their bandwidth.
 
-    Parameters
-    ----------
-    model, machine
-        The model, and a GPU.
-    fabric
-        Its HB domain and bandwidths count.
-    row
-        A strategy as `iteration_times` takes it.
-    nic, hb
-        Shares of the bandwidth of NICs; of the HB interconnect.
-
-    Returns
-    -------
-    Time [s], and "feasible" or the first thing that rules the strategy out.
+    row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
     """
-    left = machine.on(fabric)
-    left = replace(left, nic_Bps=left.nic_Bps * nic, hb_Bps=left.hb_Bps * hb)
+    left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
     found = iteration_times(model, left, row)
     return found.total_s.item(), REASONS[found.reason.item()]
 
@@ -212,12 +198,15 @@ def mixture_slowdowns(
 def failed_part_slowdowns(
     fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
 ) -> pd.DataFrame:
-    """What one failed part of each kind does to a job; the first row, fault "none", is the whole fabric.
+    """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
 
-    A GPU that fails, or that has neither NICs nor an HB domain: a spare one takes over, or the job drops the replicas
-    that it was part of. The other replicas then run the whole batch, or so much less of it. A NIC without its rail: its
-    traffic moves to other rails at both ends, in equal parts to all or to one. A trunk or spine: its traffic takes the
-    others. HB switches: the others carry all, as a slower HB domain; without others its GPUs count as cut off.
+    The first row, fault "none", is the whole fabric. What happens after a fault:
+
+    - A GPU fails, or has neither NICs nor an HB domain: a spare one takes over, or the job drops the replicas that it
+      was part of. The other replicas then run the whole batch, or only their part of it.
+    - A NIC loses its rail: its traffic moves to other rails at both ends, in equal parts to all of them or to one.
+    - A trunk or spine fails: its traffic takes the others.
+    - An HB switch fails: the others carry all, as a slower HB domain. Without others its GPUs count as cut off.
 
     Parameters
     ----------
@@ -243,24 +232,23 @@ def failed_part_slowdowns(
     ----------
     railonly2025, Fault Tolerance Properties.
     """
-    check_fabric_size(fabric, strategy)
+    _check_fabric_size(fabric, strategy)
     graph = fabric.graph()
     flows = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
-    whole: dict[str, Any] = {"fault": "none", "job": "whole", "gpus_failed": 0, "nics_cut": 0, "hb_share": 1.0}
-    whole |= {"nic_share": nic_bandwidth_share(fabric, flows), "data": strategy.data, "global_batch": global_batch}
-    rows = [whole]
+    job: dict[str, Any] = {"nic_share": nic_bandwidth_share(fabric, flows), "hb_share": 1.0}
+    job |= {"data": strategy.data, "global_batch": global_batch}
+    rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
     for effect in faults.effects(fabric).to_dict("records"):
-        found = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
-        if lost := _lost_ranks(fabric, graph, effect["fault"]):
-            ways = [{"job": "spare GPUs take over"}, *_without(strategy, global_batch, lost)]
-        else:
-            ways = _on_other_links(fabric, flows, effect)
-        rows += [whole | found | way for way in ways]
+        fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
+        lost = _lost_ranks(fabric, graph, effect["fault"])
+        ways = _without_ranks(strategy, global_batch, lost) if lost else _on_other_links(fabric, flows, effect)
+        rows += [fault | job | way for way in ways]
     for row in rows:
         row["iteration_s"], row["limit"] = math.inf, "no replica left"
         if row["data"]:
-            padded, shares = _padded(strategy, row["global_batch"], row["data"]), (row["nic_share"], row["hb_share"])
-            row["iteration_s"], row["limit"] = time_on_fabric(model, machine, fabric, padded, *shares)
+            padded = _padded(strategy, row["global_batch"], row["data"])
+            time = _time_on_fabric(model, machine, fabric, padded, row["nic_share"], row["hb_share"])
+            row["iteration_s"], row["limit"] = time
     table = pd.DataFrame(rows).assign(fabric=graph.name)
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]
@@ -309,12 +297,13 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
     return lost
 
 
-def _without(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
-    """Ways to go on without some ranks."""
+def _without_ranks(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
+    """Ways to go on after a fault that takes ranks from the job."""
     each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
     data = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
     less = global_batch // strategy.data * data
     return [
+        {"job": "spare GPUs take over"},
         {"job": "replicas dropped, whole batch", "data": data},
         {"job": "replicas dropped, less batch", "data": data, "global_batch": less},
     ]
@@ -442,6 +431,6 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str)
 
 
 def host_gpus(platform: str) -> int:
-    """GPUs of a host of a platform; where the catalog does not say, of the hosts whose failures were counted."""
+    """GPUs of a platform's host; by default as many as in the hosts whose failures were counted."""
     measured = catalog.item("failure_rates", "host")["gpus"]
     return int(catalog.item("platforms", platform).get("host_gpus", measured))

@@ -1,4 +1,4 @@
-"""Mixtures of experts on rail networks: what an iteration sends, who forwards, and how long it takes.
+"""Mixtures of experts on rail networks: bytes of an iteration, forwarding of tokens, and time.
 
 N = y K GPUs, K in each of y HB domains (scale-up or NVLink domains). GPU j of domain a is rank a K + j, on rail
 j modulo R; R = K unless said. A GPU sends D bytes in all, its own share included: d = D / N to each at uniform load.
@@ -16,12 +16,12 @@ GPU, the others D_o each, D_h = m D / N, and at uniform load m = 1, D_h = D_o = 
     hierarchical  (K-1) y D_h             (y-1)(K D_o + e)       0
 
 On the way back (combine) every path is reversed, so that two-hop and hierarchical change places.
-At uniform load forwarding sends D (1 - 1/K) over HB and, as without it, D (1 - 1/y) over the NIC: done one after the
-other it takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB, which is r where K = y or both are large;
-pipelined it takes no longer at all while that stays below 1.
+At uniform load forwarding sends D (1 - 1/K) over HB. The NIC carries D (1 - 1/y) with and without it. One after the
+other takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB; that is r where K = y or both are large.
+Pipelined takes no longer while that stays below 1.
 
-In an iteration every GPU holds a copy of all but the experts, whose gradients S an AllReduce sums, and its share of the
-experts, with which all GPUs exchange activations X times. An expert's biases are the expert's.
+Every GPU holds its share of the experts and a copy of all other weights. In an iteration all GPUs exchange activations
+with the experts X times, and an AllReduce sums the gradients S of the copies. An expert's biases belong to the expert.
 
 Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only Networks.
 """
@@ -40,11 +40,12 @@ from railcore.facts.checks import Floats, at_least, one_of, positive, whole
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.training.collectives import hierarchical_time
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import WIRE, Traffic, Transfer, Wire, from_transfers, transfers
+from railcore.training.traffic import Traffic, from_transfers
+from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, Transfer, step_transfers
 from railcore.training.transformer import Transformer
 
 ROUTINGS = ("direct", "two-hop", "hierarchical")
-SKEWS = ("hot", "zipf", "pairs")
+LOAD_SKEWS = ("hot", "zipf", "pairs")
 _REVERSED = {"direct": "direct", "two-hop": "hierarchical", "hierarchical": "two-hop"}
 
 
@@ -58,7 +59,7 @@ class BusiestLinks(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """What every link carries [bytes], one direction each, counted from a demand matrix by `link_loads`.
+    """Bytes on every link, one direction each; `link_loads` counts them from a demand matrix.
 
     hb_pair_bytes [domain, from, to]: between GPUs of a domain; nic_egress_bytes, nic_ingress_bytes [domain, GPU];
     layer_up_bytes, layer_down_bytes [rail]: to and from the any-to-any layer, per GPU of the rail.
@@ -100,7 +101,7 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
     Raises ValueError for an unknown skew and an imbalance out of range.
     """
     experts = int(whole("experts", experts))
-    one_of("skew", skew, SKEWS)
+    one_of("skew", skew, LOAD_SKEWS)
     _check_imbalance(imbalance, experts)
     if skew == "zipf":
         from scipy.optimize import elementwise
@@ -383,7 +384,7 @@ class ExpertJob:
     """Training a mixture of experts with one data-parallel copy of the rest on every GPU, the experts spread over all.
 
     model: with experts; gpus N, whole HB domains of hb_domain_size K; sequences_per_gpu: of an iteration (a fraction
-    for what-if). wire: bytes of an element; recompute: "full" exchanges a third time with the experts.
+    for what-if). options: bytes of an element; recompute: "full" exchanges a third time with the experts.
 
     Raises ValueError for a dense model, experts that do not divide over the GPUs, and part-filled domains.
     """
@@ -392,10 +393,12 @@ class ExpertJob:
     gpus: int
     hb_domain_size: int
     sequences_per_gpu: float
-    wire: Wire = WIRE
+    options: TrafficOptions = DEFAULT_OPTIONS
     recompute: str = "none"
 
     def __post_init__(self) -> None:
+        whole("gpus", self.gpus, 2)
+        whole("hb_domain_size", self.hb_domain_size)
         if not self.model.experts or self.model.experts % self.gpus:
             raise ValueError(
                 f"model has {self.model.experts} experts: give a mixture with a multiple of gpus {self.gpus}"
@@ -415,8 +418,8 @@ class ExpertJob:
 
     @cached_property
     def iteration_transfers(self) -> list[Transfer]:
-        """The rows of `traffic.transfers`: those of one sequence a GPU, its activations `sequences_per_gpu` times."""
-        rows = transfers(self.model, self.strategy, self.gpus, self.wire)
+        """`step_transfers` of one sequence a GPU, the activations `sequences_per_gpu` times as large."""
+        rows = step_transfers(self.model, self.strategy, self.gpus, self.options)
         times = {"expert": self.sequences_per_gpu}
         return [row._replace(message_bytes=row.message_bytes * times.get(row.kind, 1)) for row in rows]
 
@@ -431,7 +434,7 @@ class ExpertJob:
         return next(row.message_bytes for row in self.iteration_transfers if row.kind == "expert")
 
     @property
-    def static_bytes(self) -> float:
+    def shared_gradient_bytes(self) -> float:
         """Gradients that all GPUs sum, those of everything but the experts [bytes]: S."""
         return sum(row.calls * row.message_bytes for row in self.iteration_transfers if row.kind == "data")
 
@@ -459,7 +462,7 @@ class ExpertJob:
         The common factor (N - 1) / N of both drops out.
         """
         sent = self.exchanges * self.exchange_bytes
-        return sent / (sent + 2 * self.static_bytes)
+        return sent / (sent + 2 * self.shared_gradient_bytes)
 
     def sequences_for_share(self, share: float) -> float:
         """Sequences per GPU that would make `share` the all-to-all's: b share (1 - share_b) / (share_b (1 - share))."""
@@ -472,7 +475,9 @@ class ExpertJob:
         in both), "compute" at `rate` [FLOP/s] of a GPU.
         """
         link = (self.exchange_bytes, self.gpus, self.hb_domain_size, hb_Bps, nic_Bps)
-        reduce = hierarchical_time("all_reduce", self.static_bytes, self.hb_domain_size, self.domains, hb_Bps, nic_Bps)
+        reduce = hierarchical_time(
+            "all_reduce", self.shared_gradient_bytes, self.hb_domain_size, self.domains, hb_Bps, nic_Bps
+        )
         times = {
             "all-to-all, rail-optimized": self.exchanges * expert_all_to_all_time(*link, "direct", 1.0),
             "all-to-all, rail-only": self.exchanges * expert_all_to_all_time(*link),

@@ -134,7 +134,7 @@ def product_time(
     """
     tiles, area = _tiles(m, n)
     waves = np.ceil(tiles * batch / machine.processors)
-    rate = machine.linear_flops if fp8 else machine.half_flops
+    rate = machine.linear_flops if fp8 else machine.bf16_flops
     size = 1 if fp8 else ELEMENT
     # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
     cast = ELEMENT * (m * k + (0 if weights else k * n)) if fp8 else 0
@@ -174,7 +174,7 @@ def layer_costs(model: Transformer, machine: Machine, runtime: Runtime, key: Map
     u = model.sequence_length * b / c
     forward, inputs, weights = _products(model, machine, u, t, e)
     attention = _attention(model, machine, runtime, b, t, c)
-    gather = machine.link_time(ELEMENT * u * model.hidden, t)  # of a layer's input among its tensor ranks
+    gather = machine.all_gather_time(ELEMENT * u * model.hidden, t)  # of a layer's input among its tensor ranks
     work = {
         "linear": PassTimes(forward, inputs + weights),
         "attention": attention,
@@ -236,11 +236,11 @@ def _attention(model: Transformer, machine: Machine, runtime: Runtime, b, t, c) 
     """Scores and their use of the values; a context rank has s / c queries and all keys.
 
     Unfused: b a / t products s / c x s, d and s / c x d, s, and a softmax of 4 and 6 bytes a score, dropout 5 and 5
-    more. Fused: 2 s^2 d / c FLOPs a head at attention_fraction of half_rate, and 2.5 times that backward.
+    more. Fused: 2 s^2 d / c FLOPs a head at attention_fraction of bf16_rate, and 2.5 times that backward.
     """
     heads, s, d = b * model.heads / t, float(model.sequence_length), model.head_dim
     if runtime.fused_attention:
-        rate = machine.half_rate * machine.attention_fraction
+        rate = machine.bf16_rate * machine.attention_fraction
         forward = 4 * heads * s * s / c * d / 2 / rate + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / c
@@ -293,7 +293,7 @@ def _context_traffic(model: Transformer, machine: Machine, key, attention: PassT
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
     heads = model.head_dim * np.maximum(model.kv_heads / key["tensor"], 1)
     size = ELEMENT * 2 * model.sequence_length * key["micro_batch"] * heads
-    ring = machine.link_time(size, key["context"], key["tensor"])
+    ring = machine.all_gather_time(size, key["context"], key["tensor"])
     exposed = np.maximum(ring - attention.forward, 0.0), np.maximum(2 * ring - attention.backward, 0.0)
     return PassTimes(*exposed, ring, 2 * ring)
 
@@ -302,7 +302,7 @@ def _expert_traffic(model: Transformer, machine: Machine, key, u) -> PassTimes:
     """Tokens on their way to their experts and back, in each pass; nothing is hidden."""
     sent = ELEMENT * u * model.hidden * model.top_k * model.imbalance / key["tensor"]
     mixed = model.mixture_layers / model.layers
-    exchange = 2 * mixed * machine.exchange_time(sent, key["expert"], key["tensor"])
+    exchange = 2 * mixed * machine.all_to_all_time(sent, key["expert"], key["tensor"])
     return PassTimes(exchange, exchange, exchange, exchange)
 
 
@@ -522,7 +522,7 @@ def _data_links(model: Transformer, machine: Machine, place: dict[str, np.ndarra
     if model.experts:
         groups.append((experts, np.maximum(d * c // e, 1), t * e))
     gradients, weights = (
-        sum(machine.link_time(size * held, ranks, stride, layers) for held, ranks, stride in groups)
+        sum(machine.all_gather_time(size * held, ranks, stride, layers) for held, ranks, stride in groups)
         for size in (GRADIENT_BYTES, WEIGHT_BYTES)
     )
     after = np.select([sharding == 0, sharding == 1], [2 * gradients, gradients], 0.0)

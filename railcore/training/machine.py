@@ -1,4 +1,4 @@
-"""A GPU and its links: datasheet rates, and the shares of them that kernels and collectives reach."""
+"""A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from railcore.training.collectives import hierarchical_time, steps_and_bytes
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 
 PRECISIONS = ("bf16", "fp8")
-ENDLESS = 1e30  # bytes/s of a memory or link that costs nothing
+UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class Machine:
     """One GPU of a cluster and its links, one direction each.
 
     gpu, precision: name, and precision of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
-    linear_rate, half_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
-    half_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
-    of training reach, beyond what tiles and memory explain. attention_fraction: share of half_rate that fused
+    linear_rate, bf16_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
+    bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
+    of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that fused
     attention reaches. processors: over which the tiles of a product are spread.
     memory_bytes, memory_Bps, memory_fraction: size, bandwidth and achievable share of HBM. kernel_s: start of a kernel.
     reserved_bytes: memory that the runtime and its communication buffers take.
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
     step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
-    phases: collectives beyond an HB domain run as two phases, one after the other. routing, pipelined: of tokens to
-    their experts, see `experts`. oversubscription: of the any-to-any layer over the rails, which only
+    two_phase_collectives: collectives beyond an HB domain run as two phases, one after the other. routing, pipelined:
+    of tokens to their experts, see `experts`. oversubscription: of the any-to-any layer over the rails, which only
     "direct" routing uses; math.inf is rail-only.
 
     Raises ValueError naming the argument that is out of range.
@@ -41,9 +41,9 @@ class Machine:
     gpu: str
     precision: str
     linear_rate: float
-    half_rate: float
+    bf16_rate: float
     linear_fraction: float
-    half_fraction: float
+    bf16_fraction: float
     sustained_fraction: float
     attention_fraction: float
     processors: int
@@ -61,7 +61,7 @@ class Machine:
     nic_latency_s: float
     host_Bps: float
     host_memory_Bps: float
-    phases: bool = False
+    two_phase_collectives: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
     oversubscription: float = math.inf
@@ -87,9 +87,9 @@ class Machine:
         return self.linear_rate * self.linear_fraction * self.sustained_fraction
 
     @property
-    def half_flops(self) -> float:
+    def bf16_flops(self) -> float:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
-        return self.half_rate * self.half_fraction * self.sustained_fraction
+        return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
 
     @property
     def hbm_Bps(self) -> float:
@@ -111,15 +111,15 @@ class Machine:
         links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
         return replace(self, **links)
 
-    def link_time(
+    def all_gather_time(
         self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1, calls: ArrayLike = 1
     ) -> np.ndarray:
         """Time of AllGathers or ReduceScatters of a group [s]; an AllReduce takes twice as long.
 
         x = gcd(n, max(K // stride, 1)) of the n ranks are in an HB domain, which makes y = n / x domains. x rings run
         through all ranks, so that every NIC works: an AllGather at B_HB within a domain, else at min(B_HB, x B_NIC).
-        With `phases` it is hierarchical: the ranks on a rail first, then those in a domain. Each call has the latency
-        of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
+        With `two_phase_collectives` it is hierarchical: the ranks on a rail first, then those in a domain. Each call
+        has the latency of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class Machine:
         hb, nic = self.collective_hb_Bps, self.collective_nic_Bps
         hb_steps, nic_steps = steps_and_bytes("all_gather", "bruck", 0, np.stack([x, y]))[0]
         latency = np.asarray(calls) * (hb_steps * self.hb_latency_s + nic_steps * self.nic_latency_s)
-        if self.phases:
+        if self.two_phase_collectives:
             return hierarchical_time("all_gather", message_bytes, x, y, hb, nic) + latency
         sent = steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1]
         return sent / np.where(y > 1, np.minimum(hb, x * nic), hb) + latency
@@ -153,10 +153,10 @@ class Machine:
         x = np.gcd(n, np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1))
         return x, n // x
 
-    def exchange_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
+    def all_to_all_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """Time of an all-to-all of a group [s], D bytes a rank, by `routing`, and one step of latency on each network.
 
-        See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `link_time`.
+        See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `all_gather_time`.
         """
         x, y = self._split_over_domains(ranks, stride)
         links = (self.collective_hb_Bps, self.collective_nic_Bps, self.routing, self.oversubscription)
@@ -184,9 +184,9 @@ def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> M
         "gpu": name,
         "precision": precision,
         "linear_rate": gpu[f"{precision}_dense_rate"],
-        "half_rate": gpu["bf16_dense_rate"],
+        "bf16_rate": gpu["bf16_dense_rate"],
         "linear_fraction": share[f"matmul_fraction_{precision}"],
-        "half_fraction": share["matmul_fraction_bf16"],
+        "bf16_fraction": share["matmul_fraction_bf16"],
         "sustained_fraction": common["sustained_fraction"],
         "attention_fraction": share["attention_fraction"],
         "processors": int(share["processors"]),

@@ -32,7 +32,7 @@ _MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute over
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
 
-def launch(
+def read_launch_line(
     args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
 ) -> tuple[dict[str, Any], Transformer | None, int]:
     """Fields of `Strategy`, the model, and the batch [sequences], 0 where the line has none; see `megatron_run`."""

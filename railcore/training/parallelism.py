@@ -316,7 +316,7 @@ def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary:
     `warnings` lists the arguments that are not used and what had to be assumed. Raises ValueError for what contradicts
     or does not divide. Source: Megatron-LM, megatron/training/arguments.py.
     """
-    fields, model, batch = megatron.launch(args, gpus, vocabulary)
+    fields, model, batch = megatron.read_launch_line(args, gpus, vocabulary)
     strategy = Strategy(**fields)
     batch = batch or strategy.data * strategy.micro_batch
     strategy.microbatches(batch)

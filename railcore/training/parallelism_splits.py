@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from railcore.training.iteration import KEY, MODERN, layer_costs
-from railcore.training.machine import ENDLESS, Machine
+from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import step
+from railcore.training.transfers import transfer_table
 from railcore.training.transformer import WEIGHT_BYTES, Transformer
 
 EQUAL = 1e-3  # relative
@@ -67,7 +67,7 @@ def split_by_each_way(
         split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < EQUAL]
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]
-        table = step(shape, replace(strategy, micro_batch=1), batch)
+        table = transfer_table(shape, replace(strategy, micro_batch=1), batch)
         own = {"EP": "expert", "CP": "context"}.get(name)
         table = table[(table["kind"] == own) if own else ~table["stages"].isin(("first", "last", "ends"))]
         compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))
@@ -89,7 +89,9 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
     key = {name: np.array([columns[name]]) for name in KEY}
-    rates = layer_costs(model, replace(machine, memory_Bps=ENDLESS, kernel_s=0.0, processors=1), MODERN, key)
+    rates = layer_costs(
+        model, replace(machine, memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1), MODERN, key
+    )
     moves = layer_costs(model, replace(machine, kernel_s=0.0), MODERN, key)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},

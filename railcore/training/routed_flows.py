@@ -17,14 +17,17 @@ import pandas as pd
 from railcore.network.topology import RailFabric
 from railcore.network.topology.faults import cut_nics, fail
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import Wire, from_transfers, transfers
+from railcore.training.traffic import from_transfers
+from railcore.training.transfers import TrafficOptions, step_transfers
 from railcore.training.transformer import Transformer
 
 if TYPE_CHECKING:
     import networkx as nx
 
-FORWARD = 100.0  # hops that a way over HB counts as: no way through the network alone is as long
-TOWARDS = 100.1  # the same within the target's domain: where either would do, the source's forwards
+# Cost of an HB hop; a hop of the network costs 1.
+_HB_COST = 0.4  # inside the domain of source and target: HB is shorter than any way through the network
+_FORWARD_COST = 100.0  # of a flow between domains: longer than any way through the network alone
+_FORWARD_AT_TARGET_COST = 100.1  # the same in the target's domain: where either would do, the source's forwards
 _BLOCK = 2**22  # targets x links at a time
 
 
@@ -73,7 +76,7 @@ def wired_loads(graph: "nx.Graph", flows: pd.DataFrame) -> pd.DataFrame:
 
 
 def fabric_loads(fabric: RailFabric, flows: pd.DataFrame) -> pd.DataFrame:
-    """`wired_loads` of a whole fabric."""
+    """`wired_loads` of a whole fabric, whose links are kept for the next call."""
     return _load_table(_wired(fabric, None)[2], flows)
 
 
@@ -107,8 +110,8 @@ def _to_domain(links: _Links, source, target, amount, domain: int, within: bool)
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
-    far = np.where(links.hb_domain == domain, TOWARDS, FORWARD)
-    cost = np.where(links.hb_domain > 0, 0.4 if within else far, 1.0)
+    far = np.where(links.hb_domain == domain, _FORWARD_AT_TARGET_COST, _FORWARD_COST)
+    cost = np.where(links.hb_domain > 0, _HB_COST if within else far, 1.0)
     nodes, ends = len(links.names), np.unique(target)
     back = csr_array((cost, (links.head, links.tail)), shape=(nodes, nodes))
     left = dijkstra(back, indices=ends)
@@ -148,7 +151,7 @@ def _pushed(links: _Links, held, left, cost, ends) -> np.ndarray:
 def moved_to_other_rails(
     graph: "nx.Graph", flows: pd.DataFrame, cut: Sequence[str], one_neighbour: bool = False
 ) -> pd.DataFrame:
-    """The flows, with those of GPUs whose NICs are cut off moved to other rails at both ends.
+    """Flows, where those of GPUs with cut-off NICs move to other rails at both ends.
 
     HB takes such a flow to GPUs of the source's domain, their rails to GPUs of equal rank in the target's domain, and
     HB to the target.
@@ -214,7 +217,7 @@ def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
 def flow_patterns(
     model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
 ) -> dict[str, pd.DataFrame]:
-    """Flows between HB domains of each kind of group that has some.
+    """Flows between HB domains, a table for each kind of group that has some.
 
     One transfer stands for all of its group: rings of gradients and of weights, and sends forward and backward, load
     the same links with other bytes.
@@ -233,7 +236,7 @@ def flow_patterns(
     By kind of group, as `wired_loads` takes them.
     """
     chosen: dict[str, Any] = {}
-    for transfer in transfers(model, strategy, global_batch, Wire(embeddings=False)):
+    for transfer in step_transfers(model, strategy, global_batch, TrafficOptions(embeddings=False)):
         chosen.setdefault(transfer.group, transfer)
     found = {}
     for group, transfer in chosen.items():

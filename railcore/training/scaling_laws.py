@@ -20,12 +20,12 @@ from railcore.facts import catalog
 from railcore.facts.checks import one_of, positive, share
 from railcore.facts.units import day, significant
 
-LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
+SCALING_LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
 FLOPS_PER_PARAMETER_TOKEN = 6
-LOSS = ("E", "A", "B", "alpha", "beta")
-JOINT_LOSS = ("N_c", "D_c", "alpha_N", "alpha_D")
-DEPTH_RULE = "Levine"
-ANYTHING = (0.0, np.inf)
+_PARAMETRIC_COEFFICIENTS = ("E", "A", "B", "alpha", "beta")
+_JOINT_COEFFICIENTS = ("N_c", "D_c", "alpha_N", "alpha_D")
+_DEPTH_LAW = "Levine"
+_UNBOUNDED = (0.0, np.inf)
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ScalingLaw:
     parameters_scale: float
     compute_scale: float
     exponent: float
-    parameters_range: tuple[float, float] = ANYTHING
-    tokens_range: tuple[float, float] = ANYTHING
-    compute_range: tuple[float, float] = ANYTHING
+    parameters_range: tuple[float, float] = _UNBOUNDED
+    tokens_range: tuple[float, float] = _UNBOUNDED
+    compute_range: tuple[float, float] = _UNBOUNDED
     loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class ScalingLaw:
         return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
 
     def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
-        """Time in which a machine makes a size optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
+        """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
         return self.compute(parameters) / _rate(flops, utilization)
 
     def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
@@ -82,7 +82,7 @@ class ScalingLaw:
         return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
     def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
-        """A text where the optimum of `compute` [FLOP] lies outside the experiments; none where it lies inside."""
+        """A text if the optimum of `compute` [FLOP] lies outside the experiments, else none."""
         found = {
             "FLOP": (compute, self.compute_range),
             "parameters": (self.parameters(compute), self.parameters_range),
@@ -99,7 +99,7 @@ class Shape(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Scale k and exponent a of y = k x^a through a table by least squares of v = log k + a u, u = log x, v = log y.
 
     a = sum (u - mean u)(v - mean v) / sum (u - mean u)^2, log k = mean v - a mean u.
@@ -174,29 +174,29 @@ def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float,
     return ((N_c / n) ** (alpha_N / alpha_D) + D_c / d) ** alpha_D
 
 
-def law(name: str, reading: str = "table") -> ScalingLaw:
-    """A law of the catalog, one of LAWS.
+def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
+    """A law of the catalog, one of SCALING_LAWS.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
-    exponent: reading "table" is the least squares of Table 3 or A3 (`power_law`), "printed" the exponent of Table 2
+    exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
     `parametric_optimum`. Raises ValueError for another name or reading.
     """
-    one_of("name", name, LAWS)
+    one_of("name", name, SCALING_LAWS)
     one_of("reading", reading, ("table", "printed"))
     item = catalog.item("scaling_laws", name)
     loss = None
     if "E" in item:
         start = float(FLOPS_PER_PARAMETER_TOKEN)
-        scale, exponent = parametric_optimum(*(item[key] for key in LOSS[1:]))
-        loss = partial(parametric_loss, **{key: item[key] for key in LOSS})
+        scale, exponent = parametric_optimum(*(item[key] for key in _PARAMETRIC_COEFFICIENTS[1:]))
+        loss = partial(parametric_loss, **{key: item[key] for key in _PARAMETRIC_COEFFICIENTS})
     elif "N_c" in item:
         start = item["compute_scale"] * item["compute_over_minimum"]
         scale, exponent = item["parameters_scale"], item["parameters_exponent"]
-        loss = partial(joint_loss, **{key: item[key] for key in JOINT_LOSS})
+        loss = partial(joint_loss, **{key: item[key] for key in _JOINT_COEFFICIENTS})
     elif reading == "table":
-        table, start = published_table(int(name.split()[-1])), 1.0
-        scale, exponent = power_law(table["compute_flop"], table["parameters"])
+        table, start = hoffmann_table(int(name.split()[-1])), 1.0
+        scale, exponent = fit_power_law(table["compute_flop"], table["parameters"])
     else:
         start = item["anchor_compute"]
         scale, exponent = item["anchor_parameters"], item["parameters_exponent"]
@@ -204,7 +204,7 @@ def law(name: str, reading: str = "table") -> ScalingLaw:
     return ScalingLaw(name, item.rows[0].source, scale, start, exponent, **spans, loss_of=loss)
 
 
-def published_table(approach: int) -> pd.DataFrame:
+def hoffmann_table(approach: int) -> pd.DataFrame:
     """Table 3 or A3 of Hoffmann et al. 2022 for approach 1, 2 or 3: parameters, compute_flop, tokens."""
     one_of("approach", approach, (1, 2, 3))
     rows = [catalog.item("scaling_tables", name) for name in catalog.names("scaling_tables")]
@@ -218,7 +218,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     Parameters
     ----------
     names
-        Of LAWS.
+        Of SCALING_LAWS.
     days
         Training times [days].
     flops, utilization
@@ -230,7 +230,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     (parameters over the largest model of the law's experiments), warning.
     """
     tables = []
-    for found in map(law, names):
+    for found in map(scaling_law, names):
         compute = np.asarray(days, float) * day * _rate(flops, utilization)
         size, tokens = found.parameters(compute), found.tokens(compute)
         columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
@@ -241,7 +241,9 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     return pd.concat(tables, ignore_index=True)
 
 
-def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0) -> pd.DataFrame:
+def optimal_training_times(
+    names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0
+) -> pd.DataFrame:
     """Training time for which each size is optimal by each law.
 
     Parameters
@@ -255,29 +257,31 @@ def times_for(names: Sequence[str], sizes: Sequence[float], flops: float, utiliz
     -------
     The rows of `optimal_models` at those times.
     """
-    days = {name: law(name).training_time(sizes, flops, utilization) / day for name in names}
-    tables = [optimal_models([name], days[name], flops, utilization) for name in names]
+    tables = []
+    for name in names:
+        days = scaling_law(name).training_time(sizes, flops, utilization) / day
+        tables.append(optimal_models([name], days, flops, utilization))
     return pd.concat(tables, ignore_index=True)
 
 
-def depth_and_width(parameters: ArrayLike, a: float | None = None, b: float | None = None) -> Shape:
+def depth_and_width(parameters: ArrayLike, a: ArrayLike | None = None, b: ArrayLike | None = None) -> Shape:
     """Layers L and hidden size d, both real, of N = 12 L d^2 parameters under log d = a + b L.
 
     With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
     a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
-    item = catalog.item("scaling_laws", DEPTH_RULE)
-    a, b = item["a"] if a is None else a, item["b"] if b is None else b
+    item = catalog.item("scaling_laws", _DEPTH_LAW)
+    intercept, slope = np.asarray(item["a"] if a is None else a, float), positive("b", item["b"] if b is None else b)
     n = positive("parameters", parameters)
-    layers = wrightomega(np.log(positive("b", b) * n / 6) - 2 * a) / (2 * b)
+    layers = wrightomega(np.log(slope * n / 6) - 2 * intercept) / (2 * slope)
     found = (("parameters", n), ("layers", layers))
-    warnings = _extrapolated(DEPTH_RULE, {kind: (value, _span(item, kind)) for kind, value in found})
+    warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
 
 
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
-    item = catalog.item("scaling_laws", DEPTH_RULE)
+    item = catalog.item("scaling_laws", _DEPTH_LAW)
     depth = positive("layers", layers)
     return 12 * depth * np.exp(2 * (item["a"] + item["b"] * depth))
 
@@ -299,22 +303,21 @@ def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFram
     Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,
     whole_hidden, whole_parameters (12 L d^2), warning.
     """
-    item, rows = catalog.item("scaling_laws", DEPTH_RULE), []
-    corners = [(a, b) for a in (item.row("a").low, item.row("a").high) for b in (item.row("b").low, item.row("b").high)]
-    for model, size in cases.items():
-        rule, whole = depth_and_width(size), whole_shape(size, multiple)
-        ends = np.array([depth_and_width(size, a, b)[:2] for a, b in corners])
-        row = {"model": model, "parameters": size, "layers": float(rule.layers), "hidden": float(rule.hidden)}
-        for k, key in enumerate(("layers", "hidden")):
-            row |= {f"{key}_low": ends[:, k].min(), f"{key}_high": ends[:, k].max()}
-        row |= {"whole_layers": int(whole.layers), "whole_hidden": int(whole.hidden)}
-        row |= {"whole_parameters": 12.0 * whole.layers * whole.hidden**2, "warning": "; ".join(rule.warnings)}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    item, sizes = catalog.item("scaling_laws", _DEPTH_LAW), np.array(list(cases.values()), float)
+    rule, whole = depth_and_width(sizes), whole_shape(sizes, multiple)
+    a, b = (np.array([item.row(name).low, item.row(name).high]) for name in ("a", "b"))
+    corners = depth_and_width(sizes, a[:, None, None], b[:, None])  # [a, b, model]
+    table = pd.DataFrame({"model": list(cases), "parameters": sizes, "layers": rule.layers, "hidden": rule.hidden})
+    for name, ends in (("layers", corners.layers), ("hidden", corners.hidden)):
+        table[f"{name}_low"], table[f"{name}_high"] = ends.min(axis=(0, 1)), ends.max(axis=(0, 1))
+    table["whole_layers"], table["whole_hidden"] = whole.layers.astype(int), whole.hidden.astype(int)
+    table["whole_parameters"] = 12.0 * whole.layers * whole.hidden**2
+    table["warning"] = ["; ".join(depth_and_width(size).warnings) for size in sizes]
+    return table
 
 
 def _span(item: catalog.Item, kind: str) -> tuple[float, float]:
-    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else ANYTHING
+    return (item[f"{kind}_low"], item[f"{kind}_high"]) if f"{kind}_low" in item else _UNBOUNDED
 
 
 def _extrapolated(name: str, found: Mapping[str, tuple[ArrayLike, tuple[float, float]]]) -> tuple[str, ...]:

@@ -246,8 +246,8 @@ def search(
     """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by reason.
 
     Memory is bounded by a block of strategies, whatever their number. Ranks fill HB domains in their order: where
-    groups do not divide one, the worst of them sets the time (`Machine.link_time`), so that HB domains of 72 GPUs can
-    be worse than those of 64.
+    groups do not divide one, the worst of them sets the time (`Machine.all_gather_time`), so that HB domains of 72 GPUs
+    can be worse than those of 64.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ K = N_M N_Ds.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
@@ -20,11 +20,11 @@ from railcore.facts import catalog
 from railcore.facts.checks import Floats, positive
 from railcore.training import transformer
 
-GROUP_RULES = ("printed", "printed, in bytes", "minimiser")
-ROUNDINGS = ("real", "integer", "power of two")
-BLOCKS = ("published", "12 d^2", "parameters / layers")
-FLOPS = ("6 P", "6 P + scores", "8 P", "72 d^2 l")
-TERMS = ("compute_s", "first_dp_s", "second_dp_s", "model_parallel_s")
+GROUP_SIZE_RULES = ("printed", "printed, in bytes", "minimiser")
+GROUP_SIZE_ROUNDINGS = ("real", "integer", "power of two")
+BLOCK_SIZE_RULES = ("published", "12 d^2", "parameters / layers")
+TOKEN_FLOP_RULES = ("6 P", "6 P + scores", "8 P", "72 d^2 l")
+TIME_TERMS = ("compute_s", "first_dp_s", "second_dp_s", "model_parallel_s")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class TwoStage:
 
     layers l; hidden d [elements]; block_bytes S_T; token_flops f [FLOP/token], forward and backward;
     collective_rounds M_cc; element_bytes e; gpu_flops C [FLOP/s]; nic_Bps B_S and hb_Bps B_F of a GPU [bytes/s, one
-    direction]. group_rule, group_rounding: how N_M is chosen, of GROUP_RULES and ROUNDINGS; see `group_size`.
+    direction]. group_rule, group_rounding: how N_M is chosen, of GROUP_SIZE_RULES and GROUP_SIZE_ROUNDINGS; see
+    `group_size`.
 
     Raises ValueError naming the field that is not positive or not known.
     """
@@ -70,10 +71,10 @@ class TwoStage:
     group_rounding: Any = "real"
 
     def __post_init__(self) -> None:
-        for name in list(self.__dataclass_fields__)[:9]:
-            positive(name, getattr(self, name))
-        _pick("group_rule", self.group_rule, dict.fromkeys(GROUP_RULES, 0.0))
-        _pick("group_rounding", self.group_rounding, dict.fromkeys(ROUNDINGS, 0.0))
+        for field in fields(self)[:-2]:
+            positive(field.name, getattr(self, field.name))
+        _pick("group_rule", self.group_rule, dict.fromkeys(GROUP_SIZE_RULES, 0.0))
+        _pick("group_rounding", self.group_rounding, dict.fromkeys(GROUP_SIZE_ROUNDINGS, 0.0))
 
     def printed_group_size(self, gpus: ArrayLike, batch_tokens: ArrayLike, bytes_of_b_d: ArrayLike = 1) -> Floats:
         """N_M of Eq. (2) as printed: sqrt(N S_T) / (2 sqrt(b M_cc d)). It is not the minimum of Eq. (1).
@@ -101,10 +102,10 @@ class TwoStage:
             self.printed_group_size(gpus, batch_tokens, self.element_bytes),
             self.best_group_size(gpus, batch_tokens),
         )
-        x = _pick("group_rule", self.group_rule, dict(zip(GROUP_RULES, rules, strict=True)))
+        x = _pick("group_rule", self.group_rule, dict(zip(GROUP_SIZE_RULES, rules, strict=True)))
         low = np.floor(x)
         rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, np.rint(np.log2(x)).astype(int)))
-        x = _pick("group_rounding", self.group_rounding, dict(zip(ROUNDINGS, rounded, strict=True)))
+        x = _pick("group_rounding", self.group_rounding, dict(zip(GROUP_SIZE_ROUNDINGS, rounded, strict=True)))
         return np.clip(x, 1.0, positive("most", most))
 
     def iteration(
@@ -160,12 +161,12 @@ class TwoStage:
         exchange = each * self.collective_rounds * b * self.hidden * self.element_bytes * (n_m - 1)
         return TwoStageTime(b * self.token_flops / (n * self.gpu_flops), 0.0 * sync, sync, exchange)
 
-    def relative(self, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+    def relative_performance(self, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
         """Performance relative to the ideal, T_ideal / T_iter. Source: railonly2023, section 3.4."""
         ideal, real = self.ideal(gpus, batch_tokens), self.iteration(gpus, hb_domain_size, batch_tokens)
         return ideal.iteration_s / real.iteration_s
 
-    def reduction(self, gpus: ArrayLike, before: ArrayLike, after: ArrayLike, batch_tokens: ArrayLike) -> Floats:
+    def time_reduction(self, gpus: ArrayLike, before: ArrayLike, after: ArrayLike, batch_tokens: ArrayLike) -> Floats:
         """Share of T_iter that a larger HB domain saves: 1 - T(after) / T(before).
 
         Parameters
@@ -224,8 +225,7 @@ def collective_rounds(layers: int, parallel: bool = False) -> int:
     AllGather and ReduceScatter, each forward and backward, around every layer; layers that run in `parallel` on one
     input and add their outputs share them. Source: railonly2023, Table 1; Korthikanti et al. 2022, section 4.
     """
-    passes = [(way, kind) for way in ("forward", "backward") for kind in ("AllGather", "ReduceScatter")]
-    return len(passes) * (1 if parallel else layers)
+    return 4 if parallel else 4 * layers
 
 
 def catalog_two_stage(
@@ -253,10 +253,10 @@ def catalog_two_stage(
     weight_bytes, element_bytes
         Bytes of an element of a gradient; of an activation.
     block
-        How the weights of a block are counted, one of BLOCKS.
+        How the weights of a block are counted, one of BLOCK_SIZE_RULES.
     flops
-        FLOPs of a token, one of FLOPS: P are the published parameters, scores counts attention in full, 8 P recomputes
-        everything.
+        FLOPs of a token, one of TOKEN_FLOP_RULES: P are the published parameters, scores counts attention in full, 8 P
+        recomputes everything.
     group
         group_rule, group_rounding of `TwoStage`.
 
@@ -276,12 +276,12 @@ def catalog_two_stage(
     scores = 3 * network.forward_flops()["scores"] / network.sequence_length
     blocks = (network.attention_weights + network.ffn_weights, 12 * d * d, parameters / layers)
     tokens = (6 * parameters, 6 * parameters + scores, 8 * parameters, 72 * d * d * layers)
-    weights = _pick("block", block, dict(zip(BLOCKS, blocks, strict=True)))
+    weights = _pick("block", block, dict(zip(BLOCK_SIZE_RULES, blocks, strict=True)))
     return TwoStage(
         layers=layers,
         hidden=d,
         block_bytes=weights * np.asarray(weight_bytes),
-        token_flops=_pick("flops", flops, dict(zip(FLOPS, tokens, strict=True))),
+        token_flops=_pick("flops", flops, dict(zip(TOKEN_FLOP_RULES, tokens, strict=True))),
         collective_rounds=collective_rounds(2, network.parallel_block) if rounds is None else rounds,
         element_bytes=element_bytes,
         gpu_flops=gpu_flops,
@@ -307,7 +307,7 @@ def two_stage_sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[s
         if chosen is None:
             chosen = model.group_size(at["gpus"], at["batch_tokens"], at["hb_domain_size"])
         time = model.iteration(**at, group_size=chosen)
-        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TERMS, "iteration_s")})
+        rows = cases.assign(group_size=chosen, **{term: getattr(time, term) for term in (*TIME_TERMS, "iteration_s")})
         rows["ideal_s"] = model.ideal(at["gpus"], at["batch_tokens"]).iteration_s
         frames.append(rows.assign(relative=rows.ideal_s / rows.iteration_s, model=name))
     table = pd.concat(frames, ignore_index=True)

@@ -10,17 +10,17 @@ import pandas as pd
 from railcore.facts import files
 from railcore.facts.checks import one_of
 from railcore.training.iteration import REASONS, RUNTIMES, TIME_PARTS, iteration_times
-from railcore.training.machine import ENDLESS, Machine, catalog_machine
+from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
 TERMS: Mapping[str, Mapping[str, Any]] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "half_fraction": 1.0, "sustained_fraction": 1.0},
+    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0, "sustained_fraction": 1.0},
     "whole waves of tiles": {"processors": 1},
-    "memory traffic": {"memory_Bps": ENDLESS},
+    "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
-    "HB links": {"hb_Bps": ENDLESS, "hb_latency_s": 0.0},
-    "NICs": {"nic_Bps": ENDLESS, "nic_latency_s": 0.0},
+    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
+    "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
 }
 BREAKDOWN_PARTS = {
     "attention": "attention_s",
@@ -72,7 +72,7 @@ def training_duration(
     found = iteration_times(model, machine, strategy.columns(global_batch))
     seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
-    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.half_rate).item()
+    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.bf16_rate).item()
     limit = REASONS[found.reason.item()]
     return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
 

@@ -40,7 +40,7 @@ def sizing_entries(
     cases
         The dense model and the mixture, in this order, on the racks.
     shapes
-        Of `scaling_laws.shapes`: the depth-to-width rule for the sizes of `named_sizes`.
+        Of `scaling_laws.model_shapes`: the depth-to-width rule for the sizes of `named_sizes`.
     width_multiple
         That divides a hidden size.
     checked_batches
@@ -50,7 +50,7 @@ def sizing_entries(
     -------
     Three tables by claim id.
     """
-    dense, rule, law = next(iter(cases.values())), shapes.set_index("model"), scaling_laws.law(chosen_law)
+    dense, rule, law = next(iter(cases.values())), shapes.set_index("model"), scaling_laws.scaling_law(chosen_law)
     values = layout_values(cases) | specification.values_by_id(
         {
             "infra": specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
@@ -164,7 +164,7 @@ def sizing_reasons(
     """
     paper, flops = claims.paper_value, machine.dense_flops
     model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
-    laws = [scaling_laws.law(chosen_law, reading) for reading in ("table", "printed")]
+    laws = [scaling_laws.scaling_law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
     chosen = shapes.iloc[0]
     narrow = scaling_laws.whole_shape(paper("flops2024.model.params"), width_multiple, model.layers).hidden

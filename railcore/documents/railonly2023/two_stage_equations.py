@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import units
 from railcore.facts.checks import Floats, whole
-from railcore.training.collective_schedules import collective_schedule, count_bytes, grid_bytes, hierarchical_schedule
-from railcore.training.two_stage import TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1
+from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
+from railcore.training.collective_schedules import count_bytes, domain_rail_bytes
+from railcore.training.two_stage import TIME_TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1
 
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:
@@ -41,7 +42,7 @@ def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int,
     for name, size in (("n_m", n_m), ("n_ds", n_ds), ("n_df", n_df)):
         whole(name, size)
     reduce = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")
-    sent = grid_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
+    sent = domain_rail_bytes(reduce, model.block_bytes / n_m, n_ds)  # all ranks send alike
     replica = batch_tokens / (n_ds * n_df) * model.hidden * model.element_bytes
     gathered = count_bytes(collective_schedule("all_gather", "direct", n_m), replica / n_m).bytes
     return TwoStageTime(
@@ -159,7 +160,7 @@ def formula_errors(
 
 
 def _largest_term_error(time: TwoStageTime, counted: TwoStageTime) -> float:
-    pairs = [(float(getattr(time, term)), float(getattr(counted, term))) for term in TERMS]
+    pairs = [(float(getattr(time, term)), float(getattr(counted, term))) for term in TIME_TERMS]
     return max(abs(ours - theirs) / (theirs or 1.0) for ours, theirs in pairs)
 
 

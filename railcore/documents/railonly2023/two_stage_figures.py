@@ -14,17 +14,17 @@ from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.rails import rail_only, rail_optimized
 from railcore.training import two_stage
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
-from railcore.training.two_stage import TERMS, TwoStage, two_stage_sweep
+from railcore.training.two_stage import TIME_TERMS, TwoStage, two_stage_sweep
 
 _DAYS = "intro.palm_days_one_gh200"
 _MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")
 MODEL_CHOICES: dict[str, tuple] = {  # arguments of `two_stage.catalog_two_stage` that the document leaves open
     "weight_bytes": (2, 4),
     "element_bytes": (1, 2, 4),
-    "block": two_stage.BLOCKS,
-    "flops": two_stage.FLOPS,
-    "group_rule": two_stage.GROUP_RULES,
-    "group_rounding": two_stage.ROUNDINGS,
+    "block": two_stage.BLOCK_SIZE_RULES,
+    "flops": two_stage.TOKEN_FLOP_RULES,
+    "group_rule": two_stage.GROUP_SIZE_RULES,
+    "group_rounding": two_stage.GROUP_SIZE_ROUNDINGS,
 }
 
 
@@ -97,16 +97,21 @@ class FigureCase:
         """
         found = {}
         for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
-            saved = models[name].reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
+            saved = models[name].time_reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
             found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
         first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
         speedups = np.stack(
-            [1 / each.relative(fig5_gpus, self.hb_domain_size, first[name]) for name, each in models.items()]
+            [
+                1 / each.relative_performance(fig5_gpus, self.hb_domain_size, first[name])
+                for name, each in models.items()
+            ]
         )
         found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
         palm = list(models)[-1]
         for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
-            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative(self.gpus, self.hb_domain_size, tokens)
+            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(
+                self.gpus, self.hb_domain_size, tokens
+            )
         flops = models[palm].token_flops * self.training_tokens
         found[_DAYS] = flops / (self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
         return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
@@ -152,7 +157,7 @@ def network_iteration_times(
             rows.append({"model": name, "network": network, **vars(first)})
         rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
     table = pd.DataFrame(rows)
-    return table.assign(iteration_s=table[list(TERMS)].sum(axis=1))
+    return table.assign(iteration_s=table[list(TIME_TERMS)].sum(axis=1))
 
 
 def links_removable(gpus: int, hb_domain_size: int, radix: int) -> float:
@@ -229,7 +234,7 @@ def figure_claims(
         "fig8.palm_tokens_max": max(palm),
     }
     least = values["fig5.ideal_speedup_min"]
-    first_step = gpt.reduction(case.quoted_gpus, 32, 64, published)
+    first_step = gpt.time_reduction(case.quoted_gpus, 32, 64, published)
     reasons = {
         "fig5.ideal_speedup_min": f"{least:.4f} is printed as {least // 0.01 / 100:g} if digits are cut off, as Table "
         "2 does",

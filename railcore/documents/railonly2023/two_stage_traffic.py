@@ -14,7 +14,8 @@ from railcore.facts import catalog, claims, units
 from railcore.facts.checks import one_of
 from railcore.training import two_stage
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import Traffic, Transfer, from_transfers
+from railcore.training.traffic import Traffic, from_transfers
+from railcore.training.transfers import Transfer
 from railcore.training.two_stage import TwoStage
 
 

@@ -8,23 +8,25 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import claims, units
-from railcore.training.collective_schedules import grid_bytes, hierarchical_schedule
+from railcore.training.collective_algorithms import hierarchical_schedule
+from railcore.training.collective_schedules import domain_rail_bytes
 from railcore.training.parallelism import Strategy
-from railcore.training.traffic import Traffic, Transfer, Wire, from_transfers, matrix, traffic_summaries, transfers
+from railcore.training.traffic import Traffic, from_transfers, iteration_traffic, traffic_summaries
+from railcore.training.transfers import TrafficOptions, Transfer, step_transfers
 from railcore.training.transformer import Transformer, catalog_model
 
 _HB_PAIR, _NETWORK = "fig3.hb_pair_traffic", "hier_allgather.network_bytes"
 
 
 def counted_transfers(
-    model: Transformer, strategy: Strategy, global_batch: int, wire: Wire, passes: Collection[str]
+    model: Transformer, strategy: Strategy, global_batch: int, options: TrafficOptions, passes: Collection[str]
 ) -> list[Transfer]:
     """Transfers of a step, its tensor collectives of some passes only: the text counts one pass.
 
     Parameters
     ----------
-    model, strategy, global_batch, wire
-        As in `traffic.step`.
+    model, strategy, global_batch, options
+        As in `transfers.transfer_table`.
     passes
         "forward", "backward", "recompute": those whose tensor collectives count.
 
@@ -32,7 +34,7 @@ def counted_transfers(
     -------
     A row for each kind of transfer.
     """
-    rows = transfers(model, strategy, global_batch, wire)
+    rows = step_transfers(model, strategy, global_batch, options)
     return [row for row in rows if row.kind not in ("tensor", "sequence") or row.phase in passes]
 
 
@@ -40,7 +42,7 @@ def entry_readings(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    wire: Wire,
+    options: TrafficOptions,
     hb_domain_size: int,
     ring_kinds: Iterable[str],
 ) -> pd.DataFrame:
@@ -48,8 +50,8 @@ def entry_readings(
 
     Parameters
     ----------
-    model, strategy, global_batch, wire
-        As in `traffic.step`.
+    model, strategy, global_batch, options
+        As in `transfers.transfer_table`.
     hb_domain_size
         GPUs of an HB domain.
     ring_kinds
@@ -67,7 +69,7 @@ def entry_readings(
     }
     cases = {}
     for way, (count, (passes, kept)), ends in product(("ring", "bidirectional_ring"), counts.items(), (False, True)):
-        other = replace(wire, keep_gathered=kept, embeddings=ends)
+        other = replace(options, keep_gathered=kept, embeddings=ends)
         rows = counted_transfers(model, strategy, global_batch, other, passes)
         name = f"{way.replace('_', ' ')}, {count}{', with the ends' * ends}"
         cases[name] = from_transfers(strategy, rows, dict.fromkeys(ring_kinds, way))
@@ -89,7 +91,7 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
     """
     rows = []
     for x, y in grids:
-        sent = grid_bytes(hierarchical_schedule("all_gather", x, y), 1.0, x)
+        sent = domain_rail_bytes(hierarchical_schedule("all_gather", x, y), 1.0, x)
         printed_network, printed_domain = (y - 1) / x, x - 1
         counted = (printed_network, sent.by_rail.max(), sent.network, printed_domain, sent.by_domain.max())
         rows.append((x, y, *counted, sent.across_rails))
@@ -167,5 +169,5 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.D
     Columns of `Traffic.entries`.
     """
     strategy = Strategy(tensor, pipeline=pipeline, data=data, sequence_parallel=tensor > 1)
-    found = matrix(catalog_model(name), strategy, 8 * data)
+    found = iteration_traffic(catalog_model(name), strategy, 8 * data)
     return found.entries(0, min(64, found.gpus))

@@ -22,7 +22,7 @@ from railcore.systems.datacenter.exposed import times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision
 from railcore.systems.datacenter.sizing import Site, Sizing, best_format, site, size
 from railcore.training import collectives
-from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, law, whole_shape
+from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
 
 PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
@@ -394,7 +394,7 @@ def models_by_budget(
     exposed_share, time_days (until the trained model is loss-optimal, with the exposed share of its layout) and limit:
     "time", or what of the loss-optimal model does not fit.
     """
-    tables, found = [], law(law_name)
+    tables, found = [], scaling_law(law_name)
     budget = np.asarray(budgets_usd, float)
     for platform in platforms:
         number_format = best_format(catalog.item("platforms", platform)["gpu"])
