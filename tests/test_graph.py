@@ -16,7 +16,7 @@ from railcore.network.topology.graph import (
     rail_bisection_bandwidth,
     route,
     same_rail_switches,
-    switches_from,
+    switches_to_gpus,
 )
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
@@ -204,7 +204,7 @@ def test_a_route_leaves_the_rail_at_most_once(fabric):
 
 @given(fabrics())
 def test_one_pod_tells_the_switches_of_a_rail(fabric):
-    whole = switches_from(fabric.graph(), "D1.GPU1")
+    whole = switches_to_gpus(fabric.graph(), "D1.GPU1")
     assert same_rail_switches(fabric) == max((whole.get(name, 0) for name in on_rail(fabric, 1)), default=0)
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
 

@@ -47,7 +47,7 @@ def test_modes_and_price_of_the_chip():
 
 def test_networks_that_are_not_laid_out_keep_their_cost():
     shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
-    table = scale_out.comparison([1000], shapes, PriceBook(8, 10), PriceBook(1, 1), "51.2T", NIC)
+    table = scale_out.compare_shapes([1000], shapes, PriceBook(8, 10), PriceBook(1, 1), "51.2T", NIC)
     smooth = table[table["count"] == "smooth"]
     rest = cabling.cost_not_laid_out(smooth, pd.DataFrame({"network": ["4 rails"], "links": ["all optics"]}))
     assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}

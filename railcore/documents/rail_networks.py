@@ -19,7 +19,7 @@ def table_cases(table: str) -> pd.DataFrame:
 def savings_table(
     table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share: bool = True
 ) -> pd.DataFrame:
-    """`cost.compare` of the cases of a document's table.
+    """`cost.compare_rail_networks` of the cases of a document's table.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ def savings_table(
     A row for each case.
     """
     cases = table_cases(table)
-    return cost.compare(cases["n"], hb_domain_size, cases["r"], prices, powers, share)
+    return cost.compare_rail_networks(cases["n"], hb_domain_size, cases["r"], prices, powers, share)
 
 
 def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
-    """A table of `cost.compare` as the documents print theirs: counts of both networks, savings in per cent."""
+    """A `savings_table` as the documents print theirs: counts of both networks, savings in per cent."""
     names = {"gpus": "GPUs", "radix": "switch radix"}
     for part in ("switches", "transceivers"):
         names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
@@ -52,7 +52,7 @@ def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
 
 
 def least_saving_radix(table: pd.DataFrame) -> int:
-    """Radix with the least cost saving in every cluster size of a `cost.compare` table, the smallest of tied ones.
+    """Radix with the least cost saving in every cluster size of a `savings_table`, the smallest of tied ones.
 
     0 where no radix has the least saving in all of them.
     """

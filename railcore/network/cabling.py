@@ -138,7 +138,7 @@ def _cable_lengths(
     return np.repeat(lengths[order], links[order])
 
 
-def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
+def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
     Columns medium, copper, reach_m, price_usd and power_w of a whole link with both ends. Of media of one reach the
@@ -169,7 +169,7 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
     return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
-def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
+def cheapest_media(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
     """Row of the cheapest medium that reaches each length. Raises ValueError where none does."""
     reach, prices = table["reach_m"].to_numpy(), table["price_usd"].to_numpy()
     if lengths.max() > reach.max():
@@ -188,7 +188,7 @@ def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[s
     }
 
 
-def reach_table(
+def media_by_tier(
     lengths: Mapping[tuple[str, int], NDArray[np.float64]], cables: int, options: pd.DataFrame
 ) -> pd.DataFrame:
     """Links of each network and tier by length, the medium that each needs, and what the media cost.
@@ -205,7 +205,7 @@ def reach_table(
         within = np.searchsorted(found, options["reach_m"].to_numpy(), side="right") / found.size
         row |= dict(zip(options["medium"], within, strict=True))
         for table, cost, power in ((options, "cost_usd", "power_w"), (optics, "optics_cost_usd", "optics_power_w")):
-            shares = np.bincount(choose(found, table), minlength=len(table)) / found.size
+            shares = np.bincount(cheapest_media(found, table), minlength=len(table)) / found.size
             row |= {cost: cables * (shares @ table["price_usd"]), power: cables * (shares @ table["power_w"])}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -220,10 +220,10 @@ def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.
     return pd.concat(frames, ignore_index=True)
 
 
-def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
+def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch and host links, with optics and with what reaches.
 
-    table: `rail_plane_networks` with a column network; reached: `reach_table` of the same.
+    table: `rail_plane_networks` with a column network; reached: `media_by_tier` of the same.
     Columns links, network, part, cost_usd.
     """
     chips, rows = table.set_index("network")["chips_usd"], []
@@ -236,7 +236,7 @@ def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
 
 
 def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
-    """Cost with optics of the networks of a table that `cost_split` lacks: counted, not laid out on the floor.
+    """Cost with optics of the networks of a table that `cost_by_part` lacks: counted, not laid out on the floor.
 
     table: `rail_plane_networks` with a column network. Columns links, network, part, cost_usd.
     """
@@ -244,8 +244,8 @@ def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
     return beside.melt("network", var_name="part", value_name="cost_usd").assign(links=split["links"].iloc[0])
 
 
-def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
-    """Costs of `cost_split` divided by a budget, with the price of a switch chip at its low, its value and its high.
+def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
+    """Costs of `cost_by_part` divided by a budget, with the price of a switch chip at its low, its value and its high.
 
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
     links too), cost_divided_by_budget and the same at the low and the high chip price,

@@ -11,7 +11,7 @@ from railcore.facts import catalog, units
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.topology.clos import Parts, rail_parts
-from railcore.network.topology.rails import RailFabric, rails_that_share
+from railcore.network.topology.rails import RailFabric, most_rails_per_switch
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,13 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
 
 
-def saving(less: ArrayLike, more: ArrayLike) -> np.ndarray:
+def share_saved(less: ArrayLike, more: ArrayLike) -> np.ndarray:
     """Share saved, 1 - less / more; 0 where both are 0."""
     less, more = np.asarray(less, dtype=float), np.asarray(more, dtype=float)
     return np.where(more > 0, 1 - less / np.where(more > 0, more, 1), 0.0)
 
 
-def compare(
+def compare_rail_networks(
     gpus: ArrayLike,
     hb_domain_size: ArrayLike,
     radix: ArrayLike,
@@ -161,17 +161,17 @@ def compare(
         table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers).items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
-        table[f"{what}_saving"] = saving(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
+        table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
     return pd.DataFrame(table)
 
 
-def cluster_layers(oversubscription: float) -> dict[str, float]:
+def _cluster_layers(oversubscription: float) -> dict[str, float]:
     """Oversubscription of the layer over the rails by network: rail-optimized, with this layer, rail-only."""
     layers = sorted({1.0, float(oversubscription), np.inf})
     return {{1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1"): s for s in layers}
 
 
-def cluster(
+def cluster_networks(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
     """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
@@ -190,7 +190,7 @@ def cluster(
     Columns network, tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's). Rails
     that are less than a switch share one in rail-only.
     """
-    layers = cluster_layers(oversubscription)
+    layers = _cluster_layers(oversubscription)
     parts = rail_parts(gpus, hb_domain_size, radix, list(layers.values()), rails_per_switch=None)
     table = pd.DataFrame({"network": list(layers), **part_totals(parts, prices, powers)})
     table = table.drop(columns=["ports", "links"])
@@ -200,7 +200,7 @@ def cluster(
 def cluster_breakdown(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """Cost and power by part and tier of the networks of `cluster`.
+    """Cost and power by part and tier of the networks of `cluster_networks`.
 
     Parameters
     ----------
@@ -216,13 +216,13 @@ def cluster_breakdown(
     Columns of `parts_breakdown`, and network.
     """
     frames = []
-    for name, s in cluster_layers(oversubscription).items():
+    for name, s in _cluster_layers(oversubscription).items():
         parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=None)
         frames.append(parts_breakdown(parts, prices, powers).assign(network=name))
     return pd.concat(frames, ignore_index=True)
 
 
-def contenders(
+def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
     """The any-to-any Clos with thinner leaves, and rails under a thinner layer, at each oversubscription.
@@ -256,7 +256,7 @@ def contenders(
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
-    """Ratios r = transceiver / port that give each row of a `compare` table a saving from `low` to `high`.
+    """Ratios r = transceiver / port with which each row of `compare_rail_networks` saves from `low` to `high`.
 
     saving(r) = (dP + r dT) / (P + r T), with P ports and T transceivers of rail-optimized and dP, dT what rail-only
     has less, is monotone in r, so each bound is r = (s P - dP) / (dT - s T). Columns gpus, radix, least, most (0 to
@@ -282,14 +282,14 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
 def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
     """Ratio transceiver / port that gives a rail-optimized network this total, their sum being known.
 
-    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare` table.
+    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare_rail_networks` table.
     """
     ports, transceivers = row["ports_rail_optimized"], row["transceivers_rail_optimized"]
     transceiver = (total_usd - ports * port_and_transceiver_usd) / (transceivers - ports)
     return float(transceiver / (port_and_transceiver_usd - transceiver))
 
 
-def network_curve(
+def link_rate_costs(
     gpus: Sequence[int],
     hb_domain_size: int,
     links: Sequence[tuple[float, int]],
@@ -326,12 +326,12 @@ def network_curve(
     return pd.concat(frames, ignore_index=True)
 
 
-def doubled(parts: Parts) -> Parts:
+def doubled_parts(parts: Parts) -> Parts:
     """Every switch and every link twice: a second network beside the first, full redundancy."""
     return Parts(parts.tiers, 2 * parts.switches_by_tier, 2 * parts.links_by_tier, parts.radix)
 
 
-def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
+def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
     """Parts of a fabric with spare tier-1 switches for each rail.
 
     transceivers: every spare has the links of a switch of its rail, with optics at both ends, and replaces it by
@@ -351,7 +351,7 @@ def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool
     return Parts(parts.tiers, switches, links, parts.radix)
 
 
-def redundancy(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
+def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
     """Cost of rail-only with redundant parts over the any-to-any Clos without, for cases with columns gpus and radix.
 
     Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch, spare_switch_and_optics (one for
@@ -360,9 +360,14 @@ def redundancy(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> p
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
         clos = float(network_total(rail_parts(n, hb_domain_size, k, 1), prices))
-        for sharing in sorted({int(rails_that_share(n, hb_domain_size, k)), 1}, reverse=True):
+        for sharing in sorted({int(most_rails_per_switch(n, hb_domain_size, k)), 1}, reverse=True):
             fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=sharing)
-            ways = (fabric.parts, with_spares(fabric, 1, False), with_spares(fabric, 1, True), doubled(fabric.parts))
+            ways = (
+                fabric.parts,
+                parts_with_spares(fabric, 1, False),
+                parts_with_spares(fabric, 1, True),
+                doubled_parts(fabric.parts),
+            )
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
     return pd.DataFrame(rows, columns=columns)
@@ -428,7 +433,7 @@ def total_cost(
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
-def ownership(
+def ownership_costs(
     gpus: int,
     hb_domain_size: int,
     radix: int,
@@ -470,7 +475,7 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     Parameters
     ----------
     gpus, hb_domain_size, radix, years
-        As in `ownership`.
+        As in `ownership_costs`.
     inputs
         port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
 
@@ -480,9 +485,9 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     """
     prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
     rates = inputs["electricity_price"], inputs["pue"]
-    table = ownership(gpus, hb_domain_size, radix, prices, powers, years, *rates)
+    table = ownership_costs(gpus, hb_domain_size, radix, prices, powers, years, *rates)
     optics = table[table["host_links"] == "optics"].set_index("network")["total_usd"]
-    return float(saving(optics["rail-only"], optics["rail-optimized"]))
+    return float(share_saved(optics["rail-only"], optics["rail-optimized"]))
 
 
 def ownership_sensitivity(
@@ -493,7 +498,7 @@ def ownership_sensitivity(
     Parameters
     ----------
     gpus, hb_domain_size, radix, years
-        As in `ownership`.
+        As in `ownership_costs`.
     ranges
         Catalog rows with low and high of the inputs of `ownership_saving`, such as `book_rows`.
 

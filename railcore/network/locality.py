@@ -81,7 +81,7 @@ def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLik
     return 1 - np.clip(together, 0, 1)
 
 
-def best_bands(stages: int, members: int, block: int) -> int:
+def best_band_count(stages: int, members: int, block: int) -> int:
     """Bands of stages for which the larger share of both kinds of flow that leave a leaf of `block` racks is least.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
@@ -94,7 +94,7 @@ def best_bands(stages: int, members: int, block: int) -> int:
     return int(bands[np.argmin(worse)])
 
 
-def banded(stages: int, members: int, bands: int) -> Racks:
+def band_placement(stages: int, members: int, bands: int) -> Racks:
     """Place of the rack of each stage and ring member on the floor [stages, members], laid out in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
@@ -106,15 +106,17 @@ def banded(stages: int, members: int, bands: int) -> Racks:
     return place.reshape(stages, members)
 
 
-def layouts(stages: int, members: int, block: int) -> dict[str, int]:
+def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
     """Bands of the layouts compared: rings together (a band a stage), pipelines together (one), the best for leaves."""
-    best = best_bands(stages, members, block)
+    best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
 def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
-    """Places of racks [stages, members] by the names of `layouts`, and at random; block: racks of a leaf."""
-    placed = {name: banded(stages, members, bands) for name, bands in layouts(stages, members, block).items()}
+    """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
+    placed = {
+        name: band_placement(stages, members, bands) for name, bands in placement_bands(stages, members, block).items()
+    }
     shuffled = np.random.default_rng(0).permutation(stages * members)
     return placed | {"random": shuffled.reshape(stages, members)}
 
@@ -136,7 +138,7 @@ def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> dict[str,
     return found
 
 
-def closed_forms(
+def expected_crossing(
     stages: int, members: int, rack_endpoints: int, block: int, leaf_racks: int
 ) -> dict[str, tuple[float, float]]:
     """Shares of ring and chain flows that leave a block in closed form.
@@ -148,14 +150,14 @@ def closed_forms(
     rack_endpoints, block
         Endpoints of a rack and of a block.
     leaf_racks
-        Racks of a leaf, for the best bands (`layouts`).
+        Racks of a leaf, for the best bands (`placement_bands`).
 
     Returns
     -------
     (ring, chain) by the names of `rack_placements`.
     """
     at, found = (rack_endpoints, block), {}
-    for name, bands in layouts(stages, members, leaf_racks).items():
+    for name, bands in placement_bands(stages, members, leaf_racks).items():
         ring = ring_crossing(members, stages / bands, *at)
         found[name] = (float(ring), float(chain_crossing(stages, members, bands, *at)))
     anywhere = float(random_crossing(stages * members, *at))
@@ -202,7 +204,7 @@ def crossing_table(
     rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
     each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
     for name, tier, endpoints, block in each:
-        forms = closed_forms(stages, members, endpoints, block, leaf)
+        forms = expected_crossing(stages, members, endpoints, block, leaf)
         for layout, place in rack_placements(stages, members, leaf).items():
             found = counted_crossing(place, endpoints, block)
             leaving = (ring_bytes * found["ring"] + chain_bytes * found["chain"]) / (ring_bytes + chain_bytes)
@@ -215,7 +217,7 @@ def crossing_table(
     return pd.DataFrame(rows, columns=[*columns, "busiest_block_leaving", "allowed_oversubscription"])
 
 
-def thinned(
+def oversubscribed_leaves(
     gpus: int,
     rails: int,
     planes: int,
@@ -273,7 +275,7 @@ def thinned(
     return table.assign(saved=1 - table["cost_usd"] / full)
 
 
-def most_thinned(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a `thinned` table with the largest oversubscription that fits each placement."""
+def largest_oversubscription(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a `oversubscribed_leaves` table with the largest oversubscription that fits each placement."""
     fitting = table[table["fits"]].sort_values("oversubscription", kind="stable")
     return fitting.groupby("placement", sort=False).tail(1).drop(columns="fits")

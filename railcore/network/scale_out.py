@@ -18,7 +18,7 @@ from railcore.facts.units import Gbps, number
 from railcore.network.cost import PriceBook, book_rate, network_total, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
-COUNTS = ("smooth", "rounded", "whole")
+COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
 def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
@@ -105,7 +105,7 @@ def network_parts(
     n, r, k, p = np.broadcast_arrays(whole("gpus", gpus), whole("rails", rails), radix, whole("planes", planes))
     if np.any(r > n):
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
-    if one_of("count", count, COUNTS) == "whole":
+    if one_of("count", count, COUNT_METHODS) == "whole":
         return rail_parts(n, r, k, rails=r, planes=p, below=below)
     if below:
         raise ValueError(f"below is {below!r}, but count is {count!r}: oversubscription is counted whole only")
@@ -120,7 +120,7 @@ def network_parts(
     return Parts(tiers, chips, links, ports)
 
 
-def shared_wires(parts: Parts, planes: ArrayLike) -> Parts:
+def full_speed_parts(parts: Parts, planes: ArrayLike) -> Parts:
     """The same parts at full speed: P links of the planes run in one cable, P ports of the chips in one front port.
 
     Prices and powers of parts of the NIC's speed apply to them. Source: flops2024, Section 6.1.
@@ -175,7 +175,7 @@ def rail_plane_networks(
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, chip_radix(chip, p, nic_Bps), p, count, below)
-    wired = shared_wires(parts, p)
+    wired = full_speed_parts(parts, p)
     hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
     table = {"gpus": n, "rails": r, "planes": p, "tiers": parts.tiers}
     size = -(-n // r)
@@ -265,7 +265,7 @@ def network_shapes(
     return {name: shape for name, shape in named.items() if shape[1] in wanted}
 
 
-def comparison(
+def compare_shapes(
     gpus: Sequence[int], named: Shapes, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
     """`rail_plane_networks` of every shape over each number of GPUs, counted in each way.
@@ -287,14 +287,14 @@ def comparison(
     tables = [
         rail_plane_networks(n, rails, planes, prices, powers, chip, nic_Bps, way).assign(network=list(named), count=way)
         for n in dict.fromkeys(gpus)
-        for way in COUNTS
+        for way in COUNT_METHODS
     ]
     table = pd.concat(tables, ignore_index=True)
     return table[["network", "count", *table.columns.drop(["network", "count"])]]
 
 
-def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """A `comparison` with a row for each network and number of GPUs, its counts beside each other.
+def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """A `compare_shapes` with a row for each network and number of GPUs, its counts beside each other.
 
     Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count.
     """
@@ -302,12 +302,12 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     by_count = {count: rows.set_index(keys) for count, rows in table.groupby("count")}
     beside = by_count["whole"][["tiers", "leaf_gpus", "boxes", "power_w"]].copy()
     for column, name in (("chips", "chips_{}"), ("cables", "cables_{}"), ("cost_usd", "cost_{}_usd")):
-        for count in COUNTS:
+        for count in COUNT_METHODS:
             beside[name.format(count)] = by_count[count][column]
     return beside.reset_index()
 
 
-def thinned_costs(
+def oversubscribed_leaf_costs(
     gpus: int, rails: int, planes: int, ratio: float, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
 ) -> pd.DataFrame:
     """Costs by part of a fat tree, of rails and planes, and of the same with leaves oversubscribed, all with optics.
@@ -369,7 +369,7 @@ def network_combinations(
     return rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps)
 
 
-def choices(
+def notable_shapes(
     table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails with two tiers.
@@ -405,7 +405,7 @@ def choices(
     return {name: shape for name, shape in found.items() if shape in shown}
 
 
-def tree_levels(
+def block_sizes(
     gpus: int, hb_domain_size: int, named: Shapes, chip: str, nic_Bps: float
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
     """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.

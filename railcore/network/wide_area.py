@@ -150,7 +150,7 @@ def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
         return np.maximum(mathis_window(p, R), (C * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (R / p) ** 0.75)
 
 
-LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
+WINDOW_LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
     "Mathis": mathis_window,
     "CUBIC": cubic_window,
 }
@@ -174,7 +174,7 @@ def tcp_throughput(
     link
         Bandwidth B [bytes/s].
     law
-        Of `LAWS`, for the window W.
+        Of `WINDOW_LAWS`, for the window W.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "
     mss
         Payload M of a segment [bytes].
     law
-        Of `LAWS`, for the window W.
+        Of `WINDOW_LAWS`, for the window W.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def flows_needed(
     return np.ceil(positive("rate", rate) / tcp_throughput(loss, rtt, mss, link) * (1 - 1e-12))
 
 
-def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
+def slow_start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
     """Round trips in which a new connection sends a transfer: n = ceil(log2(1 + N / w)), its window doubling each time.
 
     N = transfer_bytes / mss rounded up [segments], w the catalog's initial window of TCP; no loss, no limiting link.
@@ -250,7 +250,7 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
     mss
         Payload M of a segment [bytes].
     law
-        Of `LAWS`.
+        Of `WINDOW_LAWS`.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
 
 
 def _law(law: str) -> Callable[[ArrayLike, ArrayLike], Floats]:
-    return LAWS[one_of("law", law, LAWS)]
+    return WINDOW_LAWS[one_of("law", law, WINDOW_LAWS)]
 
 
 _LEAST_RATE, _MOST_RATE = 1e-25, 0.5
@@ -339,25 +339,25 @@ class ReedSolomon:
         return inverse(self.packet_loss, target, _LEAST_RATE, _MOST_RATE, positive("packet_bytes", packet_bytes))
 
 
-def code(name: str) -> ReedSolomon:
+def catalog_code(name: str) -> ReedSolomon:
     """A code of the catalog's wide_area, such as "KP4"."""
     item = catalog.item("wide_area", name)
     return ReedSolomon(**{field.name: int(item[field.name]) for field in fields(ReedSolomon)})
 
 
-def any_loss(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+def any_packet_lost(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
     """Probability that a packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
     every = positive("packets", packets) * positive("transfers", transfers)
     return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
 
 
-def loss_for(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Largest loss with which `any_loss` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
+def loss_for_failure(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Largest loss with which `any_packet_lost` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
     every = positive("packets", packets) * positive("transfers", transfers)
     return -np.expm1(np.log1p(-share("failure", failure, below_1=True)) / every)
 
 
-def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+def mean_sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
     """Mean number of rounds until the last of n transfers is whole, lost packets sent again a round trip later.
 
     E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
@@ -395,7 +395,7 @@ def repair_packets(packets: int, loss: float, failure: float, transfers: float =
 
     at_least("packets", packets, 1)
     share("loss", loss, below_1=True)
-    allowed = float(loss_for(share("failure", failure, above_0=True, below_1=True), 1, transfers))
+    allowed = float(loss_for_failure(share("failure", failure, above_0=True, below_1=True), 1, transfers))
     low, high = -1, 0
     while bdtrc(high, packets + high, loss) > allowed:
         low, high = high, 2 * high + 1
@@ -405,7 +405,7 @@ def repair_packets(packets: int, loss: float, failure: float, transfers: float =
     return high
 
 
-def allocation(
+def admitted_rates(
     capacity: float,
     demands: ArrayLike,
     weights: ArrayLike = 1.0,
@@ -506,7 +506,7 @@ def priority_waits(
     return np.where(full, np.inf, R / room + interrupted)
 
 
-def shared_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
+def single_queue_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
     """Mean wait of all classes in one queue: W = R / (1 - rho), infinite for a full link.
 
     Parameters
@@ -533,7 +533,7 @@ def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floa
     return rho, S, S * (1 + at_least("variation", variation)) / 2
 
 
-CODE = "KP4"
+ETHERNET_CODE = "KP4"
 
 
 def flow_needs(
@@ -558,23 +558,23 @@ def flow_needs(
     Returns
     -------
     Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands), bit_error_rate
-    and bit_error_rate_before_fec (behind that loss, without correction and before that of the code `CODE`),
-    cold_start_s (`start_rounds` in time) and recovery_s (after one loss).
+    and bit_error_rate_before_fec (behind that loss, without correction and before that of the code `ETHERNET_CODE`),
+    cold_start_s (`slow_start_rounds` in time) and recovery_s (after one loss).
     """
-    size, rs = catalog.item("wide_area", packet), code(CODE)
+    size, rs = catalog.item("wide_area", packet), catalog_code(ETHERNET_CODE)
     mss, frame, rows = size["payload"], size["frame"], []
-    for (transfer, data), (path, rtt), law in product(transfer_bytes.items(), rtts.items(), LAWS):
+    for (transfer, data), (path, rtt), law in product(transfer_bytes.items(), rtts.items(), WINDOW_LAWS):
         rate = float(positive("transfer_bytes", data) / positive("within", within))
         loss = tolerable_loss(rate, rtt, mss, law)
         bers = (bit_error_rate(loss, frame), rs.bit_error_rate(loss, frame))
-        times = (start_rounds(data, mss) * rtt, recovery_time(rate, rtt, mss, law))
+        times = (slow_start_rounds(data, mss) * rtt, recovery_time(rate, rtt, mss, law))
         rows.append((transfer, path, law, rate, rate * rtt, *map(float, (loss, *bers, *times))))
     columns = "transfer path law rate_Bps window_bytes loss bit_error_rate bit_error_rate_before_fec cold_start_s"
     columns += " recovery_s"
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def throughputs(
+def throughput_by_loss(
     losses: ArrayLike,
     rtts: Mapping[str, float],
     link: float,
@@ -604,7 +604,7 @@ def throughputs(
             throughput_Bps=tcp_throughput(p, rtt, size["payload"], link, law)
         )
         for path, rtt in rtts.items()
-        for law in LAWS
+        for law in WINDOW_LAWS
     ]
     return pd.concat(parts, ignore_index=True)
 
@@ -616,15 +616,17 @@ def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
     bursts would lose fewer packets.
     """
     frame = catalog.item("wide_area", packet)["frame"]
-    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", CODE, "oFEC"))
+    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", ETHERNET_CODE, "oFEC"))
     return {
         f"no FEC at {plain['bit_error_rate']:g}": float(packet_loss(plain["bit_error_rate"], frame)),
-        f"{CODE} at {coded['bit_error_rate']:g}": float(code(CODE).packet_loss(coded["bit_error_rate"], frame)),
+        f"{ETHERNET_CODE} at {coded['bit_error_rate']:g}": float(
+            catalog_code(ETHERNET_CODE).packet_loss(coded["bit_error_rate"], frame)
+        ),
         f"oFEC at {coherent['bit_error_rate']:g}": float(packet_loss(coherent["bit_error_rate_after"], frame)),
     }
 
 
-def tails(
+def loss_delays(
     losses: Mapping[str, float],
     transfer_bytes: float,
     devices: float,
@@ -661,16 +663,16 @@ def tails(
     packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
     for case, loss in losses.items():
         flows = float(flows_needed(capacity, loss, rtt, mss, capacity))
-        extra = float(sending_rounds(packets, loss, devices) - 1) * rtt
+        extra = float(mean_sending_rounds(packets, loss, devices) - 1) * rtt
         repair = repair_packets(packets, loss, failure, devices)
-        some = (float(any_loss(packets, loss, n)) for n in (1, devices))
+        some = (float(any_packet_lost(packets, loss, n)) for n in (1, devices))
         rows.append((case, loss, flows, flows * devices, *some, extra, repair, repair / packets))
     columns = "case loss flows flows_in_all device_resends_share iterations_delayed_share mean_delay_s"
     columns += " repair_packets repair_share"
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
+def sharing_policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
     """What gradients get beside other demands as a link loses capacity, under each policy, all in bytes/s.
 
     Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
@@ -688,7 +690,7 @@ def policies(need: float, others: Sequence[float], capacities: Sequence[float]) 
             "priority": {"priorities": ~first},
         }
         for policy, options in ways.items():
-            admitted = allocation(capacity, demands, **options)
+            admitted = admitted_rates(capacity, demands, **options)
             rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
     return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
 
@@ -716,5 +718,5 @@ def queue_waits(
         at = ((load, other_load), sizes, link)
         rows.append((other_load, "strict priority", priority_waits(*at)[0]))
         rows.append((other_load, "preemptive priority", priority_waits(*at, preemptive=True)[0]))
-        rows.append((other_load, "one queue", shared_wait(*at)))
+        rows.append((other_load, "one queue", single_queue_wait(*at)))
     return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

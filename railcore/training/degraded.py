@@ -19,7 +19,7 @@ from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
-from railcore.network.topology.rails import rails_that_share
+from railcore.network.topology.rails import most_rails_per_switch
 from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
 from railcore.training.machine import Machine
@@ -249,7 +249,7 @@ def failed_part_slowdowns(
     whole: dict[str, Any] = {"fault": "none", "job": "whole", "gpus_failed": 0, "nics_cut": 0, "hb_share": 1.0}
     whole |= {"nic_share": nic_bandwidth_share(fabric, flows), "data": strategy.data, "global_batch": global_batch}
     rows = [whole]
-    for effect in faults.effects(fabric).to_dict("records"):
+    for effect in faults.fault_effects(fabric).to_dict("records"):
         found = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
         if lost := _lost_ranks(fabric, graph, effect["fault"]):
             ways = [{"job": "spare GPUs take over"}, *_without(strategy, global_batch, lost)]
@@ -304,7 +304,7 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
     most: set[str] = max(nx.connected_components(after), key=len, default=set())
     lost = []
     for rank, name in enumerate(gpu_names(range(fabric.gpus), fabric.hb_domain_size)):
-        if name not in most or (fabric.hb_domain_size > 1 and not faults.bandwidth(after, name, ("hb",))):
+        if name not in most or (fabric.hb_domain_size > 1 and not faults.node_bandwidth(after, name, ("hb",))):
             lost.append(rank)
     return lost
 
@@ -420,7 +420,7 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str)
     -------
     Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year.
     """
-    hb, share = catalog.item("platforms", platform), int(rails_that_share(gpus, hb_domain_size, radix))
+    hb, share = catalog.item("platforms", platform), int(most_rails_per_switch(gpus, hb_domain_size, radix))
     software, rows = catalog.item("failure_rates", "job").row("software_failure_rate"), []
     fabrics = {
         "rail-only": rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"]),

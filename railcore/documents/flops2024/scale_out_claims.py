@@ -6,7 +6,7 @@ import pandas as pd
 
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, units
-from railcore.network.scale_out import COUNTS, chip_modes
+from railcore.network.scale_out import COUNT_METHODS, chip_modes
 
 SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
 LINKS = "flops2024.multiplane.link_reduction"
@@ -97,7 +97,7 @@ def scale_out_readings(
     others = {
         f"{n:,}": scale_out_values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus
     }
-    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
+    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNT_METHODS if way != count}
     logical = 1 - multi["switch_links"] / tree["switch_links"]
     return verdict_readings(
         ours,

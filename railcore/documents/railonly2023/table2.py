@@ -14,7 +14,7 @@ def table2_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.Pric
     powers: peak powers, for the columns of the table; the document prints none.
     """
     table = savings_table(TABLE, hb_domain_size, prices, powers)
-    spares = cost.redundancy(table, hb_domain_size, prices)
+    spares = cost.redundancy_costs(table, hb_domain_size, prices)
     alone = spares[spares["rails_per_switch"] == 1]
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
     values = claims.table_values(TABLE, table)

@@ -56,7 +56,7 @@ def fail(graph: nx.Graph, kind: str) -> nx.Graph:
     return left
 
 
-def bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
+def node_bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
     """Bandwidth of a node's edges of these kinds, one direction [bytes/s]."""
     return sum(at["bandwidth_Bps"] for _, _, at in graph.edges(node, data=True) if at["kind"] in kinds)
 
@@ -64,7 +64,7 @@ def bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
 def cut_nics(before: nx.Graph, after: nx.Graph) -> list[str]:
     """Live GPUs whose NIC has lost every link."""
     gpus = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    return [g for g in gpus if bandwidth(before, g, ("host",)) and not bandwidth(after, g, ("host",))]
+    return [g for g in gpus if node_bandwidth(before, g, ("host",)) and not node_bandwidth(after, g, ("host",))]
 
 
 def _left(has: float, had: float) -> float:
@@ -77,12 +77,12 @@ def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
     has: dict[int, float] = defaultdict(float)
     for node, at in after.nodes(data=True):
         if at["kind"] == "gpu":
-            had[at["domain"]] += bandwidth(before, node, ("host",))
-            has[at["domain"]] += bandwidth(after, node, ("host",))
+            had[at["domain"]] += node_bandwidth(before, node, ("host",))
+            has[at["domain"]] += node_bandwidth(after, node, ("host",))
     return {domain: _left(has[domain], had[domain]) for domain in had}
 
 
-def effect(graph: nx.Graph, kind: str) -> dict:
+def fault_effect(graph: nx.Graph, kind: str) -> dict:
     """What one failed part of a kind leaves.
 
     gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even their HB domain connects
@@ -95,7 +95,7 @@ def effect(graph: nx.Graph, kind: str) -> dict:
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
     live = [g for g in gpus if g in after]
     largest = max(nx.connected_components(after), key=len) if len(after) else set()
-    hb = [_left(bandwidth(after, g, ("hb",)), bandwidth(graph, g, ("hb",))) for g in live]
+    hb = [_left(node_bandwidth(after, g, ("hb",)), node_bandwidth(graph, g, ("hb",))) for g in live]
     rail = [g for g in live if graph.nodes[g]["rail"] == 1]
     half = len(rail) // 2
     flows = [bisection_bandwidth(net, rail[:half], rail[-half:]) if half else 1.0 for net in (graph, after)]
@@ -121,10 +121,10 @@ def _switches(graph: nx.Graph, source: str, target: str) -> float:
     return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
 
 
-def effects(fabric: RailFabric) -> pd.DataFrame:
-    """`effect` of every kind of fault that the fabric has a part for, a row each."""
+def fault_effects(fabric: RailFabric) -> pd.DataFrame:
+    """`fault_effect` of every kind of fault that the fabric has a part for, a row each."""
     graph = fabric.graph()
-    rows = [effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
+    rows = [fault_effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
     return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
 
 
@@ -158,7 +158,7 @@ def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) 
     return pd.DataFrame(rows, columns=[*columns, "nics_cut_rail_only_own_switches", "nics_cut_difference"])
 
 
-def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
+def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     """An optical switch between NICs and rails gives a spare GPU of the HB domain the failed one's place on its rail.
 
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
@@ -180,7 +180,7 @@ def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     return after
 
 
-def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
+def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     """GPUs that a job loses to one failed GPU, and the rails it still has whole, by way of recovery.
 
     idle_per_domain: GPUs that each HB domain holds idle as spares. Rows: way, gpus_lost (idle spares not counted),
@@ -197,22 +197,22 @@ def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])
 
 
-def reconfigured_rail(fabric: RailFabric) -> pd.DataFrame:
+def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 
-    Columns state, bisection_Gbps. The last GPU of domain 1 is the spare, see `reconfigure`.
+    Columns state, bisection_Gbps. The last GPU of domain 1 is the spare, see `replace_gpu`.
     """
     graph, spare = fabric.graph(), f"D1.GPU{fabric.hb_domain_size}"
     states = {
         "whole": graph,
         "GPU 1 of domain 1 failed": fail(graph, "GPU"),
-        "a spare moved to its rail": reconfigure(graph, "D1.GPU1", spare),
+        "a spare moved to its rail": replace_gpu(graph, "D1.GPU1", spare),
     }
     rows = [(state, convert(rail_bisection_bandwidth(left), "Gbps")) for state, left in states.items()]
     return pd.DataFrame(rows, columns=["state", "bisection_Gbps"])
 
 
-def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
+def worst_case_effects(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
     """What one failure of each kind leaves of a network of rails and planes at any size: worst case, in closed form.
 
     A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
@@ -259,7 +259,9 @@ def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: 
     return pd.DataFrame(rows, columns=columns)
 
 
-def remains_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
-    """`remains` of every row of a `rail_plane_networks` table with a column network, which comes first."""
-    left = [remains(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()]
+def worst_case_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
+    """`worst_case_effects` of every row of a `rail_plane_networks` table with a column network, which comes first."""
+    left = [
+        worst_case_effects(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()
+    ]
     return pd.concat(left, keys=table["network"]).reset_index("network").reset_index(drop=True)

@@ -17,7 +17,7 @@ import pandas as pd
 from railcore.facts.units import convert
 
 
-def build(fabric, rails: range | None = None) -> nx.Graph:
+def build_graph(fabric, rails: range | None = None) -> nx.Graph:
     """Graph of a RailFabric; `rails` (from 1) keeps only those rails of a rail-only fabric, without HB domains.
 
     Raises ValueError where a part of a fabric with an any-to-any layer is asked for.
@@ -26,7 +26,7 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
     graph = nx.Graph(name=_name(fabric))
     if rails is None:
-        hb_domains(graph, fabric)
+        add_hb_domains(graph, fabric)
         rails = range(1, fabric.rails + 1)
     else:
         _add_rails(graph, fabric, rails)
@@ -47,7 +47,7 @@ def first_pod(fabric) -> nx.Graph:
     return graph
 
 
-def switches_from(graph: nx.Graph, source: str) -> dict[str, int]:
+def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
     """Switches on the shortest way from a GPU to every other that the network alone connects it to, forwarding none."""
     network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
     lengths = nx.single_source_shortest_path_length(network, source)
@@ -102,7 +102,7 @@ def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], netw
 def same_rail_switches(fabric) -> int:
     """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `first_pod`)."""
     graph = first_pod(fabric)
-    found = switches_from(graph, "D1.GPU1")
+    found = switches_to_gpus(graph, "D1.GPU1")
     return max((n for gpu, n in found.items() if graph.nodes[gpu]["rail"] == 1), default=0)
 
 
@@ -179,7 +179,7 @@ def _add_rails(graph: nx.Graph, fabric, rails: Iterable[int]) -> None:
             _add_gpu(graph, d, j, rail)
 
 
-def hb_domains(graph: nx.Graph, fabric) -> None:
+def add_hb_domains(graph: nx.Graph, fabric) -> None:
     """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
     size = fabric.hb_domain_size
     for d in range(1, fabric.domains + 1):

@@ -15,12 +15,12 @@ from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_
 if TYPE_CHECKING:
     import networkx as nx
 
-PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
+_DEFAULT_PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
 
-def platform_value(parameter: str) -> float:
-    """A value of `PLATFORM`."""
-    return catalog.item("platforms", PLATFORM)[parameter]
+def _platform_value(parameter: str) -> float:
+    """A value of `_DEFAULT_PLATFORM`."""
+    return catalog.item("platforms", _DEFAULT_PLATFORM)[parameter]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class HBDomains:
 
     gpus; hb_domain_size: GPUs of an HB domain, K.
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
-    the catalog's `PLATFORM`.
+    the catalog's `_DEFAULT_PLATFORM`.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
 
     Raises ValueError naming the argument that is out of range.
@@ -37,8 +37,8 @@ class HBDomains:
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"), kw_only=True)
-    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"), kw_only=True)
+    nic_Bps: float = field(default_factory=lambda: _platform_value("nic_bandwidth"), kw_only=True)
+    hb_Bps: float = field(default_factory=lambda: _platform_value("hb_bandwidth"), kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -144,9 +144,9 @@ class RailFabric(HBDomains):
 
     def graph(self, rails: range | None = None) -> "nx.Graph":
         """The fabric as a networkx graph; see `railcore.network.topology.graph.build`."""
-        from railcore.network.topology.graph import build
+        from railcore.network.topology.graph import build_graph
 
-        return build(self, rails)
+        return build_graph(self, rails)
 
     def any_to_any(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
@@ -188,10 +188,10 @@ class PhotonicRails(HBDomains):
         """GPUs, HB switches and circuit switches (kind "ocs"), with an edge for the fibres of each NIC."""
         import networkx as nx
 
-        from railcore.network.topology.graph import hb_domains
+        from railcore.network.topology.graph import add_hb_domains
 
         graph = nx.Graph(name="photonic rails")
-        hb_domains(graph, self)
+        add_hb_domains(graph, self)
         gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
         for rail in range(1, self.rails + 1):
             name = f"R{rail}.OCS"
@@ -278,7 +278,7 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:
+def most_rails_per_switch(gpus, hb_domain_size, radix) -> np.ndarray:
     """Rails of R endpoints that fit into one switch of k ports, at least 1: max(1, k // R)."""
     size = rail_size(gpus, hb_domain_size)
     return np.maximum(1, np.asarray(radix) // size)
