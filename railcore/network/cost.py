@@ -33,33 +33,31 @@ class PriceBook:
 
 def price_book(name: str) -> PriceBook:
     """Prices of a book of the catalog [USD]. Raises UnknownName listing the nearest books."""
-    return _book("prices", name, "price")
+    return _book("prices", name, "price", "USD")
 
 
 def power_book(name: str) -> PriceBook:
     """Peak powers of a book of the catalog [W]. Raises UnknownName listing the nearest books."""
-    return _book("powers", name, "power")
+    return _book("powers", name, "power", "W")
 
 
 def book_rate(name: str) -> float:
     """Link rate that a price book's ports and transceivers are for, one direction [bytes/s]."""
-    if "bandwidth" not in catalog.item("prices", name):
-        raise ValueError(
-            f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, such as 400 Gbps"
-        )
-    return catalog.item("prices", name)["bandwidth"]
+    item = catalog.item("prices", name)
+    if "bandwidth" not in item:
+        raise ValueError(f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, e.g. 400 Gbps")
+    return item["bandwidth"]
 
 
-def _book(family: str, name: str, what: str) -> PriceBook:
+def _book(family: str, name: str, what: str, unit: str) -> PriceBook:
     books = [book for book in catalog.names(family) if f"port_{what}" in catalog.item(family, book)]
     if name not in books:
         raise catalog.UnknownName(f"book of {family}", name, books)
-    item, wanted = catalog.item(family, name), {"price": "USD", "power": "W"}[what]
+    item = catalog.item(family, name)
     for row in item.rows:
-        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != wanted:
-            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {wanted}")
-    dac = item.get(f"dac_{what}", 0.0)
-    return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], dac)
+        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
+            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
+    return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], item.get(f"dac_{what}", 0.0))
 
 
 def book_rows(name: str) -> dict[str, catalog.Value]:
@@ -193,8 +191,8 @@ def cluster_networks(
     layers = _cluster_layers(oversubscription)
     parts = rail_parts(gpus, hb_domain_size, radix, list(layers.values()), rails_per_switch=None)
     table = pd.DataFrame({"network": list(layers), **part_totals(parts, prices, powers)})
-    table = table.drop(columns=["ports", "links"])
-    return table.assign(cost_saved=1 - table["cost_usd"] / table["cost_usd"].iloc[0])
+    table["cost_saved"] = share_saved(table["cost_usd"], table["cost_usd"].iloc[0])
+    return table.drop(columns=["ports", "links"])
 
 
 def cluster_breakdown(
@@ -241,18 +239,16 @@ def oversubscription_costs(
     Columns network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
     """
     ratios = np.asarray(oversubscriptions, float)
-    layered = rail_parts(gpus, hb_domain_size, radix, ratios, rails_per_switch=None)
-    networks = [("rails under an oversubscribed layer", ratios, layered)]
-    for ratio in ratios[np.isfinite(ratios)]:
-        tree = rail_parts(gpus, 1, radix, rails=1, below=(ratio,))
-        networks.append(("Clos with oversubscribed leaves", np.atleast_1d(ratio), tree))
-    frames = [
-        pd.DataFrame({"network": name, "oversubscription": ratio, **part_totals(parts, prices, powers)})
-        for name, ratio, parts in networks
-    ]
-    table = pd.concat(frames, ignore_index=True).drop(columns=["tiers", "ports", "links"])
-    full = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), prices, powers)["cost_usd"]
-    return table.assign(relative_cost=table["cost_usd"] / float(full))
+    networks = [("rails under an oversubscribed layer", s, {"oversubscription": s}) for s in ratios]
+    for s in ratios[np.isfinite(ratios)]:
+        networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "below": (s,)}))
+    rows = []
+    for name, s, shape in networks:
+        parts = rail_parts(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
+        rows.append({"network": name, "oversubscription": s, **part_totals(parts, prices, powers)})
+    table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
+    full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
+    return table.assign(relative_cost=table["cost_usd"] / full)
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
@@ -265,17 +261,15 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
     p, t = (table[f"{part}_rail_optimized"].to_numpy(float) for part in ("ports", "transceivers"))
     dp, dt = (p - table["ports_rail_only"].to_numpy(float), t - table["transceivers_rail_only"].to_numpy(float))
     at_zero, at_infinity = dp / p, dt / t
-    lower, upper = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
+    lowest, highest = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
     ends = []
-    for saved in (np.broadcast_to(np.asarray(bound, float), p.shape) for bound in (low, high)):
+    for saved in (np.clip(low, lowest, highest), np.clip(high, lowest, highest)):
         with np.errstate(divide="ignore", invalid="ignore"):
-            inside = (saved * p - dp) / (dt - saved * t)
-        before = np.where(at_infinity > at_zero, saved <= at_zero, saved >= at_zero)
-        ends.append(np.where(before, 0.0, np.where((saved > lower) & (saved < upper), inside, np.inf)))
-    never = (np.asarray(high) < lower) | (np.asarray(low) > upper)
-    always = ~never & (lower == upper)
-    least = np.where(never, np.inf, np.where(always, 0.0, np.minimum(*ends)))
-    most = np.where(never, 0.0, np.where(always, np.inf, np.maximum(*ends)))
+            ends.append(np.where(saved == at_infinity, np.inf, np.abs((saved * p - dp) / (dt - saved * t))))
+    never = (np.asarray(high) < lowest) | (np.asarray(low) > highest)
+    any_ratio = lowest == highest
+    least = np.select([never, any_ratio], [np.inf, 0.0], np.minimum(*ends))
+    most = np.select([never, any_ratio], [0.0, np.inf], np.maximum(*ends))
     return table[["gpus", "radix"]].assign(least=least, most=most)
 
 
@@ -466,7 +460,7 @@ def ownership_costs(
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             rows.append({"network": name, "host_links": links, "power_w": power, **costs})
-    return pd.DataFrame(rows).astype(dict.fromkeys(["power_w", "purchase_usd", "energy_usd", "total_usd"], float))
+    return pd.DataFrame(rows)
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
