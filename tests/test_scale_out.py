@@ -1,6 +1,7 @@
 """Scale-out networks: limits, whole against smooth, brute force, counted against closed forms, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,17 @@ from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
 from railcore.network.cost import PriceBook, network_total
+from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
+EQUIPMENT = Equipment("51.2T", NIC, PRICES, POWERS)
 
 
 def table(gpus, rails, planes, count="whole", chip="51.2T", **options):
-    return scale_out.rail_plane_networks(gpus, rails, planes, PRICES, POWERS, chip, NIC, count, **options)
+    return scale_out.rail_plane_networks(gpus, rails, planes, replace(EQUIPMENT, chip=chip), count, **options)
 
 
 # Parts
@@ -84,7 +87,7 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
 @settings(max_examples=30, deadline=None)
 def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
     """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
-    row = scale_out.rail_plane_networks(gpus, rails, planes, POWERS, POWERS, "51.2T", NIC, count).iloc[0]
+    row = scale_out.rail_plane_networks(gpus, rails, planes, replace(EQUIPMENT, prices=POWERS), count).iloc[0]
     assert row.power_w == pytest.approx(row.cost_usd)
     assert row.cost_usd == pytest.approx(row.chips * 64 * POWERS.port + row.transceivers * POWERS.transceiver)
     assert row.host_links_usd >= 2 * gpus * POWERS.transceiver * (1 - 1e-12)  # one link of a GPU, two ends
@@ -102,11 +105,10 @@ def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):
 
 
 def test_cheapest_is_what_a_loop_finds():
-    prices = {"prices": PRICES, "powers": POWERS, "chip": "51.2T", "nic_Bps": NIC}
-    costs = scale_out.network_combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
+    costs = scale_out.network_combinations(20_000, 12, [1, 2, 4, 8, 16], EQUIPMENT)
     alone = {(r, p): table(20_000, r, p).cost_usd[0] for r in range(1, 13) for p in (1, 2, 4, 8)}
     assert len(costs) == len(alone)
-    marks = scale_out.notable_shapes(costs, 4, 12, 2, "51.2T", NIC)
+    marks = scale_out.notable_shapes(costs, 4, 12, 2, EQUIPMENT)
     assert marks["cheapest"] == min(alone, key=lambda shape: (alone[shape], *shape))
     whole = {shape: cost for shape, cost in alone.items() if 4 % shape[0] == 0}
     assert marks["cheapest that divides a rack"] == min(whole, key=lambda shape: (whole[shape], *shape))
@@ -121,7 +123,7 @@ def test_arrays_equal_the_scalars():
 
 
 def test_levels_are_the_blocks_of_the_fabric():
-    found = scale_out.block_sizes(800_000, 72, scale_out.network_shapes(72, 76, 4), "51.2T", NIC)
+    found = scale_out.block_sizes(800_000, 72, scale_out.network_shapes(72, 76, 4), EQUIPMENT)
     assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]  # 76 does not divide 72
     assert found["fat tree"] == (72, (32, 1024, 32768)) and found["72 rails, 4 planes"] == (1, (128,))
 
@@ -133,7 +135,7 @@ def test_shapes_of_one_plane_need_a_port_of_the_speed():
 
 
 def test_counts_beside_each_other_are_those_below_each_other():
-    rows = scale_out.compare_shapes([1000, 2000], scale_out.network_shapes(8, 6, 2), PRICES, POWERS, "51.2T", NIC)
+    rows = scale_out.compare_shapes([1000, 2000], scale_out.network_shapes(8, 6, 2), EQUIPMENT)
     beside = scale_out.counts_side_by_side(rows)
     assert len(beside) == len(rows) / 3 and list(beside.gpus.unique()) == [1000, 2000]
     for row in rows.itertuples():
@@ -146,7 +148,7 @@ def test_counts_beside_each_other_are_those_below_each_other():
 def test_costs_of_the_panel(chip, gpus, rails, ratio):
     import matplotlib.pyplot as plt
 
-    found = scale_out.oversubscribed_leaf_costs(gpus, rails, 4, ratio, PRICES, POWERS, chip, NIC)
+    found = scale_out.oversubscribed_leaf_costs(gpus, rails, 4, ratio, replace(EQUIPMENT, chip=chip))
     assert ("fat tree" in set(found.network)) == (1 in scale_out.chip_modes(chip, NIC))
     full, thin = (found[found.network == name].cost_usd.sum() for name in found.network.unique()[-2:])
     row = table(gpus, rails, 4, chip=chip).iloc[0]
@@ -233,14 +235,14 @@ def test_every_placement_gives_every_rack_one_place(stages, members, block):
 
 
 def test_thinner_leaves_cost_less_and_fit_where_flows_do():
-    thin = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, PRICES, POWERS, "51.2T", NIC)
+    thin = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, EQUIPMENT)
     for _, rows in thin.groupby("placement"):
         assert np.all(np.diff(rows.cost_usd) <= 0)
         assert rows.fits.iloc[0] and np.all(rows.fits == (rows.most_leaving <= rows.uplinks + 1e-9))
     assert thin.saved.iloc[0] == 0
     most = locality.largest_oversubscription(thin).set_index("placement").oversubscription
     assert most["bands"] > most["random"]
-    away = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 2], 32, 16, PRICES, POWERS, "51.2T", NIC, outside=1.0)
+    away = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 2], 32, 16, EQUIPMENT, outside=1.0)
     assert np.all(away.most_leaving == away.leaf_gpus) and np.array_equal(away.fits, away.oversubscription == 1)
 
 
@@ -436,7 +438,7 @@ def test_modes_of_chips():
         (lambda: locality.best_band_count(0, 3, 4), "stages is 0"),
         (lambda: locality.rack_placements(3, 3, 0), "block is 0"),
         (
-            lambda: locality.oversubscribed_leaves(8, 2, 1, [1], 2, 2, PRICES, POWERS, "51.2T", NIC, outside=1.5),
+            lambda: locality.oversubscribed_leaves(8, 2, 1, [1], 2, 2, EQUIPMENT, outside=1.5),
             "outside is 1.5: give a share",
         ),
         (lambda: cabling.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
@@ -447,7 +449,7 @@ def test_modes_of_chips():
         (lambda: cabling.rail_link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
         (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
         (
-            lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC),
+            lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, replace(EQUIPMENT, chip="25.6T")),
             "planes is 1.*2, 4, 8",
         ),
         (

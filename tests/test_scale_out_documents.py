@@ -11,6 +11,7 @@ from railcore.network.cost import PriceBook
 from railcore.systems import datacenter as dc
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"
+EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10), PriceBook(1, 1))
 
 
 def job(gpus=835_000, datacenters=2):
@@ -38,7 +39,7 @@ def test_modes_and_price_of_the_chip():
     values = scale_out_claims.chip_mode_values("51.2T", NIC, 4)
     assert values == {"flops2024.fattree.chip_modes": pytest.approx(51.2e12), "flops2024.multiplane.ports": 256}
     assert scale_out_claims.chip_mode_values("51.2T", NIC, 3)["flops2024.multiplane.ports"] == 0
-    assert scale_out.chip_ports("51.2T", NIC) == pytest.approx(64)
+    assert EQUIPMENT.chip_ports == pytest.approx(64)
     row = catalog.item("prices", "flops2024").row("port_price")
     low, middle, high = scale_out_claims.chip_price_range(row, 50e3)
     assert low < middle == 50e3 < high
@@ -47,7 +48,7 @@ def test_modes_and_price_of_the_chip():
 
 def test_networks_that_are_not_laid_out_keep_their_cost():
     shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
-    table = scale_out.compare_shapes([1000], shapes, PriceBook(8, 10), PriceBook(1, 1), "51.2T", NIC)
+    table = scale_out.compare_shapes([1000], shapes, EQUIPMENT)
     smooth = table[table["count"] == "smooth"]
     rest = cabling.cost_not_laid_out(smooth, pd.DataFrame({"network": ["4 rails"], "links": ["all optics"]}))
     assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}

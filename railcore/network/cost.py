@@ -460,7 +460,7 @@ def ownership_costs(
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             rows.append({"network": name, "host_links": links, "power_w": power, **costs})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype({"purchase_usd": float})
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:

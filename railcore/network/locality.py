@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import share, whole
-from railcore.network.cost import PriceBook
-from railcore.network.scale_out import chip_radix, rail_plane_networks
+from railcore.network.scale_out import Equipment, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
@@ -224,10 +223,7 @@ def oversubscribed_leaves(
     ratios: ArrayLike,
     stages: int,
     members: int,
-    prices: PriceBook,
-    powers: PriceBook,
-    chip: str,
-    nic_Bps: float,
+    equipment: Equipment,
     outside: float = 0.0,
 ) -> pd.DataFrame:
     """Rails of one GPU a rack with oversubscribed leaves: cost, and whether a placement's flows still fit, all at once.
@@ -243,8 +239,8 @@ def oversubscribed_leaves(
         Oversubscriptions s of the leaves.
     stages, members
         Stages of the job and racks of each.
-    prices, powers, chip, nic_Bps
-        As in `rail_plane_networks`.
+    equipment
+        What the network is built of.
     outside
         Share w of a GPU's bandwidth that goes to other datacenters.
 
@@ -259,10 +255,10 @@ def oversubscribed_leaves(
         An oversubscription below 1, or a share outside 0 to 1.
     """
     share("outside", outside)
-    ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
+    ports, rows = int(equipment.radix(planes)) * planes, []
     parts = ["tiers", "chips", "cables", "cost_usd", "power_w"]
     for s in np.atleast_1d(np.asarray(ratios, float)):
-        network = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
+        network = rail_plane_networks(gpus, rails, planes, equipment, below=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():
@@ -271,7 +267,7 @@ def oversubscribed_leaves(
             rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
     columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
     table = pd.DataFrame(rows, columns=columns)
-    full = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
+    full = rail_plane_networks(gpus, rails, planes, equipment)["cost_usd"].iloc[0]
     return table.assign(saved=1 - table["cost_usd"] / full)
 
 
