@@ -30,6 +30,13 @@ def test_the_job_fills_whole_stages_of_its_racks():
     assert job(72 * 23_333, 1).outside == 0  # one datacenter sends nothing to others
 
 
+def test_racks_of_the_job_are_the_users():
+    document = scale_out_job.job_racks(835_000, 72, 11_666)
+    assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
+    mine = scale_out_job.job_racks(83_952, 72, 11_666)
+    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
+
+
 def test_a_job_without_room_says_what_to_change():
     with pytest.raises(ValueError, match=r"gpus is 71, less than a rack.* Parameters for racks: datacenter_gpus"):
         job(71)

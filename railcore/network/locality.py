@@ -7,6 +7,7 @@ block (a leaf, a pod) holds B consecutive ones.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -120,21 +121,32 @@ def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
     return placed | {"random": shuffled.reshape(stages, members)}
 
 
-def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
-    """Flows counted on a placement: shares of ring and chain flows that leave their block, and of the worst block.
+class Crossing(NamedTuple):
+    """Flows that leave their block: shares of all ring and chain flows, and flows out of the busiest block over B."""
 
-    ring, chain: mean share over all flows; ring_most, chain_most: flows that leave the block that sends most, over B.
-    place [stages, members]: racks' places; rack_endpoints e, block B [endpoints].
-    """
+    ring: float
+    chain: float
+    ring_most: float
+    chain_most: float
+
+    @property
+    def most(self) -> float:
+        """Share of the busiest block's bandwidth that leaves it, for the kind of flow that needs more."""
+        return max(self.ring_most, self.chain_most)
+
+
+def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
+    """Flows counted on a placement. place [stages, members]: racks' places; rack_endpoints e, block B [endpoints]."""
     ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
     at = (place[None].astype(np.int32) * np.int32(rack_endpoints) + ranks) // np.int32(block)
-    found: dict[str, float] = {}
-    ring = (at, np.roll(at, -1, axis=2)) if place.shape[1] > 1 else (at[:, :0], at[:, :0])
-    for name, (source, target) in {"ring": ring, "chain": (at[:, :-1], at[:, 1:])}.items():
-        leaving = source[source != target]
-        found[name] = leaving.size / source.size if source.size else 0.0
-        found[f"{name}_most"] = int(np.bincount(leaving).max()) / block if leaving.size else 0.0
-    return found
+
+    def leaving(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
+        away = source[source != target]
+        return (away.size / source.size, int(np.bincount(away).max()) / block) if away.size else (0.0, 0.0)
+
+    ring, ring_most = leaving(at, np.roll(at, -1, axis=2))
+    chain, chain_most = leaving(at[:, :-1], at[:, 1:])
+    return Crossing(ring, chain, ring_most, chain_most)
 
 
 def expected_crossing(
@@ -163,22 +175,6 @@ def expected_crossing(
     return found | {"random": (anywhere, anywhere)}
 
 
-def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, object]:
-    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
-
-    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
-    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
-    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
-    """
-    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
-    if n < k:
-        raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
-    bought = int(whole("bought_racks", bought_racks)) * k
-    agree = abs(n / bought - 1) <= 0.01
-    found: dict[str, object] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
-    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
-
-
 def crossing_table(
     levels: Mapping[str, tuple[int, Sequence[int]]], stages: int, members: int, ring_bytes: float, chain_bytes: float
 ) -> pd.DataFrame:
@@ -203,17 +199,26 @@ def crossing_table(
     rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
     each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
     for name, tier, endpoints, block in each:
-        forms = expected_crossing(stages, members, endpoints, block, leaf)
-        for layout, place in rack_placements(stages, members, leaf).items():
+        expected = expected_crossing(stages, members, endpoints, block, leaf)
+        for placement, place in rack_placements(stages, members, leaf).items():
+            ring, chain = expected[placement]
             found = counted_crossing(place, endpoints, block)
-            leaving = (ring_bytes * found["ring"] + chain_bytes * found["chain"]) / (ring_bytes + chain_bytes)
-            most = max(found["ring_most"], found["chain_most"])
-            ratio = 1 / most if most else np.inf
-            shares = (*forms[layout], found["ring"], found["chain"], leaving, most, ratio)
-            rows.append((name, tier, block, layout, *shares))
-    columns = "network tier block_endpoints placement ring_flows_leaving pipeline_flows_leaving".split()
-    columns += "ring_flows_leaving_counted pipeline_flows_leaving_counted all_bytes_leaving".split()
-    return pd.DataFrame(rows, columns=[*columns, "busiest_block_leaving", "allowed_oversubscription"])
+            leaving = ring_bytes * found.ring + chain_bytes * found.chain
+            row = {
+                "network": name,
+                "tier": tier,
+                "block_endpoints": block,
+                "placement": placement,
+                "ring_flows_leaving": ring,
+                "pipeline_flows_leaving": chain,
+                "ring_flows_leaving_counted": found.ring,
+                "pipeline_flows_leaving_counted": found.chain,
+                "all_bytes_leaving": leaving / (ring_bytes + chain_bytes),
+                "busiest_block_leaving": found.most,
+                "allowed_oversubscription": 1 / found.most if found.most else np.inf,
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def oversubscribed_leaves(
@@ -263,7 +268,7 @@ def oversubscribed_leaves(
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():
             found = counted_crossing(place, 1, leaf)
-            most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
+            most = ((1 - outside) * found.most + outside) * leaf
             rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
     columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
     table = pd.DataFrame(rows, columns=columns)
