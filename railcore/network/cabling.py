@@ -170,13 +170,15 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
 
 
 def cheapest_media(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
-    """Row of the cheapest medium that reaches each length. Raises ValueError where none does."""
+    """Row of the cheapest medium that reaches each length; table: of `link_media`, shortest reach first.
+
+    Raises ValueError where none reaches.
+    """
     reach, prices = table["reach_m"].to_numpy(), table["price_usd"].to_numpy()
     if lengths.max() > reach.max():
         raise ValueError(f"lengths up to {number(lengths.max(), 4)} m: no medium of the table reaches that far")
-    order = np.argsort(reach, kind="stable")
-    cheapest = [order[i:][prices[order[i:]].argmin()] for i in range(order.size)]
-    return np.array(cheapest)[np.searchsorted(reach[order], lengths)]
+    cheapest = np.array([row + prices[row:].argmin() for row in range(len(prices))])
+    return cheapest[np.searchsorted(reach, lengths)]
 
 
 def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[str, int], NDArray[np.float64]]:
@@ -293,11 +295,9 @@ def copper_sensitivity(
     hall, reach, longest = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), f"reach of {medium}"
     rows = {field: catalog.item("floor", name).row(parameter) for field, parameter in FLOOR_PARAMETERS.items()}
 
-    def share(field: str, value: float) -> float:
-        changed: dict[str, Any] = {} if field == longest else {field: value}
-        floor = replace(hall, **changed)
-        lengths = np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks))
-        return float(np.mean(lengths <= (value if field == longest else reach.value)))
+    def share(field: str, value: Any) -> float:
+        floor, within = (hall, value) if field == longest else (replace(hall, **{field: value}), reach.value)
+        return float(np.mean(np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks)) <= within))
 
     ends = {field: (row.low, row.high) for field, row in rows.items()}
     ends[longest] = tuple(reach.value if end is None else end for end in (reach.low, reach.high))
