@@ -174,33 +174,33 @@ def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers,
     layered = np.isfinite(s)
     if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
         raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
-    pod_tier, leaves, per_pod = np.zeros(k.shape, np.int64), np.ones_like(k), np.ones_like(k)
-    tier, leaves_below = 0, np.ones_like(k)  # leaves below one port of a switch of the tier
-    while np.any(open_ := pod_tier == 0):
+    leaves = ceil_div(size, down_ports(k, _ratio(below, 1)))  # of a rail of several leaves
+    pod_tier, held = np.zeros(k.shape, np.int64), np.ones_like(k)
+    tier, under_port = 0, np.ones_like(k)  # endpoints (tier 1) or leaves below one port of a switch of the tier
+    while np.any(higher := pod_tier == 0):
         tier += 1
-        leaves_below = leaves_below * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)
-        leaves_of_rail = np.ones_like(k) if tier == 1 else ceil_div(size, down_ports(k, _ratio(below, 1)))
-        unit = size if tier == 1 else leaves_of_rail
-        most, under_layer = floor_div(k * leaves_below, unit), floor_div(down_ports(k, s) * leaves_below, unit)
-        single = open_ & layered & (most >= rails)
-        fits = open_ & ~single & (np.where(layered, under_layer, most) >= 1)
-        pod_tier[single | fits] = tier
-        leaves = np.where(single | fits, leaves_of_rail, leaves)
-        per_pod = np.where(single, rails, np.where(fits & layered, np.minimum(under_layer, rails), per_pod))
-    share = np.where(share == 0, np.where(pod_tier == 1, np.maximum(floor_div(k, size), 1), 1), share)
-    shared = ~layered & (share > 1)
-    if np.any(shared & ((pod_tier > 1) | (share * size > k))):
+        if tier > 2:
+            under_port = under_port * down_ports(k, _ratio(below, tier - 1))
+        rail = size if tier == 1 else leaves
+        in_block = floor_div(down_ports(k, s) * under_port, rail)
+        in_block = np.where(floor_div(k * under_port, rail) >= rails, rails, np.minimum(in_block, rails))
+        here = higher & (in_block >= 1)
+        pod_tier[here] = tier
+        held = np.where(here, in_block, held)
+    share = np.where(share == 0, np.maximum(floor_div(k, size), 1), share)
+    too_many = ~layered & (share > 1) & (share * size > k)
+    if np.any(too_many):
         raise ValueError(
-            f"rails_per_switch is {share[shared].max():g}, but that many rails do not fit into one switch: "
+            f"rails_per_switch is {share[too_many].max():g}, but that many rails do not fit into one switch: "
             "lower it to radix // rail size, or to 1"
         )
-    pods = ceil_div(rails, np.where(shared, np.minimum(share, rails), per_pod))
+    pods = ceil_div(rails, np.where(layered, held, np.minimum(share, rails)))
     above, blocks = layered & (pods > 1), pods
     tiers = pod_tier + above
     while np.any(more := above & (blocks > k)):
         tiers, blocks = tiers + more, np.where(more, ceil_div(blocks, down_ports(k, 1)), blocks)
     alone = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
-    return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), leaves)
+    return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), np.where(pod_tier == 1, 1, leaves))
 
 
 def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:

@@ -249,23 +249,22 @@ def _pods(fabric) -> list[range]:
 def _wire_pod(wiring: _Wiring, rails: Sequence[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
     fabric, plan = wiring.fabric, wiring.plan
-    leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
-    if plan.pod_tier == 1:
-        vlans = math.isinf(fabric.oversubscription) and len(rails) > 1
-        shared = len(rails) > 1 and not vlans
-        chassis, leaf = f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1", None
+    leaf_uplinks, only = int(plan.uplinks(1, plan.hosts_per_leaf)), rails[0] if len(rails) == 1 else None
+    if plan.pod_tier == 1 and not only and math.isinf(fabric.oversubscription):  # a VLAN of one switch for each rail
         for rail in rails:
-            if leaf is None or not shared:
-                leaf = wiring.switch(1, None if shared else rail, chassis if vlans else None)
+            wiring.hosts(fabric.endpoints(rail), wiring.switch(1, rail, f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1"))
+        return []  # no layer above
+    if plan.pod_tier == 1:
+        leaf = wiring.switch(1, only)
+        for rail in rails:
             wiring.hosts(fabric.endpoints(rail), leaf)
-        return [[(str(leaf), leaf_uplinks)]]
+        return [[(leaf, leaf_uplinks)]]
     blocks = []
     for rail in rails:
         for members in _spread(fabric.endpoints(rail), int(plan.leaves_per_rail)):
             leaf = wiring.switch(1, rail)
             wiring.hosts(members, leaf)
             blocks.append([(leaf, leaf_uplinks)])
-    only = rails[0] if len(rails) == 1 else None
     for tier in range(2, plan.pod_tier + 1):
         groups = 1 if tier == plan.pod_tier else int(plan.blocks[tier - 1] // plan.pods)
         blocks = [_wire_block(wiring, tier, children, only) for children in _spread(blocks, groups)]
