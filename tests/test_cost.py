@@ -26,11 +26,11 @@ FABRICS = st.builds(
 TABLES = {"railonly2025": "railonly2025.table1", "railonly2023": "railonly2023.table2"}
 
 
-def table(book, share=True):
+def table(book, share_switches=True):
     cases = pd.DataFrame(claims.cases(TABLES[book]))
     prices = cost.price_book(book)
     powers = cost.power_book(book) if book == "railonly2025" else prices
-    return cost.compare_rail_networks(cases.n, 256, cases.r, prices, powers, share)
+    return cost.compare_rail_networks(cases.n, 256, cases.r, prices, powers, share_switches)
 
 
 @given(FABRICS, BOOKS, BOOKS, st.integers(0, 4))
@@ -90,7 +90,9 @@ def test_saving_by_hand():
 
 @given(st.integers(1, 3000), st.integers(1, 80), st.integers(2, 40).map(lambda half: 2 * half), BOOKS)
 def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
-    row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share=False).iloc[0]
+    row = cost.compare_rail_networks(
+        gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share_switches=False
+    ).iloc[0]
     for name, layer in (("rail_only", math.inf), ("rail_optimized", 1)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer)
         counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.transceivers)
@@ -107,7 +109,7 @@ def test_saving_of_nothing():
 
 
 def test_shared_switches_change_one_case():
-    cases = table("railonly2023"), table("railonly2023", share=False)
+    cases = table("railonly2023"), table("railonly2023", share_switches=False)
     differ = cases[0][cases[0].switches_rail_only != cases[1].switches_rail_only]
     assert differ[["gpus", "radix"]].values.tolist() == [[32768, 256]]
 
@@ -342,7 +344,7 @@ def test_contenders_meet_the_full_clos(gpus):
     for _, line in rows.groupby("network"):
         assert (np.diff(line.sort_values("oversubscription").transceivers) <= 0).all()
     thin = rows[(rows.network == "Clos with oversubscribed leaves") & (rows.oversubscription == 3)].iloc[0]
-    assert thin.transceivers == fat_tree(gpus, 16, below=(3,)).parts.transceivers
+    assert thin.transceivers == fat_tree(gpus, 16, tier_oversubscription=(3,)).parts.transceivers
 
 
 def test_parts_of_each_contender():

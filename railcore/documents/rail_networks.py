@@ -17,7 +17,7 @@ def table_cases(table: str) -> pd.DataFrame:
 
 
 def savings_table(
-    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share: bool = True
+    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share_switches: bool = True
 ) -> pd.DataFrame:
     """`cost.compare_rail_networks` of the cases of a document's table.
 
@@ -29,7 +29,7 @@ def savings_table(
         GPUs of an HB domain (scale-up or NVLink domain).
     prices, powers
         Books of prices [USD] and of peak powers [W].
-    share
+    share_switches
         Whether rails that are less than a switch share one, as the documents count.
 
     Returns
@@ -37,7 +37,7 @@ def savings_table(
     A row for each case.
     """
     cases = table_cases(table)
-    return cost.compare_rail_networks(cases["n"], hb_domain_size, cases["r"], prices, powers, share)
+    return cost.compare_rail_networks(cases["n"], hb_domain_size, cases["r"], prices, powers, share_switches)
 
 
 def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out import COST_PARTS
 
-Levels = Mapping[str, tuple[int, Sequence[int]]]
+BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
 
 
@@ -181,11 +181,11 @@ def cheapest_media(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64
     return cheapest[np.searchsorted(reach, lengths)]
 
 
-def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[str, int], NDArray[np.float64]]:
-    """`rail_link_lengths` by network and tier; levels: network to (rack_endpoints, blocks)."""
+def lengths_by_network(floor: Floor, racks: int, block_sizes: BlockSizes) -> dict[tuple[str, int], NDArray[np.float64]]:
+    """`rail_link_lengths` by network and tier; block_sizes: network to (rack_endpoints, blocks)."""
     return {
         (name, tier): lengths
-        for name, (endpoints, blocks) in levels.items()
+        for name, (endpoints, blocks) in block_sizes.items()
         for tier, lengths in enumerate(rail_link_lengths(floor, racks, endpoints, blocks), start=1)
     }
 

@@ -130,7 +130,7 @@ def compare_rail_networks(
     radix: ArrayLike,
     prices: PriceBook,
     powers: PriceBook,
-    share: bool = True,
+    share_switches: bool = True,
 ) -> pd.DataFrame:
     """Rail-only beside rail-optimized, a row for each element of the broadcast arguments.
 
@@ -142,7 +142,7 @@ def compare_rail_networks(
         Ports of a switch.
     prices, powers
         Books of prices [USD] and of peak powers [W].
-    share
+    share_switches
         Whether rails that are less than a switch share one in rail-only.
 
     Returns
@@ -154,7 +154,7 @@ def compare_rail_networks(
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
     for name, parts in (
         ("rail_optimized", rail_parts(n, k, ports, 1)),
-        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share else 1)),
+        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share_switches else 1)),
     ):
         table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers).items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
@@ -241,7 +241,7 @@ def oversubscription_costs(
     ratios = np.asarray(oversubscriptions, float)
     networks = [("rails under an oversubscribed layer", s, {"oversubscription": s}) for s in ratios]
     for s in ratios[np.isfinite(ratios)]:
-        networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "below": (s,)}))
+        networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "tier_oversubscription": (s,)}))
     rows = []
     for name, s, shape in networks:
         parts = rail_parts(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)

@@ -176,13 +176,17 @@ def expected_crossing(
 
 
 def crossing_table(
-    levels: Mapping[str, tuple[int, Sequence[int]]], stages: int, members: int, ring_bytes: float, chain_bytes: float
+    block_sizes: Mapping[str, tuple[int, Sequence[int]]],
+    stages: int,
+    members: int,
+    ring_bytes: float,
+    chain_bytes: float,
 ) -> pd.DataFrame:
     """Shares of traffic that leave each level of the networks, by placement, in closed form and counted.
 
     Parameters
     ----------
-    levels
+    block_sizes
         (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]) by network; bands are those of the largest leaf.
     stages, members
         Stages of the job and racks of each.
@@ -196,8 +200,8 @@ def crossing_table(
     of its bandwidth, the larger of both kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no
     flow.
     """
-    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
-    each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
+    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in block_sizes.values() if blocks), default=1)
+    each = [(name, tier, e, b) for name, (e, blocks) in block_sizes.items() for tier, b in enumerate(blocks, start=1)]
     for name, tier, endpoints, block in each:
         expected = expected_crossing(stages, members, endpoints, block, leaf)
         for placement, place in rack_placements(stages, members, leaf).items():
@@ -263,7 +267,7 @@ def oversubscribed_leaves(
     ports, rows = int(equipment.radix(planes)) * planes, []
     parts = ["tiers", "chips", "cables", "cost_usd", "power_w"]
     for s in np.atleast_1d(np.asarray(ratios, float)):
-        network = rail_plane_networks(gpus, rails, planes, equipment, below=(float(s),)).iloc[0]
+        network = rail_plane_networks(gpus, rails, planes, equipment, tier_oversubscription=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():

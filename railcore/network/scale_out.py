@@ -106,7 +106,7 @@ def network_parts(
     radix: ArrayLike,
     planes: ArrayLike = 1,
     count: str = "whole",
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> Parts:
     """Chips and logical links of N GPUs spread evenly over R rails, by one of three ways to count; none for one GPU.
 
@@ -121,7 +121,7 @@ def network_parts(
     count
         smooth: (2 t - 1) N / k chips and N links a tier and plane, as fractions. rounded: chips rounded up in each tier
         of each network. whole: as wired with equal trunks and full bisection (`rail_parts`).
-    below
+    tier_oversubscription
         Oversubscription by tier; counted whole only.
 
     Returns
@@ -141,9 +141,11 @@ def network_parts(
     if np.any(r > n):
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
     if one_of("count", count, COUNT_METHODS) == "whole":
-        return rail_parts(n, r, k, rails=r, planes=p, below=below)
-    if below:
-        raise ValueError(f"below is {below!r}, but count is {count!r}: oversubscription is counted whole only")
+        return rail_parts(n, r, k, rails=r, planes=p, tier_oversubscription=tier_oversubscription)
+    if tier_oversubscription:
+        raise ValueError(
+            f"tier_oversubscription is {tier_oversubscription!r}, but count is {count!r}: it is counted whole only"
+        )
     size, ports = -(-n // r), k * p
     tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
     tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
@@ -170,7 +172,7 @@ def rail_plane_networks(
     planes: ArrayLike,
     equipment: Equipment,
     count: str = "whole",
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> pd.DataFrame:
     """Networks of the broadcast GPUs, rails and planes, a row each.
 
@@ -180,7 +182,7 @@ def rail_plane_networks(
         GPUs, rails and planes; they broadcast.
     equipment
         What they are built of.
-    count, below
+    count, tier_oversubscription
         As in `network_parts`.
 
     Returns
@@ -191,7 +193,7 @@ def rail_plane_networks(
     below tier 1), cost_usd = chips_usd + links_usd, power_w of the same.
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
-    parts = network_parts(n, r, equipment.radix(p), p, count, below)
+    parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
     wired = full_speed_parts(parts, p)
     hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
     size = -(-n // r)
@@ -295,14 +297,14 @@ def network_shapes(
     return {name: shape for name, shape in named.items() if shape[1] in wanted}
 
 
-def compare_shapes(gpus: Sequence[int], named: Shapes, equipment: Equipment) -> pd.DataFrame:
+def compare_shapes(gpus: Sequence[int], shapes: Shapes, equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of every shape over each number of GPUs, counted in each way.
 
-    named: (rails, planes) by name, as of `network_shapes`. Columns network, count and those of `rail_plane_networks`.
+    shapes: (rails, planes) by name, as of `network_shapes`. Columns network, count and those of `rail_plane_networks`.
     """
-    rails, planes = np.array(list(named.values())).T
+    rails, planes = np.array(list(shapes.values())).T
     tables = [
-        rail_plane_networks(n, rails, planes, equipment, way).assign(network=list(named), count=way)
+        rail_plane_networks(n, rails, planes, equipment, way).assign(network=list(shapes), count=way)
         for n in dict.fromkeys(gpus)
         for way in COUNT_METHODS
     ]
@@ -351,8 +353,8 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
     drawn[f"{rails} rails, {planes} planes"] = (rails, planes, ())
     drawn[f"the same, leaves {ratio:g}:1"] = (rails, planes, (ratio,))
     rows = [
-        rail_plane_networks(gpus, r, p, equipment, below=below).assign(network=name)
-        for name, (r, p, below) in drawn.items()
+        rail_plane_networks(gpus, r, p, equipment, tier_oversubscription=tiers).assign(network=name)
+        for name, (r, p, tiers) in drawn.items()
     ]
     costs = pd.concat(rows)[["network", *COST_PARTS]].rename(columns=COST_PARTS)
     return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
@@ -413,7 +415,7 @@ def notable_shapes(
 
 
 def block_sizes(
-    gpus: int, hb_domain_size: int, named: Shapes, equipment: Equipment
+    gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
     """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.
 
@@ -423,7 +425,7 @@ def block_sizes(
     ----------
     gpus, hb_domain_size
         GPUs of the datacenter and K of a rack.
-    named
+    shapes
         (rails, planes) by name, as of `network_shapes`.
     equipment
         What the networks are built of.
@@ -433,7 +435,7 @@ def block_sizes(
     (e, endpoints by tier) by name.
     """
     found = {}
-    for name, (rails, planes) in named.items():
+    for name, (rails, planes) in shapes.items():
         if hb_domain_size % rails == 0:
             radix = int(equipment.radix(planes))
             tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)

@@ -18,8 +18,9 @@ def table2_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.Pric
     alone = spares[spares["rails_per_switch"] == 1]
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
     values = claims.table_values(TABLE, table)
-    own_switches = claims.table_values(TABLE, savings_table(TABLE, hb_domain_size, prices, powers, share=False))
-    shares = {"rails that are less than a switch share one": {"a switch for each rail": own_switches}}
+    own_switches = savings_table(TABLE, hb_domain_size, prices, powers, share_switches=False)
+    others = {"a switch for each rail": claims.table_values(TABLE, own_switches)}
+    shares = {"rails that are less than a switch share one": others}
     taken = verdict_readings(values, shares)
     values |= {f"{TABLE}.worst_radix": least_saving_radix(table), SPARES: alone["spare_switch_and_optics"].max()}
     taken |= {

@@ -81,7 +81,7 @@ class RailFabric(HBDomains):
     rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
     as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
-    below: oversubscription of the tiers within a rail, tier 1 first.
+    tier_oversubscription: oversubscription of the tiers within a rail, tier 1 first.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -91,7 +91,7 @@ class RailFabric(HBDomains):
     rails: int = 0
     rails_per_switch: int | None = 1
     planes: int = 1
-    below: tuple[float, ...] = ()
+    tier_oversubscription: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,7 +105,12 @@ class RailFabric(HBDomains):
         """Tiers, pods and blocks of one plane."""
         size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
         return clos_layout(
-            size, self.rails, self.radix * self.planes, self.oversubscription, self.rails_per_switch, self.below
+            size,
+            self.rails,
+            self.radix * self.planes,
+            self.oversubscription,
+            self.rails_per_switch,
+            self.tier_oversubscription,
         )
 
     @cached_property
@@ -119,7 +124,7 @@ class RailFabric(HBDomains):
             self.rails,
             self.rails_per_switch,
             self.planes,
-            self.below,
+            self.tier_oversubscription,
         )
 
     @property
