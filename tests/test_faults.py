@@ -244,12 +244,12 @@ def test_domains_keep_the_share_of_nics_that_still_have_links():
 
 def test_claims_of_the_rail_papers_on_routes_and_switches():
     survey = rail_networks.fault_survey(256)
-    assert len(survey) == len(survey.drop_duplicates(["n", "r"])) == 7
+    assert len(survey) == len(survey.drop_duplicates(["gpus", "radix"])) == 7
     hb = platform_bandwidths(rail_networks.PLATFORMS)
     values, reasons, taken = rail_networks.topology_claims(hb, survey)
     assert set(reasons) | set(taken) <= set(values) and len(values) == 9
     assert values["railonly2025.fig5.rail_bisection"] == pytest.approx(1)
     assert values["railonly2023.intro.nvlink4_bandwidth"] == pytest.approx(7.2e12)
     switches = reasons["railonly2025.text.fault_switch_difference"]
-    for row in survey[survey.n == 65536].itertuples():
-        assert (f"+{row.nics_cut_difference} at 65,536/{row.r}" in switches) == bool(row.nics_cut_difference)
+    for row in survey[survey.gpus == 65536].itertuples():
+        assert (f"+{row.nics_cut_difference} at 65,536/{row.radix}" in switches) == bool(row.nics_cut_difference)

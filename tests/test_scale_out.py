@@ -279,7 +279,7 @@ def counted(before, after, fault):
 @pytest.mark.parametrize("gpus", [64, 128])
 def test_faults_in_closed_form_are_those_of_the_graph(rails, planes, gpus):
     fabric = RailFabric(gpus, 8, 8, rails=rails, planes=planes)
-    form = faults.worst_case_effects(gpus, 8, rails, planes, int(fabric.plan.hosts_per_leaf))
+    form = faults.worst_case_effects(gpus, 8, rails, planes, int(fabric.layout.hosts_per_leaf))
     whole = fabric.graph()
     found = pd.DataFrame([counted(whole, without(whole, fault), fault) for fault in form.fault], columns=form.columns)
     assert found.equals(form), (found, form)

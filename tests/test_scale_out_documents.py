@@ -1,12 +1,11 @@
 """What notebook 11 takes from flops2024: the job on its racks, modes and prices of the chip; and costs not laid out."""
 
-import pandas as pd
 import pytest
 
 from railcore.documents.flops2024 import scale_out_claims, scale_out_job
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.network import cabling, scale_out
+from railcore.network import scale_out
 from railcore.network.cost import PriceBook
 from railcore.systems import datacenter as dc
 
@@ -53,11 +52,11 @@ def test_modes_and_price_of_the_chip():
     assert (low / middle, high / middle) == pytest.approx((row.low / row.value, row.high / row.value))
 
 
-def test_networks_that_are_not_laid_out_keep_their_cost():
+def test_cost_with_optics_is_that_of_the_network():
     shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
     table = scale_out.compare_shapes([1000], shapes, EQUIPMENT)
     smooth = table[table["count"] == "smooth"]
-    rest = cabling.cost_not_laid_out(smooth, pd.DataFrame({"network": ["4 rails"], "links": ["all optics"]}))
+    rest = scale_out.cost_with_optics(smooth[smooth["network"] == "3 rails"])
     assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}
     row = smooth.set_index("network").loc["3 rails"]
     assert rest.cost_usd.sum() == pytest.approx(row.cost_usd + row.host_links_usd)

@@ -12,8 +12,8 @@ TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
 
 
 def table_cases(table: str) -> pd.DataFrame:
-    """GPUs n and radix r of the different cases of a table, such as "railonly2025.table1"."""
-    return pd.DataFrame(claims.cases(table))
+    """Columns gpus and radix: the different cases of a table, such as "railonly2025.table1"."""
+    return pd.DataFrame(claims.cases(table)).rename(columns={"n": "gpus", "r": "radix"})
 
 
 def savings_table(
@@ -37,7 +37,7 @@ def savings_table(
     A row for each case.
     """
     cases = table_cases(table)
-    return cost.compare_rail_networks(cases["n"], hb_domain_size, cases["r"], prices, powers, share_switches)
+    return cost.compare_rail_networks(cases["gpus"], hb_domain_size, cases["radix"], prices, powers, share_switches)
 
 
 def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def least_saving_radix(table: pd.DataFrame) -> int:
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
     cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
-    return faults.rail_switch_survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
+    return faults.rail_switch_survey(cases.drop_duplicates(), hb_domain_size)
 
 
 def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
@@ -74,9 +74,11 @@ def route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -
     """
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     routes = f"{document}.fig2.same_rail_switches"
-    near = [f"{row.n:,}/{row.r}" for row in mine.itertuples() if row.same_rail_switches == 1]
+    near = [f"{row.gpus:,}/{row.radix}" for row in mine.itertuples() if row.same_rail_switches == 1]
     more = [
-        f"{row.nics_cut_difference:+d} at {row.n:,}/{row.r}" for row in mine.itertuples() if row.nics_cut_difference
+        f"{row.nics_cut_difference:+d} at {row.gpus:,}/{row.radix}"
+        for row in mine.itertuples()
+        if row.nics_cut_difference
     ]
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
     reasons = {

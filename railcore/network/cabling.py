@@ -237,15 +237,6 @@ def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
 
 
-def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
-    """Cost with optics of the networks of a table that `cost_by_part` lacks: counted, not laid out on the floor.
-
-    table: `rail_plane_networks` with a column network. Columns links, network, part, cost_usd.
-    """
-    beside = table.loc[~table["network"].isin(split["network"]), ["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return beside.melt("network", var_name="part", value_name="cost_usd").assign(links=split["links"].iloc[0])
-
-
 def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
     """Costs of `cost_by_part` divided by a budget, with the price of a switch chip at its low, its value and its high.
 

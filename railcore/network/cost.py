@@ -332,16 +332,16 @@ def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers
     itself; else it waits in the rack and somebody moves the optics. Raises ValueError for a negative number.
     """
     whole("spares_per_rail", spares_per_rail, least=0)
-    parts, plan = fabric.parts, fabric.plan
+    parts, layout = fabric.parts, fabric.layout
     if not fabric.tiers:  # no network, no switch to replace
         return parts
     switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
     spares = spares_per_rail * fabric.rails * fabric.planes
-    hosts = min(int(plan.hosts_per_leaf), len(fabric.endpoints(1)))
+    hosts = min(int(layout.hosts_per_leaf), len(fabric.endpoints(1)))
     switches[0] += spares
     if transceivers:
         links[0] += spares * hosts
-        links[1:2] += spares * int(plan.uplinks(1, plan.hosts_per_leaf))
+        links[1:2] += spares * int(layout.uplinks(1, layout.hosts_per_leaf))
     return Parts(parts.tiers, switches, links, parts.radix)
 
 

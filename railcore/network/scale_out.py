@@ -157,15 +157,6 @@ def network_parts(
     return Parts(tiers, chips, links, ports)
 
 
-def full_speed_parts(parts: Parts, planes: ArrayLike) -> Parts:
-    """The same parts at full speed: P links of the planes run in one cable, P ports of the chips in one front port.
-
-    Prices and powers of parts of the NIC's speed apply to them. Source: flops2024, Section 6.1.
-    """
-    cables: NDArray = parts.links_by_tier / np.asarray(planes)
-    return Parts(parts.tiers, parts.switches_by_tier, cables, parts.radix // np.asarray(planes))
-
-
 def rail_plane_networks(
     gpus: ArrayLike,
     rails: ArrayLike,
@@ -194,7 +185,9 @@ def rail_plane_networks(
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
-    wired = full_speed_parts(parts, p)
+    # at full speed: P links of the planes run in one cable, P ports of the chips in one front port
+    cables_by_tier: NDArray = parts.links_by_tier / p
+    wired = Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p)
     hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
     size = -(-n // r)
     filled = np.ceil(size * r * p / np.maximum(parts.switches_by_tier[0], 1)).astype(np.int64)
@@ -326,6 +319,15 @@ def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     return beside.reset_index()
 
 
+def cost_with_optics(table: pd.DataFrame) -> pd.DataFrame:
+    """Cost by part of networks of `rail_plane_networks` with a column network, with optics at the ends of all links.
+
+    Columns links, network, part, cost_usd.
+    """
+    costs = table[["network", *COST_PARTS]].rename(columns=COST_PARTS)
+    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+
+
 def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, equipment: Equipment) -> pd.DataFrame:
     """Costs by part of a fat tree, of rails and planes, and of the same with leaves oversubscribed, all with optics.
 
@@ -356,8 +358,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
         rail_plane_networks(gpus, r, p, equipment, tier_oversubscription=tiers).assign(network=name)
         for name, (r, p, tiers) in drawn.items()
     ]
-    costs = pd.concat(rows)[["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+    return cost_with_optics(pd.concat(rows))
 
 
 def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:

@@ -280,27 +280,27 @@ def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
     return np.asarray(0.0 if rails_per_switch is None else whole("rails_per_switch", rails_per_switch), float)
 
 
-def _layout_parts(plan: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
+def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
     """Switches and links of a layout with so many endpoints, by tier."""
-    if not plan.tiers:
+    if not layout.tiers:
         return np.zeros((1, *endpoints.shape)), np.zeros((1, *endpoints.shape))
-    switches, links = [plan.blocks[0]], [endpoints]
+    switches, links = [layout.blocks[0]], [endpoints]
     # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
-    heads = [(np.ones_like(endpoints), plan.uplinks(1, plan.hosts_per_leaf))]
-    for tier in range(2, plan.tiers + 1):
-        fan_in = plan.fan_in[tier - 1]
-        trunk = np.maximum(floor_div(plan.down[tier - 1], fan_in), 1)
+    heads = [(np.ones_like(endpoints), layout.uplinks(1, layout.hosts_per_leaf))]
+    for tier in range(2, layout.tiers + 1):
+        fan_in = layout.fan_in[tier - 1]
+        trunk = np.maximum(floor_div(layout.down[tier - 1], fan_in), 1)
         wires = sum((many * uplinks for many, uplinks in heads), np.zeros_like(endpoints))
         heads_above = []
         for many, uplinks in heads:
             full = floor_div(uplinks, trunk)
             rest = uplinks - full * trunk
-            heads_above += [(many * full, plan.uplinks(tier, fan_in * trunk))]
+            heads_above += [(many * full, layout.uplinks(tier, fan_in * trunk))]
             if np.any(rest > 0):
-                heads_above += [(many * (rest > 0), plan.uplinks(tier, fan_in * rest))]
+                heads_above += [(many * (rest > 0), layout.uplinks(tier, fan_in * rest))]
         heads = heads_above
-        switches.append(plan.blocks[tier - 1] * sum((many for many, _ in heads), np.zeros_like(endpoints)))
-        links.append(plan.blocks[tier - 2] * wires)
+        switches.append(layout.blocks[tier - 1] * sum((many for many, _ in heads), np.zeros_like(endpoints)))
+        links.append(layout.blocks[tier - 2] * wires)
     return np.stack(switches), np.stack(links)
 
 
@@ -383,7 +383,7 @@ def _block_parts(block: list[np.ndarray], within: tuple[float, ...]) -> tuple[In
     for kind in np.unique(kinds):
         at = np.flatnonzero(kinds == kind)
         pods = Pods(*(array[at] for array in vars(found).values()))
-        plan = _layout(size[at], count[at], k[at], s[at], pods, within)
-        switches, links = _layout_parts(plan, gpus[at].astype(float))
+        layout = _layout(size[at], count[at], k[at], s[at], pods, within)
+        switches, links = _layout_parts(layout, gpus[at].astype(float))
         groups.append((at, switches * planes[at], links * planes[at]))
     return found.tiers, k.astype(np.int64), groups

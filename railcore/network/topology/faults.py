@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
 
 import networkx as nx
 import pandas as pd
@@ -135,26 +134,26 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """
     if fabric.planes > 1 or not fabric.tiers:
         return 0
-    return int(fabric.plan.hosts_per_leaf)
+    return int(fabric.layout.hosts_per_leaf)
 
 
-def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
+def rail_switch_survey(cases: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
     """Routes, rail bandwidth and failed rail switches of the rail-optimized and the rail-only network at several sizes.
 
-    cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
+    cases: columns gpus and radix. Columns gpus, radix; same_rail_switches: between GPU 1 of domain 1 and the
     farthest GPU of its rail, rail-optimized; rail_bisection: of a rail over half its NICs' bandwidth, rail-only;
     nics_cut_...: by one failed tier-1 switch (`nics_cut_by_rail_switch`) of rail-optimized, of rail-only with rails
     that share switches where they fit, of rail-only with a switch for each rail; nics_cut_difference: the
     second less the first.
     """
     rows = []
-    for n, r in dict.fromkeys((case["n"], case["r"]) for case in cases):
-        optimized, apart = rail_optimized(n, hb_domain_size, r), rail_only(n, hb_domain_size, r)
-        shared = rail_only(n, hb_domain_size, r, rails_per_switch=None)
+    for gpus, radix in cases[["gpus", "radix"]].itertuples(index=False):
+        optimized, apart = rail_optimized(gpus, hb_domain_size, radix), rail_only(gpus, hb_domain_size, radix)
+        shared = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None)
         rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_Bps)
         cut = [nics_cut_by_rail_switch(fabric) for fabric in (optimized, shared, apart)]
-        rows.append((n, r, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
-    columns = "n r same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
+        rows.append((gpus, radix, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
+    columns = "gpus radix same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
     return pd.DataFrame(rows, columns=[*columns, "nics_cut_rail_only_own_switches", "nics_cut_difference"])
 
 

@@ -208,7 +208,7 @@ class _Wiring:
     """Adds switches and edges of one plane, numbering switches by place and tier."""
 
     def __init__(self, graph: nx.Graph, fabric, plane: int):
-        self.graph, self.fabric, self.plan, self.plane = graph, fabric, fabric.plan, plane
+        self.graph, self.fabric, self.layout, self.plane = graph, fabric, fabric.layout, plane
         self.numbers: dict[str, int] = {}
         self.prefix = f"P{plane}." if fabric.planes > 1 else ""
 
@@ -231,42 +231,42 @@ class _Wiring:
 
 
 def _wire_plane(wiring: _Wiring, rails: range) -> None:
-    plan, blocks = wiring.plan, []
+    layout, blocks = wiring.layout, []
     for pod in _pods(wiring.fabric):
         if members := [rail for rail in pod if rail in rails]:
             blocks += _wire_pod(wiring, members)
-    for tier in range(plan.pod_tier + 1, plan.tiers + 1):
-        groups = 1 if tier == plan.tiers else math.ceil(len(blocks) / int(plan.down[tier - 1]))
+    for tier in range(layout.pod_tier + 1, layout.tiers + 1):
+        groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.down[tier - 1]))
         blocks = [_wire_block(wiring, tier, children, None) for children in _spread(blocks, groups)]
 
 
 def _pods(fabric) -> list[range]:
     """Rails (from 1) of each pod."""
-    rails, size = range(1, fabric.rails + 1), int(fabric.plan.rails_per_pod)
+    rails, size = range(1, fabric.rails + 1), int(fabric.layout.rails_per_pod)
     return [rails[at : at + size] for at in range(0, fabric.rails, size)]
 
 
 def _wire_pod(wiring: _Wiring, rails: Sequence[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
-    fabric, plan = wiring.fabric, wiring.plan
-    leaf_uplinks, only = int(plan.uplinks(1, plan.hosts_per_leaf)), rails[0] if len(rails) == 1 else None
-    if plan.pod_tier == 1 and not only and math.isinf(fabric.oversubscription):  # a VLAN of one switch for each rail
+    fabric, layout = wiring.fabric, wiring.layout
+    leaf_uplinks, only = int(layout.uplinks(1, layout.hosts_per_leaf)), rails[0] if len(rails) == 1 else None
+    if layout.pod_tier == 1 and not only and math.isinf(fabric.oversubscription):  # a VLAN of one switch for each rail
         for rail in rails:
             wiring.hosts(fabric.endpoints(rail), wiring.switch(1, rail, f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1"))
         return []  # no layer above
-    if plan.pod_tier == 1:
+    if layout.pod_tier == 1:
         leaf = wiring.switch(1, only)
         for rail in rails:
             wiring.hosts(fabric.endpoints(rail), leaf)
         return [[(leaf, leaf_uplinks)]]
     blocks = []
     for rail in rails:
-        for members in _spread(fabric.endpoints(rail), int(plan.leaves_per_rail)):
+        for members in _spread(fabric.endpoints(rail), int(layout.leaves_per_rail)):
             leaf = wiring.switch(1, rail)
             wiring.hosts(members, leaf)
             blocks.append([(leaf, leaf_uplinks)])
-    for tier in range(2, plan.pod_tier + 1):
-        groups = 1 if tier == plan.pod_tier else int(plan.blocks[tier - 1] // plan.pods)
+    for tier in range(2, layout.pod_tier + 1):
+        groups = 1 if tier == layout.pod_tier else int(layout.blocks[tier - 1] // layout.pods)
         blocks = [_wire_block(wiring, tier, children, only) for children in _spread(blocks, groups)]
     return blocks
 
@@ -275,9 +275,9 @@ def _wire_block(
     wiring: _Wiring, tier: int, children: list[list[tuple[str, int]]], rail: int | None
 ) -> list[tuple[str, int]]:
     """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
-    plan = wiring.plan
-    fan_in, heads = int(plan.fan_in[tier - 1]), []
-    trunk = int(plan.down[tier - 1]) // fan_in
+    layout = wiring.layout
+    fan_in, heads = int(layout.fan_in[tier - 1]), []
+    trunk = int(layout.down[tier - 1]) // fan_in
     for place, (_, uplinks) in enumerate(children[0]):
         left = uplinks
         while left > 0:
@@ -285,6 +285,6 @@ def _wire_block(
             switch = wiring.switch(tier, rail)
             for child in children:
                 wiring.link(child[place][0], switch, tier, width)
-            heads.append((switch, int(plan.uplinks(tier, fan_in * width))))
+            heads.append((switch, int(layout.uplinks(tier, fan_in * width))))
             left -= width
     return heads

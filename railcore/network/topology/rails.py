@@ -101,7 +101,7 @@ class RailFabric(HBDomains):
         _ = self.parts
 
     @cached_property
-    def plan(self) -> ClosLayout:
+    def layout(self) -> ClosLayout:
         """Tiers, pods and blocks of one plane."""
         size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
         return clos_layout(
