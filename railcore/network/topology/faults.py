@@ -245,15 +245,16 @@ def worst_case_effects(gpus: int, hb_domain_size: int, rails: int, planes: int, 
     if leaf > size:
         raise ValueError(f"leaf_gpus is {leaf}, more than the {size} GPUs of a rail: give {size} or fewer")
     rows: list[tuple] = [("GPU", 1, 0.0, 0, 0, 0, 1.0)]
-    for fault, count, worst, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
+    for fault, touched, in_rack, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
         ("plane", n, k, 1 - 1 / p),
         ("leaf chip", leaf, min(leaf, of_rack), 1 - 1 / p),
         ("leaf box", leaf, min(leaf, of_rack), 0.0),
         ("rail", size, of_rack, 0.0),
     ):
-        cut = 0 if left else count
-        alone = n if cut == n else cut // k * k if of_rack == k else 0
-        rows.append((fault, count, left, cut, cut - alone, alone, 1 - worst / k * (1 - left)))
+        cut = 0 if left else touched
+        whole_racks = cut // k * k if of_rack == k else 0  # on one rail the GPUs of a rack are neighbours
+        isolated = n if cut == n else whole_racks
+        rows.append((fault, touched, left, cut, cut - isolated, isolated, 1 - in_rack / k * (1 - left)))
     columns = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
     return pd.DataFrame(rows, columns=columns)
 

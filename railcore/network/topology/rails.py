@@ -271,13 +271,13 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
     """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
 
     Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
-    (one direction, `RailFabric.hb_bisection_Bps`).
+    (one direction, `HBDomains.hb_bisection_Bps`).
     """
     rows = []
     for name in names:
         item = catalog.item("platforms", name)
         gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
-        domain = rail_only(gpus, gpus, 4, hb_Bps=links * link, hb_switches=item["hb_switches"])
+        domain = HBDomains(gpus, gpus, hb_Bps=links * link, hb_switches=item["hb_switches"])
         rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
     columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
     return pd.DataFrame(rows, columns=columns)
