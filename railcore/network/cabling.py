@@ -113,14 +113,14 @@ def rail_link_lengths(
 
 
 def _runs(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbouring endpoints with the same racks below and above as one run: the racks, and endpoints in it."""
+    """Runs of neighbouring endpoints that share the rack below and above: both racks, and endpoints of each run."""
     changes = np.flatnonzero((np.diff(lower) != 0) | (np.diff(upper) != 0)) + 1
     starts = np.concatenate([[0], changes])
     return lower[starts], upper[starts], np.diff(np.append(starts, lower.size))
 
 
 def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """For each endpoint the rack of its block's switches: of the racks below, the nearest to the mean position."""
+    """Rack where the switches of each endpoint's block stand: the rack of the block nearest to its mean position."""
     rack, of_block, weight = _runs(lower, block)
     first = np.flatnonzero(np.diff(of_block, prepend=-1))
     mean = np.add.reduceat(at[rack] * weight[:, None], first) / np.add.reduceat(weight, first)[:, None]
@@ -131,7 +131,7 @@ def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray
 def _cable_lengths(
     floor: Floor, a: np.ndarray, b: np.ndarray, same_rack: np.ndarray, links: np.ndarray
 ) -> NDArray[np.float64]:
-    """Lengths of so many links from each a to each b, sorted."""
+    """Sorted lengths of the links from each position a to its position b; links: how many there are of each."""
     tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
     lengths = np.where(same_rack, floor.in_rack_m, tray)
     order = np.argsort(lengths, kind="stable")
@@ -157,7 +157,7 @@ def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame
 
 
 def _of_speed(nic_Bps: float) -> dict[str, int]:
-    """Media of the catalog of the fastest speed that divides the NIC's, and how many of them make it up."""
+    """Catalog media of the fastest speed that divides the NIC's, each with the number of them that the NIC needs."""
     speeds = {name: catalog.item("transceivers", name)["bandwidth"] for name in catalog.names("transceivers")}
     counts = {name: round(nic_Bps / speed) for name, speed in speeds.items()}
     fitting = {name: n for name, n in counts.items() if n and np.isclose(n * speeds[name], nic_Bps)}
@@ -193,7 +193,7 @@ def lengths_by_network(floor: Floor, racks: int, block_sizes: BlockSizes) -> dic
 def media_by_tier(
     lengths: Mapping[tuple[str, int], NDArray[np.float64]], cables: int, options: pd.DataFrame
 ) -> pd.DataFrame:
-    """Links of each network and tier by length, the medium that each needs, and what the media cost.
+    """Lengths of the links of each network and tier, the medium that each link needs, and the cost of the media.
 
     lengths: `lengths_by_network`; cables: of a tier, one a GPU. Columns network, tier, cables, median_m, p90_m,
     longest_m, a share for each medium (links within its reach), cost_usd and power_w of the cheapest media that reach,
@@ -223,7 +223,7 @@ def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.
 
 
 def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
-    """Cost of each network's switch chips, switch-to-switch and host links, with optics and with what reaches.
+    """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
     table: `rail_plane_networks` with a column network; reached: `media_by_tier` of the same.
     Columns links, network, part, cost_usd.
@@ -261,7 +261,7 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
 def copper_sensitivity(
     name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], copper: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """Share of a network's links within reach of a kind of copper, with each number at its low and at its high.
+    """Share of a network's links that a kind of copper reaches, with each input at its low and at its high.
 
     Parameters
     ----------

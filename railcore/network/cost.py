@@ -223,7 +223,7 @@ def cluster_breakdown(
 def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """The any-to-any Clos with thinner leaves, and rails under a thinner layer, at each oversubscription.
+    """An any-to-any Clos with oversubscribed leaves, and rails under an oversubscribed layer: cost at each ratio.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
 
 
 def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
-    """Ratio transceiver / port that gives a rail-optimized network this total, their sum being known.
+    """Price ratio transceiver / port with which a rail-optimized network costs this total; the sum of both is known.
 
     total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare_rail_networks` table.
     """
@@ -321,7 +321,7 @@ def link_rate_costs(
 
 
 def doubled_parts(parts: Parts) -> Parts:
-    """Every switch and every link twice: a second network beside the first, full redundancy."""
+    """Full redundancy: every switch and every link twice."""
     return Parts(parts.tiers, 2 * parts.switches_by_tier, 2 * parts.links_by_tier, parts.radix)
 
 
@@ -346,10 +346,10 @@ def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers
 
 
 def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
-    """Cost of rail-only with redundant parts over the any-to-any Clos without, for cases with columns gpus and radix.
+    """Cost of rail-only with redundant parts, divided by that of the any-to-any Clos without them.
 
-    Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch, spare_switch_and_optics (one for
-    each rail), everything_doubled.
+    cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
+    spare_switch_and_optics (one for each rail), everything_doubled.
     """
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):

@@ -27,7 +27,7 @@ def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class ReedSolomon:
-    """A code of n symbols of m bits, k of them message, that corrects t = (n - k) / 2 wrong symbols.
+    """A Reed-Solomon code: n symbols of m bits, k of them message; it corrects t = (n - k) / 2 wrong symbols.
 
     interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them. Wrong bits
     fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of transcoding
@@ -87,7 +87,7 @@ def catalog_code(name: str) -> ReedSolomon:
 
 
 def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
-    """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent.
+    """Share of packets lost on the worst link that each standard allows: without correction, KP4, coherent.
 
     For coherent links the bit error rate after correction is known. Its errors are taken as independent; errors in
     bursts would lose fewer packets.
@@ -104,7 +104,7 @@ def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
 
 
 def any_packet_lost(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Probability that a packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
+    """Probability that any packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
     every = positive("packets", packets) * positive("transfers", transfers)
     return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
 
@@ -116,7 +116,7 @@ def loss_for_failure(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLik
 
 
 def mean_sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Mean number of rounds until the last of n transfers is whole, lost packets sent again a round trip later.
+    """Mean number of rounds until all of n transfers are whole; a round trip later, lost packets are sent again.
 
     E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
     packets N of each transfer, loss p, transfers n. One round without loss.
@@ -131,7 +131,7 @@ def mean_sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLik
 
 
 def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
-    """Fewest packets of an erasure code beside N of a transfer, for n transfers to need no retransmission.
+    """Fewest extra packets (erasure code) for each transfer of N packets, so that n transfers need no resending.
 
     The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
     Losses are independent.

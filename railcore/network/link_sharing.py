@@ -71,7 +71,7 @@ def _filled(share: float, least: Floats, most: Floats, weights: Floats) -> Float
 
 
 def sharing_policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
-    """What gradients get beside other demands as a link loses capacity, under each policy, all in bytes/s.
+    """Rates of gradients and of other traffic as a link loses capacity, under each sharing policy [bytes/s].
 
     Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
     reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
@@ -155,7 +155,7 @@ def single_queue_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, va
 
 
 def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floats]:
-    """Loads, mean times of transmission, and mean times left of a transmission that is met."""
+    """Loads, mean transmission times, and mean rest of the transmission that an arriving packet finds on the wire."""
     rho = np.atleast_1d(at_least("loads", loads))
     S = positive("packet_bytes", packet_bytes) / positive("link", link) * np.ones_like(rho)
     return rho, S, S * (1 + at_least("variation", variation)) / 2

@@ -1,4 +1,4 @@
-"""Traffic locality: which share of a job's flows leaves a leaf or pod by its placement, and what that saves.
+"""Traffic locality: the share of a job's flows that leaves a leaf or pod, by placement, and what that saves.
 
 A job is `stages` rings of `members` racks: racks of a ring exchange gradients with their neighbours on it, and the
 racks at one place of two consecutive stages exchange activations (a chain). GPU j of a rack talks to GPU j of others.
@@ -21,7 +21,7 @@ Racks = NDArray[np.int64]
 
 
 def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
-    """Share of a ring's flows that leave their block, the mean over where the ring starts.
+    """Share of a ring's flows that leave their block, averaged over the ring's possible starts.
 
     f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
 
@@ -43,7 +43,7 @@ def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLi
 def chain_crossing(
     stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
 ) -> np.ndarray:
-    """Share of the flows between stages that leave their block, the mean over where a band starts.
+    """Share of the flows between stages that leave their block, averaged over a band's possible starts.
 
     f = ((S - b) min(1, e / B) + (b - 1) min(1, e (h (n - 1) + 1) / B)) / (S - 1): S - b steps within a band, to the
     next rack, and b - 1 from band to band, with h = S / b stages in each.
@@ -70,7 +70,7 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
 
 
 def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
-    """Share of flows that leave their block where racks stand at random.
+    """Share of flows that leave their block when racks are placed at random.
 
     f = 1 - q (q - 1 + 2 r) / (B / e (M - 1)), with q + r = B / e the racks that share a block in a rank, q whole, and
     M racks: the chance that two of them do.
@@ -82,7 +82,7 @@ def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLik
 
 
 def best_band_count(stages: int, members: int, block: int) -> int:
-    """Bands of stages for which the larger share of both kinds of flow that leave a leaf of `block` racks is least.
+    """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
     of `ring_crossing` at a stride of S / b and `chain_crossing`, over b = 1 ... S.
@@ -95,7 +95,7 @@ def best_band_count(stages: int, members: int, block: int) -> int:
 
 
 def band_placement(stages: int, members: int, bands: int) -> Racks:
-    """Place of the rack of each stage and ring member on the floor [stages, members], laid out in bands of stages.
+    """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
     """
@@ -107,7 +107,7 @@ def band_placement(stages: int, members: int, bands: int) -> Racks:
 
 
 def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
-    """Bands of the layouts compared: rings together (a band a stage), pipelines together (one), the best for leaves."""
+    """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
     best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
@@ -182,7 +182,7 @@ def crossing_table(
     ring_bytes: float,
     chain_bytes: float,
 ) -> pd.DataFrame:
-    """Shares of traffic that leave each level of the networks, by placement, in closed form and counted.
+    """Shares of traffic that leave the blocks of each tier, by network and placement: closed form and counted.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def oversubscribed_leaves(
     equipment: Equipment,
     outside: float = 0.0,
 ) -> pd.DataFrame:
-    """Rails of one GPU a rack with oversubscribed leaves: cost, and whether a placement's flows still fit, all at once.
+    """Rails of one GPU a rack under oversubscribed leaves: cost, and whether all flows of a placement fit at once.
 
     A leaf has d = floor(k P s / (1 + s)) GPUs and ceil(d / s) uplinks. It fits where what leaves the busiest leaf, on a
     placement for leaves of d, is no more than its uplinks: (1 - w) x flows + w d.
@@ -281,6 +281,6 @@ def oversubscribed_leaves(
 
 
 def largest_oversubscription(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a `oversubscribed_leaves` table with the largest oversubscription that fits each placement."""
+    """Rows of `oversubscribed_leaves` with the largest oversubscription that each placement allows."""
     fitting = table[table["fits"]].sort_values("oversubscription", kind="stable")
     return fitting.groupby("placement", sort=False).tail(1).drop(columns="fits")

@@ -48,7 +48,7 @@ def gpus_stopped(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, f
 def expected_failures(
     counts: Mapping[str, int], gpus_stopped: Mapping[str, float], rates: str = "value"
 ) -> pd.DataFrame:
-    """A year's failures of each kind of part, and the GPU-hours that stand still until they are repaired.
+    """Failures a year of each kind of part, and the GPU-hours lost until repair.
 
     events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average;
     lost GPU-hours = events x repair time x GPUs stopped by one failure.
@@ -112,7 +112,7 @@ def mean_time_between_failures(events_per_year: float) -> float:
 
 
 def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
-    """Time of computing between checkpoints that loses least [s]: tau = sqrt(2 delta M) - delta, at least delta.
+    """Best computing time between checkpoints [s]: tau = sqrt(2 delta M) - delta, at least delta.
 
     M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
     """

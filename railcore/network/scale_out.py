@@ -23,7 +23,7 @@ COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
 def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
-    """Ports of a catalog switch chip by number of planes, at the NIC's speed over the planes.
+    """Ports of a catalog switch chip by number of planes; a port has the NIC's speed divided by the planes.
 
     nic_Bps [bytes/s, one direction]. Raises ValueError where the chip has no port of nic_Bps or of a whole part of it.
     """
@@ -108,7 +108,7 @@ def network_parts(
     count: str = "whole",
     tier_oversubscription: tuple[float, ...] = (),
 ) -> Parts:
-    """Chips and logical links of N GPUs spread evenly over R rails, by one of three ways to count; none for one GPU.
+    """Chips and logical links of N GPUs spread evenly over R rails, counted in one of three ways; none for one GPU.
 
     GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack.
 
@@ -165,7 +165,7 @@ def rail_plane_networks(
     count: str = "whole",
     tier_oversubscription: tuple[float, ...] = (),
 ) -> pd.DataFrame:
-    """Networks of the broadcast GPUs, rails and planes, a row each.
+    """Parts, cost and power of a network for each element of the broadcast GPUs, rails and planes.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def compare_shapes(gpus: Sequence[int], shapes: Shapes, equipment: Equipment) ->
 
 
 def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """A `compare_shapes` with a row for each network and number of GPUs, its counts beside each other.
+    """`compare_shapes` with one row for each network and number of GPUs, and a column for each way to count.
 
     Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count.
     """
@@ -384,7 +384,7 @@ def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment
 def notable_shapes(
     table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
-    """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails with two tiers.
+    """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ def notable_shapes(
 def block_sizes(
     gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.
+    """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, by name of the shape.
 
     e = K / R and (k P / 2)^i; shapes whose rails R do not divide the K GPUs of a rack are left out.
 

@@ -23,7 +23,7 @@ from railcore.network.error_correction import (
 def great_circle_distance(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> Floats:
-    """Shortest way over the Earth between two places.
+    """Shortest distance over the Earth between two places.
 
     D = 2 R asin sqrt(sin^2((phi_b - phi_a) / 2) + cos phi_a cos phi_b sin^2((lambda_b - lambda_a) / 2))
 
@@ -93,7 +93,7 @@ class Route:
         return float(ends[0]), float(ends[1])
 
     def factor_for(self, delay: float) -> float:
-        """Fibre over great circle that a one-way delay [s] stands for: f = T / (D tau)."""
+        """Route factor that a one-way delay [s] implies: f = T / (D tau)."""
         return float(positive("delay", delay) / (self.distance_m * self.fibre_delay))
 
 
@@ -137,7 +137,7 @@ WINDOW_LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {"Mathis": ma
 
 
 def tcp_throughput(loss: ArrayLike, rtt: ArrayLike, mss: ArrayLike, link: ArrayLike, law: str = "CUBIC") -> Floats:
-    """What one flow carries on average: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
+    """Mean rate of one flow: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def slow_start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
 
 
 def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
-    """Time after one loss until a flow has its window W = rate R / M again.
+    """Time from one loss until a flow has its window W = rate R / M again.
 
     CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2;
     alpha = 3 (1 - beta) / (1 + beta).
@@ -323,7 +323,7 @@ def loss_delays(
     failure: float = 0.01,
     packet: str = "9000-byte packet",
 ) -> pd.DataFrame:
-    """What a loss does to a step in which every device has to finish its transfer.
+    """Delay that packet loss adds to a step in which every device must finish its transfer, and repair that avoids it.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def scale_out_values(
     Parameters
     ----------
     table
-        `comparison` of the networks of `shapes` over the section's GPUs and others.
+        `compare_shapes` of `network_shapes` over the section's GPUs and others.
     gpus, count
         One number of GPUs and one way to count, for all claims.
     names
@@ -87,7 +87,7 @@ def scale_out_readings(
     ours
         Values of all claims.
     table, gpus, count, names, budget_usd
-        As in `values`.
+        As in `scale_out_values`.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def scale_out_reasons(
     Parameters
     ----------
     table, gpus, count, names, budget_usd
-        As in `values`.
+        As in `scale_out_values`.
     chip_usd
         Low, middle and high price of a switch chip [USD].
 

@@ -115,12 +115,12 @@ def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -
 
 
 def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
-    """Largest whole number up to a / b."""
+    """Largest whole number of at most a / b."""
     return np.floor(np.true_divide(a, b))
 
 
 def ceil_div(a: ArrayLike, b: ArrayLike) -> Numbers:
-    """Least whole number from a / b."""
+    """Smallest whole number of at least a / b."""
     return np.ceil(np.true_divide(a, b))
 
 
@@ -204,7 +204,7 @@ def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers,
 
 
 def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
-    """Blocks of each tier of a Clos over so many children, the last one block, and the children of a block."""
+    """Blocks of each tier of a Clos over so many children (one block at the top), and the children of a block."""
     blocks: list[Numbers] = []
     fan_in: list[Numbers] = []
     for tier, ports in enumerate(down, start=1):
@@ -217,7 +217,7 @@ def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], 
 def _layout(
     size: Numbers, rails: Numbers, k: Numbers, s: Numbers, found: Pods, within: tuple[float, ...]
 ) -> ClosLayout:
-    """The layout of fabrics whose pods and tiers are as many: leaves, the Clos of a pod, and that above the pods."""
+    """Layout of fabrics with equal pod_tier and tiers: leaves, the Clos of a pod, and the Clos above the pods."""
     pod_tier, tiers = int(found.pod_tier.flat[0]), int(found.tiers.flat[0])
     inside: list[float | Numbers] = [_ratio(within, tier) for tier in range(1, pod_tier)]
     ratios = [*inside, s, *[1.0] * (tiers - pod_tier)]
@@ -281,7 +281,7 @@ def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
 
 
 def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
-    """Switches and links of a layout with so many endpoints, by tier."""
+    """Switches and links of a layout by tier; endpoints: of the whole fabric."""
     if not layout.tiers:
         return np.zeros((1, *endpoints.shape)), np.zeros((1, *endpoints.shape))
     switches, links = [layout.blocks[0]], [endpoints]
@@ -373,7 +373,7 @@ Group = tuple[NDArray[np.intp], Numbers, Numbers]
 
 
 def _block_parts(block: list[np.ndarray], within: tuple[float, ...]) -> tuple[Ints, Ints, list[Group]]:
-    """Tiers and ports of fabrics, and switches and links of those with equally many tiers, with their places."""
+    """Tiers and ports of fabrics, and by group of equal pod_tier and tiers: row numbers, switches, links."""
     gpus, domain, radix, s, rails, share, planes = block
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)

@@ -1,4 +1,4 @@
-"""What one failed part cuts off: on the graph NICs, GPUs, bandwidth and the way round; at any size in closed form."""
+"""What one failed part cuts off: NICs, GPUs, bandwidth and routes on the graph; at any size in closed form."""
 
 import math
 from collections import defaultdict
@@ -71,7 +71,7 @@ def _left(has: float, had: float) -> float:
 
 
 def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
-    """Share of the NIC bandwidth of its live GPUs that each HB domain keeps, 1 where they had none."""
+    """Share of NIC bandwidth that the live GPUs of each HB domain keep, 1 where they had none."""
     had: dict[int, float] = defaultdict(float)
     has: dict[int, float] = defaultdict(float)
     for node, at in after.nodes(data=True):
@@ -82,7 +82,7 @@ def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
 
 
 def fault_effect(graph: nx.Graph, kind: str) -> dict:
-    """What one failed part of a kind leaves.
+    """What is left when one part of a kind fails.
 
     gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even their HB domain connects
     to the largest remaining part; shares left of what there was (1 is all): domain_nic_bandwidth (all NICs of the
@@ -158,7 +158,7 @@ def rail_switch_survey(cases: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame
 
 
 def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
-    """An optical switch between NICs and rails gives a spare GPU of the HB domain the failed one's place on its rail.
+    """The graph after an optical switch has moved a spare GPU of the HB domain to the failed GPU's rail.
 
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
     Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
@@ -180,7 +180,7 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
 
 
 def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
-    """GPUs that a job loses to one failed GPU, and the rails it still has whole, by way of recovery.
+    """GPUs that a job loses when one GPU fails, and the rails that stay whole, for each way of recovery.
 
     idle_per_domain: GPUs that each HB domain holds idle as spares. Rows: way, gpus_lost (idle spares not counted),
     whole_rails. On fixed rails a spare sits on a rail of its own, so the job either evacuates the HB domain or sends
@@ -212,7 +212,7 @@ def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
 
 
 def worst_case_effects(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
-    """What one failure of each kind leaves of a network of rails and planes at any size: worst case, in closed form.
+    """What is left of a network of rails and planes after one failure of each kind: worst case, closed form.
 
     A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
     place, which share its front ports; rail: all planes of it. A GPU is cut off when its NIC has no link left; it needs

@@ -36,7 +36,7 @@ def build_graph(fabric, rails: range | None = None) -> nx.Graph:
 
 
 def first_pod(fabric) -> nx.Graph:
-    """Graph of the rails of the first pod, of its first plane and without HB domains and what joins the pods.
+    """Graph of the first pod's rails in one plane, without HB domains and without the layer that joins the pods.
 
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
@@ -48,7 +48,7 @@ def first_pod(fabric) -> nx.Graph:
 
 
 def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
-    """Switches on the shortest way from a GPU to every other that the network alone connects it to, forwarding none."""
+    """Number of switches on the shortest path from a GPU to each GPU that it reaches without an HB domain."""
     network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
     lengths = nx.single_source_shortest_path_length(network, source)
     return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}
@@ -100,14 +100,14 @@ def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], netw
 
 
 def same_rail_switches(fabric) -> int:
-    """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `first_pod`)."""
+    """Most switches between GPU 1 of domain 1 and any other GPU of its rail (see `first_pod`)."""
     graph = first_pod(fabric)
     found = switches_to_gpus(graph, "D1.GPU1")
     return max((n for gpu, n in found.items() if graph.nodes[gpu]["rail"] == 1), default=0)
 
 
 def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
-    """Largest flow between a rail's GPUs in the first half of the domains and in the second [bytes/s], network only."""
+    """Largest flow between the two halves of a rail's GPUs, by domain, over the network alone [bytes/s]."""
     gpus = {node: at for node, at in graph.nodes(data=True) if at["kind"] == "gpu"}
     middle = max(at["domain"] for at in gpus.values()) // 2
     halves: tuple[list[str], list[str]] = ([], [])

@@ -148,7 +148,7 @@ class RailFabric(HBDomains):
         return [(d, j) for d in range(1, self.domains + 1) for j in ranks if d < self.domains or j <= last]
 
     def graph(self, rails: range | None = None) -> "nx.Graph":
-        """The fabric as a networkx graph; see `railcore.network.topology.graph.build`."""
+        """The fabric as a networkx graph; see `railcore.network.topology.graph.build_graph`."""
         from railcore.network.topology.graph import build_graph
 
         return build_graph(self, rails)
@@ -284,6 +284,6 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
 
 
 def most_rails_per_switch(gpus, hb_domain_size, radix) -> np.ndarray:
-    """Rails of R endpoints that fit into one switch of k ports, at least 1: max(1, k // R)."""
+    """Most rails of R endpoints that one switch of k ports can hold, at least 1: max(1, k // R)."""
     size = rail_size(gpus, hb_domain_size)
     return np.maximum(1, np.asarray(radix) // size)
