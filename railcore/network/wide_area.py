@@ -87,7 +87,7 @@ class Route:
         return 2 * self.delay_s
 
     @property
-    def delays_s(self) -> tuple[float, float]:
+    def delay_range_s(self) -> tuple[float, float]:
         """One way at the ends of the range."""
         ends = one_way_delay(self.distance_m, [self.factor_low, self.factor_high], self.fibre_delay)
         return float(ends[0]), float(ends[1])

@@ -41,7 +41,7 @@ def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
 
 def both_fabrics(fabric: RailFabric) -> dict[str, RailFabric]:
     """The cluster of a fabric without a layer over its rails and with a full one, by name."""
-    return {"rail-only": fabric.any_to_any(math.inf), "rail-optimized": fabric.any_to_any(1.0)}
+    return {"rail-only": fabric.with_layer(math.inf), "rail-optimized": fabric.with_layer(1.0)}
 
 
 def dense_slowdown(

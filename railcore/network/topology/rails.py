@@ -153,7 +153,7 @@ class RailFabric(HBDomains):
 
         return build_graph(self, rails)
 
-    def any_to_any(self, oversubscription: float) -> "RailFabric":
+    def with_layer(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
