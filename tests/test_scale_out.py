@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
-from railcore.network.cost import PriceBook, network_total
+from railcore.network.cost import PriceBook, book_rate, network_total, price_book
 from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
@@ -71,6 +71,15 @@ def test_planes_share_wires_and_boxes():
     assert len(two_tiers) > 1 and two_tiers.cables.nunique() == 1  # planes add logical links, not cables
     assert np.array_equal(two_tiers.switch_links, two_tiers.cables * two_tiers.planes)
     assert np.allclose(one.boxes * one.planes, one.chips)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
+    found = scale_out.catalog_equipment("51.2T", times * NIC, "flops2024", "800G DR8")
+    assert found.powers.port * found.chip_ports == pytest.approx(catalog.item("switches", "51.2T")["power"])
+    assert found.powers.transceiver == pytest.approx(times * catalog.item("transceivers", "800G DR8")["power"])
+    one = price_book("flops2024").scaled(times * NIC / book_rate("flops2024"))
+    assert (found.prices.port, found.prices.transceiver) == pytest.approx((one.port, one.transceiver))
 
 
 def test_cost_is_the_cost_of_the_parts_at_full_speed():
