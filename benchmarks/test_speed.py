@@ -11,7 +11,7 @@ import pytest
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_traffic
-from railcore.network.cost import compare, power_book, price_book
+from railcore.network.cost import compare_rail_networks, power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
 from railcore.systems import datacenter
@@ -48,7 +48,9 @@ def test_parts_of_a_million_fabrics(benchmark, million, oversubscription):
 
 def test_costs_of_a_hundred_thousand_pairs(benchmark, million):
     some = [array[: 10**5] for array in million]
-    table = benchmark.pedantic(compare, (*some, price_book("street2025"), power_book("street2025")), rounds=5)
+    table = benchmark.pedantic(
+        compare_rail_networks, (*some, price_book("street2025"), power_book("street2025")), rounds=5
+    )
     assert len(table) == 10**5
 
 

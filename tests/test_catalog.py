@@ -81,7 +81,7 @@ def test_bandwidths_are_one_direction():
 def _table1():
     cases = pd.DataFrame(claims.cases("railonly2025.table1"))
     book = cost.PriceBook(1, 1)
-    return cases, cost.compare(cases.n, 256, cases.r, book, book)
+    return cases, cost.compare_rail_networks(cases.n, 256, cases.r, book, book)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_o
     for row, expected in ((port, [end[0] for end in ends]), (transceiver, [end[1] for end in reversed(ends)])):
         assert [row.low, row.value, row.high] == pytest.approx(expected, rel=6e-4)  # written with three or four digits
     book = cost.PriceBook(port.value, transceiver.value)
-    ours = cost.compare(cases.n, 256, cases.r, book, book).cost_saving
+    ours = cost.compare_rail_networks(cases.n, 256, cases.r, book, book).cost_saving
     assert np.abs(ours - printed).max() < 0.005
 
 

@@ -107,8 +107,8 @@ def test_arrays_give_what_the_elements_give(rows):
 
 
 def test_tiers_above_the_rails_are_full_whatever_is_below():
-    """`below` is of the tiers within a rail; leaves that hold whole rails stand under the layer's oversubscription."""
-    plain, thin = (rail_parts(512, 64, 16, 1, below=below) for below in ((), (1, 3)))
+    """It is of the tiers within a rail; leaves that hold whole rails stand under the layer's oversubscription."""
+    plain, thin = (rail_parts(512, 64, 16, 1, tier_oversubscription=tiers) for tiers in ((), (1, 3)))
     assert list(plain.switches_by_tier) == list(thin.switches_by_tier)
     assert list(plain.links_by_tier) == list(thin.links_by_tier)
 
@@ -162,7 +162,7 @@ def test_planes_lower_a_fabric(name, rails):
 
 
 def test_fat_tree_with_thinner_leaves():
-    even, thin = fat_tree(512, 16), fat_tree(512, 16, below=(3,))
+    even, thin = fat_tree(512, 16), fat_tree(512, 16, tier_oversubscription=(3,))
     assert list(even.parts.links_by_tier) == [512, 512, 512]
     assert thin.parts.links_by_tier[0] == 512
     assert thin.parts.links_by_tier[1] * 3 >= 512
@@ -191,7 +191,7 @@ def test_fat_tree_with_thinner_leaves():
         ({"oversubscription": 0.5}, r"oversubscription is 0\.5: give 1 .* or more"),
         ({"oversubscription": math.nan}, "oversubscription is nan"),
         ({"oversubscription": 1e12}, "oversubscription leaves no port facing up"),
-        ({"below": (math.inf,)}, "oversubscription leaves no port facing up"),
+        ({"tier_oversubscription": (math.inf,)}, "oversubscription leaves no port facing up"),
         ({"rails_per_switch": 0}, "rails_per_switch is 0"),
         ({"rails_per_switch": 2}, "rails_per_switch is .*2.* do not fit into one switch"),
     ],
@@ -220,5 +220,5 @@ def test_one_bad_element_spoils_an_array():
 
 
 def test_bad_tier_within_a_rail_is_named():
-    with pytest.raises(ValueError, match="below is"):
-        rail_only(32, 4, 8, below=(0.5,))
+    with pytest.raises(ValueError, match="tier_oversubscription is"):
+        rail_only(32, 4, 8, tier_oversubscription=(0.5,))

@@ -26,11 +26,11 @@ FABRICS = st.builds(
 TABLES = {"railonly2025": "railonly2025.table1", "railonly2023": "railonly2023.table2"}
 
 
-def table(book, share=True):
+def table(book, share_switches=True):
     cases = pd.DataFrame(claims.cases(TABLES[book]))
     prices = cost.price_book(book)
     powers = cost.power_book(book) if book == "railonly2025" else prices
-    return cost.compare(cases.n, 256, cases.r, prices, powers, share)
+    return cost.compare_rail_networks(cases.n, 256, cases.r, prices, powers, share_switches)
 
 
 @given(FABRICS, BOOKS, BOOKS, st.integers(0, 4))
@@ -90,7 +90,9 @@ def test_saving_by_hand():
 
 @given(st.integers(1, 3000), st.integers(1, 80), st.integers(2, 40).map(lambda half: 2 * half), BOOKS)
 def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
-    row = cost.compare(gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share=False).iloc[0]
+    row = cost.compare_rail_networks(
+        gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share_switches=False
+    ).iloc[0]
     for name, layer in (("rail_only", math.inf), ("rail_optimized", 1)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer)
         counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.transceivers)
@@ -103,11 +105,11 @@ def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
 
 
 def test_saving_of_nothing():
-    assert list(cost.saving([0, 0, 1, 2], [0, 4, 4, 1])) == [0, 1, 0.75, -1]
+    assert list(cost.share_saved([0, 0, 1, 2], [0, 4, 4, 1])) == [0, 1, 0.75, -1]
 
 
 def test_shared_switches_change_one_case():
-    cases = table("railonly2023"), table("railonly2023", share=False)
+    cases = table("railonly2023"), table("railonly2023", share_switches=False)
     differ = cases[0][cases[0].switches_rail_only != cases[1].switches_rail_only]
     assert differ[["gpus", "radix"]].values.tolist() == [[32768, 256]]
 
@@ -128,7 +130,7 @@ def test_what_the_texts_say_of_the_tables():
 def test_parts_that_can_fail_by_hand():
     """Radix 64, three tiers against two: 5 N / 64 switches and 3 N links, and 3 N / 64 switches and 2 N links."""
     book = cost.price_book("railonly2025")
-    row = cost.compare(65536, 256, 64, book, book)
+    row = cost.compare_rail_networks(65536, 256, 64, book, book)
     assert table1.printed_text_values(row)["fault_parts_ratio"] == pytest.approx((3 / 64 + 2) / (5 / 64 + 3))
 
 
@@ -145,8 +147,8 @@ def test_the_ends_of_the_savings_are_those_of_all_rows():
 def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radix):
     """At 32,768 GPUs and radix 256 two rails share a switch: in the tables, in one cluster and over the years alike."""
     book = cost.price_book("railonly2023")
-    row = cost.compare(gpus, hb_domain_size, radix, book, book).iloc[0]
-    rows = cost.cluster(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
+    row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, book).iloc[0]
+    rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
     assert list(rows.index) == ["rail-optimized", "rails + layer 4:1", "rail-only"]
     assert rows.cost_saved["rail-optimized"] == 0 < rows.cost_saved["rails + layer 4:1"] < row.cost_saving
     assert rows.cost_saved["rail-only"] == pytest.approx(row.cost_saving)
@@ -222,7 +224,7 @@ def test_one_ratio_serves_all_printed_savings_of_2025(what, book):
 
 def test_prices_of_2023_do_not_give_the_savings_of_2025():
     cases, book = table("railonly2025"), cost.price_book("railonly2023")
-    ours = cost.compare(cases.gpus, 256, cases.radix, book, book).cost_saving
+    ours = cost.compare_rail_networks(cases.gpus, 256, cases.radix, book, book).cost_saving
     ids = [f"railonly2025.table1.n{row.gpus}.r{row.radix}.cost_saving" for row in cases.itertuples()]
     assert max(abs(saved - claims.paper_value(name)) for saved, name in zip(ours, ids, strict=True)) > 0.01
 
@@ -281,7 +283,7 @@ def test_books_of_the_documents():
 
 def test_everything_doubled_costs_twice():
     parts, book = rail_only(65536, 256, 64).parts, cost.price_book("railonly2023")
-    twice = cost.doubled(parts)
+    twice = cost.doubled_parts(parts)
     assert (twice.tiers, twice.switches, twice.links) == (parts.tiers, 2 * parts.switches, 2 * parts.links)
     assert cost.network_total(twice, book) == 2 * cost.network_total(parts, book)
 
@@ -290,7 +292,7 @@ def test_everything_doubled_costs_twice():
 @pytest.mark.parametrize("spares", [0, 1, 3])
 def test_spare_switches(fabric, spares):
     parts, more = fabric.parts, spares * 4 * fabric.planes
-    dark, lit = (cost.with_spares(fabric, spares, optics) for optics in (False, True))
+    dark, lit = (cost.parts_with_spares(fabric, spares, optics) for optics in (False, True))
     leaf_hosts = {1: 16, 2: 8}[fabric.tiers]
     for with_spares in (dark, lit):
         assert with_spares.switches_by_tier[0] == parts.switches_by_tier[0] + more
@@ -298,19 +300,21 @@ def test_spare_switches(fabric, spares):
     assert list(dark.links_by_tier) == list(parts.links_by_tier)
     extra = [leaf_hosts] if fabric.tiers == 1 else [leaf_hosts, leaf_hosts]
     assert list(lit.links_by_tier - parts.links_by_tier) == [more * hosts for hosts in extra]
-    one = cost.with_spares(fabric, 1, True)
-    assert list(cost.with_spares(fabric).links_by_tier) == list(one.links_by_tier)  # one for each rail, by default
+    one = cost.parts_with_spares(fabric, 1, True)
+    assert list(cost.parts_with_spares(fabric).links_by_tier) == list(
+        one.links_by_tier
+    )  # one for each rail, by default
 
 
 @pytest.mark.parametrize("spares", [-1, 0.5])
 def test_bad_spares_are_named(spares):
     with pytest.raises(ValueError, match=f"spares_per_rail is {spares}"):
-        cost.with_spares(rail_only(64, 4, 16), spares)
+        cost.parts_with_spares(rail_only(64, 4, 16), spares)
 
 
 def test_redundancy_as_the_ledger_notes_it():
     cases = pd.DataFrame(claims.cases(TABLES["railonly2023"])).rename(columns={"n": "gpus", "r": "radix"})
-    ways = cost.redundancy(cases, 256, cost.price_book("railonly2023"))
+    ways = cost.redundancy_costs(cases, 256, cost.price_book("railonly2023"))
     shared = ways.loc[ways.groupby(["gpus", "radix"]).rails_per_switch.idxmax()]
     apart = ways[(ways.gpus == 32768) & (ways.radix == 256) & (ways.rails_per_switch == 1)]
     noted = re.findall(r"\d\.\d\d", claims.claim("railonly2023.fault.redundant_cost_ratio").note)
@@ -330,7 +334,7 @@ def test_redundancy_as_the_ledger_notes_it():
 @pytest.mark.parametrize("gpus", [1024, 4096])
 def test_contenders_meet_the_full_clos(gpus):
     prices, powers = cost.price_book("street2025"), cost.power_book("street2025")
-    rows = cost.contenders(gpus, 16, 16, [1, 3, 7, math.inf], prices, powers)
+    rows = cost.oversubscription_costs(gpus, 16, 16, [1, 3, 7, math.inf], prices, powers)
     full, none = rows[rows.oversubscription == 1], rows[np.isinf(rows.oversubscription)].iloc[0]
     assert len(full) == 2
     assert list(full.relative_cost) == [1, 1]
@@ -340,7 +344,7 @@ def test_contenders_meet_the_full_clos(gpus):
     for _, line in rows.groupby("network"):
         assert (np.diff(line.sort_values("oversubscription").transceivers) <= 0).all()
     thin = rows[(rows.network == "Clos with oversubscribed leaves") & (rows.oversubscription == 3)].iloc[0]
-    assert thin.transceivers == fat_tree(gpus, 16, below=(3,)).parts.transceivers
+    assert thin.transceivers == fat_tree(gpus, 16, tier_oversubscription=(3,)).parts.transceivers
 
 
 def test_parts_of_each_contender():
@@ -362,7 +366,7 @@ def test_ratio_that_gives_a_total():
 
 def test_curve_of_link_rates():
     book = cost.price_book("railonly2023")
-    curve = cost.network_curve([1024, 4096], 256, [(5e10, 64), (1e11, 64)], 5e10, book, book, (1, 0.5))
+    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], 5e10, book, book, (1, 0.5))
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
     assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
@@ -375,7 +379,7 @@ OWNED = {"gpus": 4096, "hb_domain_size": 16, "radix": 32, "years": 5}
 
 def test_ownership_adds_up():
     prices, powers = cost.PriceBook(500, 200, 100), cost.PriceBook(20, 10, 0.1)
-    rows = cost.ownership(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
+    rows = cost.ownership_costs(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
     assert list(rows.total_usd) == pytest.approx(list(rows.purchase_usd + rows.energy_usd))
     assert list(rows.energy_usd) == pytest.approx(list(rows.power_w * 1.2 * 5 * 365 * 86400 * 2e-8))
     optics = rows[rows.host_links == "optics"].set_index("network")
@@ -419,14 +423,14 @@ def test_negative_copper_tiers_are_refused():
 
 
 def test_no_network_needs_no_spares():
-    assert isinstance(spared := cost.with_spares(rail_only(8, 8, 4)), Parts)
+    assert isinstance(spared := cost.parts_with_spares(rail_only(8, 8, 4)), Parts)
     assert (spared.switches, spared.links) == (0, 0)
 
 
 def test_text_values_without_radix_64():
     book = cost.PriceBook(2, 1)
     with pytest.raises(ValueError, match="radix"):
-        table1.printed_text_values(cost.compare(1024, 8, 128, book, book))
+        table1.printed_text_values(cost.compare_rail_networks(1024, 8, 128, book, book))
 
 
 def test_the_documents_record_what_their_tables_say():

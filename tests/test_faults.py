@@ -11,16 +11,16 @@ from railcore.network.reliability import gpus_stopped
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
     FAULT_KINDS,
-    bandwidth,
     cut_nics,
-    effect,
-    effects,
     fail,
     failed_part,
+    fault_effect,
+    fault_effects,
     nic_bandwidth_left,
     nics_cut_by_rail_switch,
-    reconfigure,
-    recovery,
+    node_bandwidth,
+    recovery_options,
+    replace_gpu,
 )
 from railcore.network.topology.graph import bisection_bandwidth, route
 from railcore.network.topology.rails import platform_bandwidths
@@ -29,7 +29,7 @@ ONE_TIER, TWO_TIERS = rail_only(16, 4, 4), rail_only(32, 4, 4)
 
 
 def left(fabric, kind):
-    row = effect(fabric.graph(), kind)
+    row = fault_effect(fabric.graph(), kind)
     assert row.pop("fault") == kind
     return row
 
@@ -70,7 +70,7 @@ def test_what_one_fault_leaves(fabric, kind, expected):
 
 @pytest.mark.parametrize("fabric", [ONE_TIER, TWO_TIERS, rail_optimized(32, 4, 8), fat_tree(8, 4)])
 def test_table_has_a_row_for_each_part_that_the_fabric_has(fabric):
-    table, graph = effects(fabric), fabric.graph()
+    table, graph = fault_effects(fabric), fabric.graph()
     kinds = set(FAULT_KINDS)
     if fabric.tiers == 1:
         kinds -= {"trunk link", "spine"}
@@ -108,7 +108,7 @@ def test_one_link_of_a_trunk():
     (_, ((leaf, spine),)) = failed_part(graph, "trunk link")
     after = fail(graph, "trunk link")
     assert (graph.edges[leaf, spine]["links"], after.edges[leaf, spine]["links"]) == (4, 3)
-    assert bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_Bps)
+    assert node_bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_Bps)
 
 
 def test_unknown_fault_lists_those_known():
@@ -184,11 +184,11 @@ def test_optical_switch_gives_a_spare_the_failed_gpus_place():
 
     failed = fail(graph, "GPU")
     assert bisection_bandwidth(failed, rail[1:4], others) == pytest.approx(whole * 3 / 4)
-    after = reconfigure(graph, "D1.GPU1", "D1.GPU4")
+    after = replace_gpu(graph, "D1.GPU1", "D1.GPU4")
     assert "D1.GPU1" not in after
     assert after.nodes["D1.GPU4"]["rail"] == 1
     assert bisection_bandwidth(after, ["D1.GPU4", *rail[1:4]], others) == pytest.approx(whole)
-    assert bandwidth(after, "D1.GPU4", ("host",)) == bandwidth(graph, "D1.GPU1", ("host",))
+    assert node_bandwidth(after, "D1.GPU4", ("host",)) == node_bandwidth(graph, "D1.GPU1", ("host",))
     assert route(after, "D1.GPU4", "D5.GPU1", forward=False) == ["D1.GPU4", "R1.T1.S1", "D5.GPU1"]
     with pytest.raises(ValueError, match="cut off"):
         route(after, "D1.GPU4", "D5.GPU4", forward=False)
@@ -197,18 +197,18 @@ def test_optical_switch_gives_a_spare_the_failed_gpus_place():
 @pytest.mark.parametrize("spare", ["D2.GPU4", "D1.GPU1"])
 def test_spare_of_another_domain_is_refused(spare):
     with pytest.raises(ValueError, match=f"spare is '{spare}': name another GPU of the HB domain of 'D1.GPU1'"):
-        reconfigure(ONE_TIER.graph(), "D1.GPU1", spare)
+        replace_gpu(ONE_TIER.graph(), "D1.GPU1", spare)
 
 
 def test_recovery_from_a_failed_gpu():
-    table = recovery(rail_only(64, 8, 8), 1).set_index("way")
+    table = recovery_options(rail_only(64, 8, 8), 1).set_index("way")
     optical = table[table.index.str.contains("optical switch")].iloc[0]
     fixed = table[table.index.str.contains("reached through the domain")].iloc[0]
     evacuated = table[table.index.str.contains("evacuated")].iloc[0]
     assert (optical.gpus_lost, optical.whole_rails) == (0, 8)
     assert (fixed.gpus_lost, fixed.whole_rails) == (0, 7)
     assert (evacuated.gpus_lost, evacuated.whole_rails) == (7, 8)
-    without = recovery(rail_only(64, 8, 8), 0)
+    without = recovery_options(rail_only(64, 8, 8), 0)
     assert not without.way.str.contains("spare of the domain").any()
     assert without.gpus_lost.min() >= 1  # no spare: something is lost
 
@@ -216,7 +216,7 @@ def test_recovery_from_a_failed_gpu():
 @pytest.mark.parametrize("idle", [-1, 8, math.nan])
 def test_idle_gpus_beyond_a_domain(idle):
     with pytest.raises(ValueError, match=r"idle_per_domain is .*: give whole numbers from 0 to 7"):
-        recovery(rail_only(64, 8, 8), idle)
+        recovery_options(rail_only(64, 8, 8), idle)
 
 
 def test_a_shared_rail_switch_takes_all_its_rails_down():
@@ -227,12 +227,12 @@ def test_a_shared_rail_switch_takes_all_its_rails_down():
 
 @pytest.mark.parametrize("fabric", [rail_only(8, 8, 4), fat_tree(1, 4)])
 def test_faults_of_a_single_domain(fabric):
-    assert "GPU" in set(effects(fabric).fault)
+    assert "GPU" in set(fault_effects(fabric).fault)
 
 
 def test_idle_gpus_are_whole():
     with pytest.raises(ValueError, match="idle_per_domain"):
-        recovery(rail_only(64, 8, 8), 0.5)
+        recovery_options(rail_only(64, 8, 8), 0.5)
 
 
 def test_domains_keep_the_share_of_nics_that_still_have_links():
@@ -244,12 +244,12 @@ def test_domains_keep_the_share_of_nics_that_still_have_links():
 
 def test_claims_of_the_rail_papers_on_routes_and_switches():
     survey = rail_networks.fault_survey(256)
-    assert len(survey) == len(survey.drop_duplicates(["n", "r"])) == 7
+    assert len(survey) == len(survey.drop_duplicates(["gpus", "radix"])) == 7
     hb = platform_bandwidths(rail_networks.PLATFORMS)
     values, reasons, taken = rail_networks.topology_claims(hb, survey)
     assert set(reasons) | set(taken) <= set(values) and len(values) == 9
     assert values["railonly2025.fig5.rail_bisection"] == pytest.approx(1)
     assert values["railonly2023.intro.nvlink4_bandwidth"] == pytest.approx(7.2e12)
     switches = reasons["railonly2025.text.fault_switch_difference"]
-    for row in survey[survey.n == 65536].itertuples():
-        assert (f"+{row.nics_cut_difference} at 65,536/{row.r}" in switches) == bool(row.nics_cut_difference)
+    for row in survey[survey.gpus == 65536].itertuples():
+        assert (f"+{row.nics_cut_difference} at 65,536/{row.radix}" in switches) == bool(row.nics_cut_difference)

@@ -16,24 +16,23 @@ from railcore.network.topology.graph import (
     rail_bisection_bandwidth,
     route,
     same_rail_switches,
-    switches_from,
+    switches_to_gpus,
 )
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
-BELOW = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
+RATIOS = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
 GPUS = st.integers(1, 130)
 
 
 @st.composite
-def fabrics(draw, layers=LAYERS, below=BELOW, gpus=GPUS):
+def fabrics(draw, layers=LAYERS, ratios=RATIOS, gpus=GPUS):
     n, k, radix = draw(gpus), draw(st.integers(1, 12)), draw(st.sampled_from([4, 6, 8, 10, 16]))
     rails, planes, layer = draw(st.sampled_from([0, 0, 1, 2, 3])), draw(st.integers(1, 3)), draw(layers)
     inside = min(k, n)
     size = int(rail_size(n, inside, min(rails or inside, inside)))
     share = draw(st.integers(1, max(1, radix * planes // size))) if math.isinf(layer) else 1
-    return RailFabric(
-        n, k, radix, layer, rails, share, planes, draw(below), hb_switches=draw(st.sampled_from([0, 1, 2]))
-    )
+    hb_switches = draw(st.sampled_from([0, 1, 2]))
+    return RailFabric(n, k, radix, layer, rails, share, planes, draw(ratios), hb_switches=hb_switches)
 
 
 def gpus(graph):
@@ -93,7 +92,7 @@ def test_hb_interconnect_gives_each_gpu_its_bandwidth(n, hb_domain_size, hb_swit
         assert sum(edges) == pytest.approx(fabric.hb_Bps)
 
 
-@given(fabrics(layers=st.just(1), below=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
+@given(fabrics(layers=st.just(1), ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
 @settings(max_examples=60)
 def test_full_bisection_between_any_halves(fabric, seed):
     graph, half = fabric.graph(), fabric.gpus // 2
@@ -103,7 +102,7 @@ def test_full_bisection_between_any_halves(fabric, seed):
     assert flow == pytest.approx(half * fabric.nic_Bps)
 
 
-@given(fabrics(below=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
+@given(fabrics(ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
 @settings(max_examples=60)
 def test_full_bisection_of_every_rail_under_any_layer(fabric, seed):
     graph = fabric.graph()
@@ -138,7 +137,7 @@ def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
     assert bisection_bandwidth(graph, *halves, network_only=False) >= bisection_bandwidth(graph, *halves)
 
 
-@given(fabrics(layers=st.sampled_from([1.5, 2, 3]), below=st.just(()), gpus=st.integers(2, 90)))
+@given(fabrics(layers=st.sampled_from([1.5, 2, 3]), ratios=st.just(()), gpus=st.integers(2, 90)))
 def test_layer_leaves_at_least_one_in_s_between_rails(fabric):
     graph, half = fabric.graph(), fabric.gpus // 2
     names = sorted(gpus(graph), key=lambda name: graph.nodes[name]["rail"])
@@ -146,18 +145,20 @@ def test_layer_leaves_at_least_one_in_s_between_rails(fabric):
     assert flow >= half * fabric.nic_Bps / fabric.oversubscription * (1 - 1e-9)
 
 
-@given(fabrics(layers=st.just(math.inf), below=st.sampled_from([(2,), (1, 2), (1.5,)]), gpus=st.integers(8, 90)))
+@given(fabrics(layers=st.just(math.inf), ratios=st.sampled_from([(2,), (1, 2), (1.5,)]), gpus=st.integers(8, 90)))
 def test_oversubscribed_rails_keep_their_share(fabric):
     graph = fabric.graph()
     for rail in range(1, fabric.rails + 1) if fabric.tiers else ():
         names = on_rail(fabric, rail)
         if half := len(names) // 2:
             flow = bisection_bandwidth(graph, names[:half], names[-half:])
-            assert half * fabric.nic_Bps / math.prod(fabric.below) * (1 - 1e-9) <= flow <= half * fabric.nic_Bps * 1.001
+            least = half * fabric.nic_Bps / math.prod(fabric.tier_oversubscription)
+            assert least * (1 - 1e-9) <= flow <= half * fabric.nic_Bps * 1.001
 
 
 def test_a_large_fabric_counts_likewise():
-    for fabric in (rail_only(4095, 8, 32), rail_optimized(2048, 72, 16), fat_tree(1000, 16, below=(3,))):
+    thin = fat_tree(1000, 16, tier_oversubscription=(3,))
+    for fabric in (rail_only(4095, 8, 32), rail_optimized(2048, 72, 16), thin):
         counts = (by_tier(fabric.parts.switches_by_tier), by_tier(fabric.parts.links_by_tier))
         assert count_parts(fabric.graph()) == counts
 
@@ -204,7 +205,7 @@ def test_a_route_leaves_the_rail_at_most_once(fabric):
 
 @given(fabrics())
 def test_one_pod_tells_the_switches_of_a_rail(fabric):
-    whole = switches_from(fabric.graph(), "D1.GPU1")
+    whole = switches_to_gpus(fabric.graph(), "D1.GPU1")
     assert same_rail_switches(fabric) == max((whole.get(name, 0) for name in on_rail(fabric, 1)), default=0)
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
 

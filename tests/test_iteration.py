@@ -857,7 +857,7 @@ def test_a_machine_on_a_fabric_has_its_links():
     fabric = rail_only(1024, 64, 64)
     ours = A100.on(fabric)
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (64, fabric.hb_Bps, fabric.nic_Bps)
-    assert ours.oversubscription == math.inf and A100.on(fabric.any_to_any(2.0)).oversubscription == 2
+    assert ours.oversubscription == math.inf and A100.on(fabric.with_layer(2.0)).oversubscription == 2
     assert (ours.gpu, ours.bf16_rate, ours.memory_bytes) == (A100.gpu, A100.bf16_rate, A100.memory_bytes)
 
 

@@ -169,7 +169,7 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 @pytest.mark.parametrize("fault", ["NIC", "rail switch"])
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
     flows = list(routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 8).values())
-    effect = faults.effect(fabric.graph(), fault)
+    effect = faults.fault_effect(fabric.graph(), fault)
     assert routed_flows.nic_bandwidth_share(fabric, flows) == pytest.approx(1.0)
     assert routed_flows.nic_bandwidth_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
@@ -263,7 +263,7 @@ def test_no_fault_leaves_the_iteration_as_it_is(broken):
 def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
     for name, part in broken.groupby("fabric"):
         fabric = WIDE[name == "rail-optimized"]
-        assert set(part["fault"]) - {"none"} == set(faults.effects(fabric)["fault"])
+        assert set(part["fault"]) - {"none"} == set(faults.fault_effects(fabric)["fault"])
     assert (broken["tokens_share"] <= 1 + 1e-12).all() and (broken["tokens_share"] > 0).all()
     pair = broken.pivot_table("tokens_share", ["fabric", "fault"], "job")
     assert (pair["moved to one other rail"].dropna() < pair["moved to all other rails"].dropna()).all()

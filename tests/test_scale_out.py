@@ -1,6 +1,7 @@
 """Scale-out networks: limits, whole against smooth, brute force, counted against closed forms, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,16 +12,18 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
-from railcore.network.cost import PriceBook, network_total
+from railcore.network.cost import PriceBook, book_rate, network_total, price_book
+from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
+EQUIPMENT = Equipment("51.2T", NIC, PRICES, POWERS)
 
 
 def table(gpus, rails, planes, count="whole", chip="51.2T", **options):
-    return scale_out.rail_plane_networks(gpus, rails, planes, PRICES, POWERS, chip, NIC, count, **options)
+    return scale_out.rail_plane_networks(gpus, rails, planes, replace(EQUIPMENT, chip=chip), count, **options)
 
 
 # Parts
@@ -41,7 +44,7 @@ def test_one_rail_is_the_fat_tree(gpus, radix, planes):
 @given(st.integers(100, 10**6), st.integers(1, 100), st.sampled_from([4, 8, 64]), st.sampled_from([1, 2, 4]))
 @settings(max_examples=100, deadline=None)
 def test_smooth_is_least_and_whole_is_most(gpus, rails, radix, planes):
-    smooth, rounded, whole = (scale_out.network_parts(gpus, rails, radix, planes, c) for c in scale_out.COUNTS)
+    smooth, rounded, whole = (scale_out.network_parts(gpus, rails, radix, planes, c) for c in scale_out.COUNT_METHODS)
     assert smooth.switches <= rounded.switches + 1e-6 and rounded.switches <= whole.switches
     assert smooth.links == rounded.links <= whole.links
     assert smooth.tiers == rounded.tiers <= whole.tiers
@@ -70,6 +73,15 @@ def test_planes_share_wires_and_boxes():
     assert np.allclose(one.boxes * one.planes, one.chips)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
+    found = scale_out.catalog_equipment("51.2T", times * NIC, "flops2024", "800G DR8")
+    assert found.powers.port * found.chip_ports == pytest.approx(catalog.item("switches", "51.2T")["power"])
+    assert found.powers.transceiver == pytest.approx(times * catalog.item("transceivers", "800G DR8")["power"])
+    one = price_book("flops2024").scaled(times * NIC / book_rate("flops2024"))
+    assert (found.prices.port, found.prices.transceiver) == pytest.approx((one.port, one.transceiver))
+
+
 def test_cost_is_the_cost_of_the_parts_at_full_speed():
     row = table(50_000, 10, 4).iloc[0]
     parts = scale_out.network_parts(50_000, 10, 64, 4)
@@ -78,11 +90,13 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
     assert row.chips_usd == pytest.approx(row.chips * 64 * PRICES.port)
 
 
-@given(st.integers(100, 10**6), st.integers(1, 80), st.sampled_from([1, 2, 4, 8]), st.sampled_from(scale_out.COUNTS))
+@given(
+    st.integers(100, 10**6), st.integers(1, 80), st.sampled_from([1, 2, 4, 8]), st.sampled_from(scale_out.COUNT_METHODS)
+)
 @settings(max_examples=30, deadline=None)
 def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
     """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
-    row = scale_out.rail_plane_networks(gpus, rails, planes, POWERS, POWERS, "51.2T", NIC, count).iloc[0]
+    row = scale_out.rail_plane_networks(gpus, rails, planes, replace(EQUIPMENT, prices=POWERS), count).iloc[0]
     assert row.power_w == pytest.approx(row.cost_usd)
     assert row.cost_usd == pytest.approx(row.chips * 64 * POWERS.port + row.transceivers * POWERS.transceiver)
     assert row.host_links_usd >= 2 * gpus * POWERS.transceiver * (1 - 1e-12)  # one link of a GPU, two ends
@@ -100,11 +114,10 @@ def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):
 
 
 def test_cheapest_is_what_a_loop_finds():
-    prices = {"prices": PRICES, "powers": POWERS, "chip": "51.2T", "nic_Bps": NIC}
-    costs = scale_out.network_combinations(20_000, 12, [1, 2, 4, 8, 16], **prices)
+    costs = scale_out.network_combinations(20_000, 12, [1, 2, 4, 8, 16], EQUIPMENT)
     alone = {(r, p): table(20_000, r, p).cost_usd[0] for r in range(1, 13) for p in (1, 2, 4, 8)}
     assert len(costs) == len(alone)
-    marks = scale_out.choices(costs, 4, 12, 2, "51.2T", NIC)
+    marks = scale_out.notable_shapes(costs, 4, 12, 2, EQUIPMENT)
     assert marks["cheapest"] == min(alone, key=lambda shape: (alone[shape], *shape))
     whole = {shape: cost for shape, cost in alone.items() if 4 % shape[0] == 0}
     assert marks["cheapest that divides a rack"] == min(whole, key=lambda shape: (whole[shape], *shape))
@@ -119,7 +132,7 @@ def test_arrays_equal_the_scalars():
 
 
 def test_levels_are_the_blocks_of_the_fabric():
-    found = scale_out.tree_levels(800_000, 72, scale_out.network_shapes(72, 76, 4), "51.2T", NIC)
+    found = scale_out.block_sizes(800_000, 72, scale_out.network_shapes(72, 76, 4), EQUIPMENT)
     assert list(found) == ["fat tree", "4 planes", "72 rails", "72 rails, 4 planes"]  # 76 does not divide 72
     assert found["fat tree"] == (72, (32, 1024, 32768)) and found["72 rails, 4 planes"] == (1, (128,))
 
@@ -131,8 +144,8 @@ def test_shapes_of_one_plane_need_a_port_of_the_speed():
 
 
 def test_counts_beside_each_other_are_those_below_each_other():
-    rows = scale_out.comparison([1000, 2000], scale_out.network_shapes(8, 6, 2), PRICES, POWERS, "51.2T", NIC)
-    beside = scale_out.side_by_side(rows)
+    rows = scale_out.compare_shapes([1000, 2000], scale_out.network_shapes(8, 6, 2), EQUIPMENT)
+    beside = scale_out.counts_side_by_side(rows)
     assert len(beside) == len(rows) / 3 and list(beside.gpus.unique()) == [1000, 2000]
     for row in rows.itertuples():
         found = beside[(beside.network == row.network) & (beside.gpus == row.gpus)].iloc[0]
@@ -144,7 +157,7 @@ def test_counts_beside_each_other_are_those_below_each_other():
 def test_costs_of_the_panel(chip, gpus, rails, ratio):
     import matplotlib.pyplot as plt
 
-    found = scale_out.thinned_costs(gpus, rails, 4, ratio, PRICES, POWERS, chip, NIC)
+    found = scale_out.oversubscribed_leaf_costs(gpus, rails, 4, ratio, replace(EQUIPMENT, chip=chip))
     assert ("fat tree" in set(found.network)) == (1 in scale_out.chip_modes(chip, NIC))
     full, thin = (found[found.network == name].cost_usd.sum() for name in found.network.unique()[-2:])
     row = table(gpus, rails, 4, chip=chip).iloc[0]
@@ -179,12 +192,12 @@ def test_racks_on_more_rails_than_gpus():
 def test_crossing_in_closed_form_is_what_is_counted():
     stages, members = 64, 13
     for endpoints, block in ((1, 16), (1, 64), (2, 16), (4, 6)):
-        forms = locality.closed_forms(stages, members, endpoints, block, 16)
+        forms = locality.expected_crossing(stages, members, endpoints, block, 16)
         for layout, place in locality.rack_placements(stages, members, 16).items():
             found, (ring, chain) = locality.counted_crossing(place, endpoints, block), forms[layout]
-            assert found["ring"] == pytest.approx(ring, abs=0.03), layout
-            assert found["chain"] == pytest.approx(chain, abs=0.03), layout
-            assert found["ring"] <= found["ring_most"] * 1.0001 * -(-stages * members * endpoints // block) * block
+            assert found.ring == pytest.approx(ring, abs=0.03), layout
+            assert found.chain == pytest.approx(chain, abs=0.03), layout
+            assert found.ring <= found.ring_most * 1.0001 * -(-stages * members * endpoints // block) * block
 
 
 def test_crossing_of_a_ring_averaged_over_its_offsets_is_exact():
@@ -206,8 +219,8 @@ def test_chance_that_two_racks_share_a_block(racks, endpoints, block):
 def test_bands_join_the_two_extremes():
     for stages, members in ((7, 5), (1, 4), (6, 1)):
         stage, member = np.mgrid[:stages, :members]
-        assert np.array_equal(locality.banded(stages, members, stages), stage * members + member)
-        assert np.array_equal(locality.banded(stages, members, 1), member * stages + stage)
+        assert np.array_equal(locality.band_placement(stages, members, stages), stage * members + member)
+        assert np.array_equal(locality.band_placement(stages, members, 1), member * stages + stage)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30))
@@ -217,7 +230,7 @@ def test_the_best_bands_are_the_best_of_all(stages, members, block):
         ring = locality.ring_crossing(members, stages / bands, 1, block)
         return max(ring, locality.chain_crossing(stages, members, bands, 1, block))
 
-    best = locality.best_bands(stages, members, block)
+    best = locality.best_band_count(stages, members, block)
     assert worse(best) == min(worse(bands) for bands in range(1, stages + 1))
 
 
@@ -227,26 +240,19 @@ def test_every_placement_gives_every_rack_one_place(stages, members, block):
     for place in locality.rack_placements(stages, members, block).values():
         assert sorted(place.ravel()) == list(range(stages * members))
         inside = locality.counted_crossing(place, 1, stages * members)
-        assert inside["ring"] == inside["chain"] == 0
+        assert inside.ring == inside.chain == 0
 
 
 def test_thinner_leaves_cost_less_and_fit_where_flows_do():
-    thin = locality.thinned(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, PRICES, POWERS, "51.2T", NIC)
+    thin = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, EQUIPMENT)
     for _, rows in thin.groupby("placement"):
         assert np.all(np.diff(rows.cost_usd) <= 0)
         assert rows.fits.iloc[0] and np.all(rows.fits == (rows.most_leaving <= rows.uplinks + 1e-9))
     assert thin.saved.iloc[0] == 0
-    most = locality.most_thinned(thin).set_index("placement").oversubscription
+    most = locality.largest_oversubscription(thin).set_index("placement").oversubscription
     assert most["bands"] > most["random"]
-    away = locality.thinned(4 * 512, 4, 1, [1, 2], 32, 16, PRICES, POWERS, "51.2T", NIC, outside=1.0)
+    away = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 2], 32, 16, EQUIPMENT, outside=1.0)
     assert np.all(away.most_leaving == away.leaf_gpus) and np.array_equal(away.fits, away.oversubscription == 1)
-
-
-def test_racks_of_the_job_are_the_users():
-    document = locality.job_racks(835_000, 72, 11_666)
-    assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
-    mine = locality.job_racks(83_952, 72, 11_666)
-    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
 
 
 # Faults
@@ -269,7 +275,7 @@ def without(graph, fault):
 
 def counted(before, after, fault):
     live = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    had, has = ({g: faults.bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
+    had, has = ({g: faults.node_bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
     touched = [g for g in live if has[g] < had[g]]
     cut = [g for g in live if not has[g]]
     share = faults.nic_bandwidth_left(before, after)
@@ -282,19 +288,19 @@ def counted(before, after, fault):
 @pytest.mark.parametrize("gpus", [64, 128])
 def test_faults_in_closed_form_are_those_of_the_graph(rails, planes, gpus):
     fabric = RailFabric(gpus, 8, 8, rails=rails, planes=planes)
-    form = faults.remains(gpus, 8, rails, planes, int(fabric.plan.hosts_per_leaf))
+    form = faults.worst_case_effects(gpus, 8, rails, planes, int(fabric.layout.hosts_per_leaf))
     whole = fabric.graph()
     found = pd.DataFrame([counted(whole, without(whole, fault), fault) for fault in form.fault], columns=form.columns)
     assert found.equals(form), (found, form)
 
 
 def test_faults_limits():
-    left = faults.remains(800, 8, 8, 4, 50).set_index("fault")
+    left = faults.worst_case_effects(800, 8, 8, 4, 50).set_index("fault")
     assert left.loc["plane", "bandwidth_left"] == left.loc["leaf chip", "bandwidth_left"] == 0.75
     assert left.isolated.sum() == 0 and left.loc["rail", "need_forwarding"] == 100
-    uneven = faults.remains(7200, 72, 25, 1, 100).set_index("fault")
+    uneven = faults.worst_case_effects(7200, 72, 25, 1, 100).set_index("fault")
     assert uneven.loc["rail", "domain_bandwidth_left"] == pytest.approx(1 - 3 / 72)
-    one = faults.remains(801, 8, 1, 1, 32).set_index("fault")
+    one = faults.worst_case_effects(801, 8, 1, 1, 32).set_index("fault")
     assert one.loc["rail", "isolated"] == one.loc["plane", "isolated"] == 801
 
 
@@ -354,7 +360,7 @@ def test_switches_stand_about_where_links_are_shortest():
 def test_cost_over_budget_at_the_ends_of_a_price():
     parts = ["switch chips", "switch-to-switch links", "host links"]
     split = pd.DataFrame({"links": "optics", "network": "a", "part": parts, "cost_usd": [40.0, 30.0, 20.0]})
-    found = cabling.over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
+    found = cabling.cost_over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
     share = "cost_divided_by_budget"
     shares = [f"{share}_at_low_chip_price", share, f"{share}_at_high_chip_price"]
     assert list(found.loc["between switches", shares]) == [0.5, 0.7, 1.1]
@@ -363,7 +369,7 @@ def test_cost_over_budget_at_the_ends_of_a_price():
         assert row.cost_divided_by_budget + 4 * (row.highest_chip_price_within_budget_usd - 10) / 100 == pytest.approx(
             1
         )
-    assert (cabling.over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
+    assert (cabling.cost_over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
 
 
 def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
@@ -379,21 +385,21 @@ def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
 
 
 def test_the_medium_is_the_cheapest_that_reaches():
-    media = cabling.media(NIC, 1000.0)
+    media = cabling.link_media(NIC, 1000.0)
     some = np.array([0.5, 2.0, 2.1, 5.0, 6.9, 7.1, 50.0, 50.1, 499])
-    for length, row in zip(some, cabling.choose(some, media), strict=True):
+    for length, row in zip(some, cabling.cheapest_media(some, media), strict=True):
         fitting = media[media.reach_m >= length]
         assert media.price_usd[row] == fitting.price_usd.min() and media.reach_m[row] >= length
     assert not media.copper[media.reach_m > 10].any()
     lengths = cabling.lengths_by_network(cabling.catalog_floor("GPU hall"), 100, {"a": (4, (8, 64))})
-    found = cabling.reach_table(lengths, 400, media)
+    found = cabling.media_by_tier(lengths, 400, media)
     assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
     assert (found["800G DAC"] <= found["800G ACC"]).all() and (found["800G DR8"] == 1).all()
 
 
 @pytest.mark.parametrize("price", [None, 100.0])
 def test_a_faster_nic_takes_media_side_by_side(price):
-    one, two = cabling.media(NIC, price), cabling.media(2 * NIC, price and 2 * price)
+    one, two = cabling.link_media(NIC, price), cabling.link_media(2 * NIC, price and 2 * price)
     assert list(two.medium) == [f"2 x {name}" for name in one.medium] and np.array_equal(two.reach_m, one.reach_m)
     assert np.allclose(two.price_usd, 2 * one.price_usd) and np.allclose(two.power_w, 2 * one.power_w)
 
@@ -425,32 +431,37 @@ def test_modes_of_chips():
         (lambda: table(0, 1, 1), "gpus is"),
         (lambda: table(10, 0, 1), "rails is"),
         (lambda: table(10, 1, 1, "guess"), "count is 'guess'"),
-        (lambda: table(10, 1, 1, "smooth", below=(2.0,)), "counted whole only"),
-        (lambda: table(1000, 1, 1, below=(0.5,)), "below is"),
+        (lambda: table(10, 1, 1, "smooth", tier_oversubscription=(2.0,)), "counted whole only"),
+        (lambda: table(1000, 1, 1, tier_oversubscription=(0.5,)), "tier_oversubscription is"),
         (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
         (lambda: scale_out.chip_modes("99T", NIC), "99T"),
-        (lambda: faults.remains(10, 8, 11, 1, 1), "rails is 11"),
-        (lambda: faults.remains(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
-        (lambda: locality.best_bands(0, 3, 4), "stages is 0"),
+        (lambda: faults.worst_case_effects(10, 8, 11, 1, 1), "rails is 11"),
+        (lambda: faults.worst_case_effects(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
+        (lambda: locality.best_band_count(0, 3, 4), "stages is 0"),
         (lambda: locality.rack_placements(3, 3, 0), "block is 0"),
         (
-            lambda: locality.thinned(8, 2, 1, [1], 2, 2, PRICES, POWERS, "51.2T", NIC, outside=1.5),
+            lambda: locality.oversubscribed_leaves(8, 2, 1, [1], 2, 2, EQUIPMENT, outside=1.5),
             "outside is 1.5: give a share",
         ),
         (lambda: cabling.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
         (lambda: cabling.catalog_floor("barn"), "barn"),
         (lambda: cabling.catalog_floor("GPU hall").rack_positions(0), "racks is 0"),
-        (lambda: cabling.media(123.0), "nic_Bps is 123.0"),
-        (lambda: cabling.choose(np.array([9999.0]), cabling.media(NIC)), "no medium"),
+        (lambda: cabling.link_media(123.0), "nic_Bps is 123.0"),
+        (lambda: cabling.cheapest_media(np.array([9999.0]), cabling.link_media(NIC)), "no medium"),
         (lambda: cabling.rail_link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
-        (lambda: locality.job_racks(71, 72, 5), "gpus is 71, less than a rack"),
-        (lambda: scale_out.thinned_costs(8000, 72, 1, 2.0, PRICES, POWERS, "25.6T", NIC), "planes is 1.*2, 4, 8"),
+        (
+            lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, replace(EQUIPMENT, chip="25.6T")),
+            "planes is 1.*2, 4, 8",
+        ),
         (
             lambda: cabling.copper_sensitivity("GPU hall", 9, 1, (), "wire", NIC),
             "copper is 'wire': give one of DAC, ACC, AEC",
         ),
-        (lambda: cabling.over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
-        (lambda: cabling.choose(np.array([3.0]), cabling.media(NIC).iloc[:1]), "no medium of the table reaches"),
+        (lambda: cabling.cost_over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
+        (
+            lambda: cabling.cheapest_media(np.array([3.0]), cabling.link_media(NIC).iloc[:1]),
+            "no medium of the table reaches",
+        ),
     ],
 )
 def test_bad_input(ask, words):

@@ -1,16 +1,16 @@
 """What notebook 11 takes from flops2024: the job on its racks, modes and prices of the chip; and costs not laid out."""
 
-import pandas as pd
 import pytest
 
 from railcore.documents.flops2024 import scale_out_claims, scale_out_job
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.network import cabling, scale_out
+from railcore.network import scale_out
 from railcore.network.cost import PriceBook
 from railcore.systems import datacenter as dc
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"
+EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10), PriceBook(1, 1))
 
 
 def job(gpus=835_000, datacenters=2):
@@ -29,6 +29,13 @@ def test_the_job_fills_whole_stages_of_its_racks():
     assert job(72 * 23_333, 1).outside == 0  # one datacenter sends nothing to others
 
 
+def test_racks_of_the_job_are_the_users():
+    document = scale_out_job.job_racks(835_000, 72, 11_666)
+    assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
+    mine = scale_out_job.job_racks(83_952, 72, 11_666)
+    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
+
+
 def test_a_job_without_room_says_what_to_change():
     with pytest.raises(ValueError, match=r"gpus is 71, less than a rack.* Parameters for racks: datacenter_gpus"):
         job(71)
@@ -38,18 +45,18 @@ def test_modes_and_price_of_the_chip():
     values = scale_out_claims.chip_mode_values("51.2T", NIC, 4)
     assert values == {"flops2024.fattree.chip_modes": pytest.approx(51.2e12), "flops2024.multiplane.ports": 256}
     assert scale_out_claims.chip_mode_values("51.2T", NIC, 3)["flops2024.multiplane.ports"] == 0
-    assert scale_out.chip_ports("51.2T", NIC) == pytest.approx(64)
+    assert EQUIPMENT.chip_ports == pytest.approx(64)
     row = catalog.item("prices", "flops2024").row("port_price")
     low, middle, high = scale_out_claims.chip_price_range(row, 50e3)
     assert low < middle == 50e3 < high
     assert (low / middle, high / middle) == pytest.approx((row.low / row.value, row.high / row.value))
 
 
-def test_networks_that_are_not_laid_out_keep_their_cost():
+def test_cost_with_optics_is_that_of_the_network():
     shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
-    table = scale_out.comparison([1000], shapes, PriceBook(8, 10), PriceBook(1, 1), "51.2T", NIC)
+    table = scale_out.compare_shapes([1000], shapes, EQUIPMENT)
     smooth = table[table["count"] == "smooth"]
-    rest = cabling.cost_not_laid_out(smooth, pd.DataFrame({"network": ["4 rails"], "links": ["all optics"]}))
+    rest = scale_out.cost_with_optics(smooth[smooth["network"] == "3 rails"])
     assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}
     row = smooth.set_index("network").loc["3 rails"]
     assert rest.cost_usd.sum() == pytest.approx(row.cost_usd + row.host_links_usd)

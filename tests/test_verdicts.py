@@ -269,8 +269,8 @@ def test_readings_of_size_and_layout():
 
 def test_one_number_of_gpus_and_one_count_for_all_networks():
     nic = 800 * units.Gbps
-    prices, powers = scale_out.scaled_prices("flops2024", nic), scale_out.chip_powers("51.2T", "800G DR8", nic)
-    table = scale_out.comparison([800_000, 835_000], scale_out.network_shapes(72, 76, 4), prices, powers, "51.2T", nic)
+    equipment = scale_out.catalog_equipment("51.2T", nic, "flops2024", "800G DR8")
+    table = scale_out.compare_shapes([800_000, 835_000], scale_out.network_shapes(72, 76, 4), equipment)
     names = list(scale_out.network_shapes(72, 76, 4))
     counted = table, 800_000, "smooth", names, 5e9
     ours = networks.scale_out_values(*counted)

@@ -12,14 +12,14 @@ TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
 
 
 def table_cases(table: str) -> pd.DataFrame:
-    """GPUs n and radix r of the different cases of a table, such as "railonly2025.table1"."""
-    return pd.DataFrame(claims.cases(table))
+    """Columns gpus and radix: the different cases of a table, such as "railonly2025.table1"."""
+    return pd.DataFrame(claims.cases(table)).rename(columns={"n": "gpus", "r": "radix"})
 
 
 def savings_table(
-    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share: bool = True
+    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share_switches: bool = True
 ) -> pd.DataFrame:
-    """`cost.compare` of the cases of a document's table.
+    """`cost.compare_rail_networks` of the cases of a document's table.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def savings_table(
         GPUs of an HB domain (scale-up or NVLink domain).
     prices, powers
         Books of prices [USD] and of peak powers [W].
-    share
+    share_switches
         Whether rails that are less than a switch share one, as the documents count.
 
     Returns
@@ -37,11 +37,11 @@ def savings_table(
     A row for each case.
     """
     cases = table_cases(table)
-    return cost.compare(cases["n"], hb_domain_size, cases["r"], prices, powers, share)
+    return cost.compare_rail_networks(cases["gpus"], hb_domain_size, cases["radix"], prices, powers, share_switches)
 
 
 def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
-    """A table of `cost.compare` as the documents print theirs: counts of both networks, savings in per cent."""
+    """A `savings_table` as the documents print theirs: counts of both networks, savings in per cent."""
     names = {"gpus": "GPUs", "radix": "switch radix"}
     for part in ("switches", "transceivers"):
         names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
@@ -52,7 +52,7 @@ def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
 
 
 def least_saving_radix(table: pd.DataFrame) -> int:
-    """Radix with the least cost saving in every cluster size of a `cost.compare` table, the smallest of tied ones.
+    """Radix with the least cost saving in every cluster size of a `savings_table`, the smallest of tied ones.
 
     0 where no radix has the least saving in all of them.
     """
@@ -64,7 +64,7 @@ def least_saving_radix(table: pd.DataFrame) -> int:
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
     cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
-    return faults.rail_switch_survey(cases.drop_duplicates().to_dict("records"), hb_domain_size)
+    return faults.rail_switch_survey(cases.drop_duplicates(), hb_domain_size)
 
 
 def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
@@ -74,9 +74,11 @@ def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) 
     """
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     routes = f"{document}.fig2.same_rail_switches"
-    one_switch = [f"{row.n:,}/{row.r}" for row in mine.itertuples() if row.same_rail_switches == 1]
+    one_switch = [f"{row.gpus:,}/{row.radix}" for row in mine.itertuples() if row.same_rail_switches == 1]
     differences = [
-        f"{row.nics_cut_difference:+d} at {row.n:,}/{row.r}" for row in mine.itertuples() if row.nics_cut_difference
+        f"{row.nics_cut_difference:+d} at {row.gpus:,}/{row.radix}"
+        for row in mine.itertuples()
+        if row.nics_cut_difference
     ]
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
     reasons = {

@@ -1,1 +1,1 @@
-"""Networks: topologies with their parts and faults, cost and power, reliability."""
+"""Networks: topologies and their faults, cost and power, reliability, cabling, locality, and the wide area."""

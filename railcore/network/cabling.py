@@ -20,7 +20,7 @@ from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out import COST_PARTS
 
-Levels = Mapping[str, tuple[int, Sequence[int]]]
+BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
 
 
@@ -113,14 +113,14 @@ def rail_link_lengths(
 
 
 def _runs(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbouring endpoints with the same racks below and above as one run: the racks, and endpoints in it."""
+    """Runs of neighbouring endpoints that share the rack below and above: both racks, and endpoints of each run."""
     changes = np.flatnonzero((np.diff(lower) != 0) | (np.diff(upper) != 0)) + 1
     starts = np.concatenate([[0], changes])
     return lower[starts], upper[starts], np.diff(np.append(starts, lower.size))
 
 
 def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """For each endpoint the rack of its block's switches: of the racks below, the nearest to the mean position."""
+    """Rack where the switches of each endpoint's block stand: the rack of the block nearest to its mean position."""
     rack, of_block, weight = _runs(lower, block)
     first = np.flatnonzero(np.diff(of_block, prepend=-1))
     mean = np.add.reduceat(at[rack] * weight[:, None], first) / np.add.reduceat(weight, first)[:, None]
@@ -131,14 +131,14 @@ def _centres(at: np.ndarray, lower: np.ndarray, block: np.ndarray) -> np.ndarray
 def _cable_lengths(
     floor: Floor, a: np.ndarray, b: np.ndarray, same_rack: np.ndarray, links: np.ndarray
 ) -> NDArray[np.float64]:
-    """Lengths of so many links from each a to each b, sorted."""
+    """Sorted lengths of the links from each position a to its position b; links: how many there are of each."""
     tray = (np.abs(a - b).sum(axis=1) + 2 * floor.drop_m) * (1 + floor.slack)
     lengths = np.where(same_rack, floor.in_rack_m, tray)
     order = np.argsort(lengths, kind="stable")
     return np.repeat(lengths[order], links[order])
 
 
-def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
+def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
     Columns medium, copper, reach_m, price_usd and power_w of a whole link with both ends. Of media of one reach the
@@ -157,7 +157,7 @@ def media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
 
 
 def _of_speed(nic_Bps: float) -> dict[str, int]:
-    """Media of the catalog of the fastest speed that divides the NIC's, and how many of them make it up."""
+    """Catalog media of the fastest speed that divides the NIC's, each with the number of them that the NIC needs."""
     speeds = {name: catalog.item("transceivers", name)["bandwidth"] for name in catalog.names("transceivers")}
     counts = {name: round(nic_Bps / speed) for name, speed in speeds.items()}
     fitting = {name: n for name, n in counts.items() if n and np.isclose(n * speeds[name], nic_Bps)}
@@ -169,29 +169,31 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
     return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
-def choose(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
-    """Row of the cheapest medium that reaches each length. Raises ValueError where none does."""
+def cheapest_media(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
+    """Row of the cheapest medium that reaches each length; table: of `link_media`, shortest reach first.
+
+    Raises ValueError where none reaches.
+    """
     reach, prices = table["reach_m"].to_numpy(), table["price_usd"].to_numpy()
     if lengths.max() > reach.max():
         raise ValueError(f"lengths up to {number(lengths.max(), 4)} m: no medium of the table reaches that far")
-    order = np.argsort(reach, kind="stable")
-    cheapest = [order[i:][prices[order[i:]].argmin()] for i in range(order.size)]
-    return np.array(cheapest)[np.searchsorted(reach[order], lengths)]
+    cheapest = np.array([row + prices[row:].argmin() for row in range(len(prices))])
+    return cheapest[np.searchsorted(reach, lengths)]
 
 
-def lengths_by_network(floor: Floor, racks: int, levels: Levels) -> dict[tuple[str, int], NDArray[np.float64]]:
-    """`rail_link_lengths` by network and tier; levels: network to (rack_endpoints, blocks)."""
+def lengths_by_network(floor: Floor, racks: int, block_sizes: BlockSizes) -> dict[tuple[str, int], NDArray[np.float64]]:
+    """`rail_link_lengths` by network and tier; block_sizes: network to (rack_endpoints, blocks)."""
     return {
         (name, tier): lengths
-        for name, (endpoints, blocks) in levels.items()
+        for name, (endpoints, blocks) in block_sizes.items()
         for tier, lengths in enumerate(rail_link_lengths(floor, racks, endpoints, blocks), start=1)
     }
 
 
-def reach_table(
+def media_by_tier(
     lengths: Mapping[tuple[str, int], NDArray[np.float64]], cables: int, options: pd.DataFrame
 ) -> pd.DataFrame:
-    """Links of each network and tier by length, the medium that each needs, and what the media cost.
+    """Lengths of the links of each network and tier, the medium that each link needs, and the cost of the media.
 
     lengths: `lengths_by_network`; cables: of a tier, one a GPU. Columns network, tier, cables, median_m, p90_m,
     longest_m, a share for each medium (links within its reach), cost_usd and power_w of the cheapest media that reach,
@@ -205,7 +207,7 @@ def reach_table(
         within = np.searchsorted(found, options["reach_m"].to_numpy(), side="right") / found.size
         row |= dict(zip(options["medium"], within, strict=True))
         for table, cost, power in ((options, "cost_usd", "power_w"), (optics, "optics_cost_usd", "optics_power_w")):
-            shares = np.bincount(choose(found, table), minlength=len(table)) / found.size
+            shares = np.bincount(cheapest_media(found, table), minlength=len(table)) / found.size
             row |= {cost: cables * (shares @ table["price_usd"]), power: cables * (shares @ table["power_w"])}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -220,10 +222,10 @@ def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.
     return pd.concat(frames, ignore_index=True)
 
 
-def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
-    """Cost of each network's switch chips, switch-to-switch and host links, with optics and with what reaches.
+def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
+    """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
-    table: `rail_plane_networks` with a column network; reached: `reach_table` of the same.
+    table: `rail_plane_networks` with a column network; reached: `media_by_tier` of the same.
     Columns links, network, part, cost_usd.
     """
     chips, rows = table.set_index("network")["chips_usd"], []
@@ -235,17 +237,8 @@ def cost_split(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
 
 
-def cost_not_laid_out(table: pd.DataFrame, split: pd.DataFrame) -> pd.DataFrame:
-    """Cost with optics of the networks of a table that `cost_split` lacks: counted, not laid out on the floor.
-
-    table: `rail_plane_networks` with a column network. Columns links, network, part, cost_usd.
-    """
-    beside = table.loc[~table["network"].isin(split["network"]), ["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return beside.melt("network", var_name="part", value_name="cost_usd").assign(links=split["links"].iloc[0])
-
-
-def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
-    """Costs of `cost_split` divided by a budget, with the price of a switch chip at its low, its value and its high.
+def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:
+    """Costs of `cost_by_part` divided by a budget, with the price of a switch chip at its low, its value and its high.
 
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
     links too), cost_divided_by_budget and the same at the low and the high chip price,
@@ -268,7 +261,7 @@ def over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, f
 def copper_sensitivity(
     name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], copper: str, nic_Bps: float
 ) -> pd.DataFrame:
-    """Share of a network's links within reach of a kind of copper, with each number at its low and at its high.
+    """Share of a network's links that a kind of copper reaches, with each input at its low and at its high.
 
     Parameters
     ----------
@@ -293,11 +286,9 @@ def copper_sensitivity(
     hall, reach, longest = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), f"reach of {medium}"
     rows = {field: catalog.item("floor", name).row(parameter) for field, parameter in FLOOR_PARAMETERS.items()}
 
-    def share(field: str, value: float) -> float:
-        changed: dict[str, Any] = {} if field == longest else {field: value}
-        floor = replace(hall, **changed)
-        lengths = np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks))
-        return float(np.mean(lengths <= (value if field == longest else reach.value)))
+    def share(field: str, value: Any) -> float:
+        floor, within = (hall, value) if field == longest else (replace(hall, **{field: value}), reach.value)
+        return float(np.mean(np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks)) <= within))
 
     ends = {field: (row.low, row.high) for field, row in rows.items()}
     ends[longest] = tuple(reach.value if end is None else end for end in (reach.low, reach.high))

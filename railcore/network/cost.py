@@ -11,7 +11,7 @@ from railcore.facts import catalog, units
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.topology.clos import Parts, rail_parts
-from railcore.network.topology.rails import RailFabric, rails_that_share
+from railcore.network.topology.rails import RailFabric, most_rails_per_switch
 
 
 @dataclass(frozen=True)
@@ -33,33 +33,31 @@ class PriceBook:
 
 def price_book(name: str) -> PriceBook:
     """Prices of a book of the catalog [USD]. Raises UnknownName listing the nearest books."""
-    return _book("prices", name, "price")
+    return _book("prices", name, "price", "USD")
 
 
 def power_book(name: str) -> PriceBook:
     """Peak powers of a book of the catalog [W]. Raises UnknownName listing the nearest books."""
-    return _book("powers", name, "power")
+    return _book("powers", name, "power", "W")
 
 
 def book_rate(name: str) -> float:
     """Link rate that a price book's ports and transceivers are for, one direction [bytes/s]."""
-    if "bandwidth" not in catalog.item("prices", name):
-        raise ValueError(
-            f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, such as 400 Gbps"
-        )
-    return catalog.item("prices", name)["bandwidth"]
+    item = catalog.item("prices", name)
+    if "bandwidth" not in item:
+        raise ValueError(f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, e.g. 400 Gbps")
+    return item["bandwidth"]
 
 
-def _book(family: str, name: str, what: str) -> PriceBook:
+def _book(family: str, name: str, what: str, unit: str) -> PriceBook:
     books = [book for book in catalog.names(family) if f"port_{what}" in catalog.item(family, book)]
     if name not in books:
         raise catalog.UnknownName(f"book of {family}", name, books)
-    item, wanted = catalog.item(family, name), {"price": "USD", "power": "W"}[what]
+    item = catalog.item(family, name)
     for row in item.rows:
-        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != wanted:
-            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {wanted}")
-    dac = item.get(f"dac_{what}", 0.0)
-    return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], dac)
+        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
+            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
+    return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], item.get(f"dac_{what}", 0.0))
 
 
 def book_rows(name: str) -> dict[str, catalog.Value]:
@@ -120,19 +118,19 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
 
 
-def saving(less: ArrayLike, more: ArrayLike) -> np.ndarray:
+def share_saved(less: ArrayLike, more: ArrayLike) -> np.ndarray:
     """Share saved, 1 - less / more; 0 where both are 0."""
     less, more = np.asarray(less, dtype=float), np.asarray(more, dtype=float)
     return np.where(more > 0, 1 - less / np.where(more > 0, more, 1), 0.0)
 
 
-def compare(
+def compare_rail_networks(
     gpus: ArrayLike,
     hb_domain_size: ArrayLike,
     radix: ArrayLike,
     prices: PriceBook,
     powers: PriceBook,
-    share: bool = True,
+    share_switches: bool = True,
 ) -> pd.DataFrame:
     """Rail-only beside rail-optimized, a row for each element of the broadcast arguments.
 
@@ -144,7 +142,7 @@ def compare(
         Ports of a switch.
     prices, powers
         Books of prices [USD] and of peak powers [W].
-    share
+    share_switches
         Whether rails that are less than a switch share one in rail-only.
 
     Returns
@@ -156,22 +154,22 @@ def compare(
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
     for name, parts in (
         ("rail_optimized", rail_parts(n, k, ports, 1)),
-        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share else 1)),
+        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share_switches else 1)),
     ):
         table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers).items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
-        table[f"{what}_saving"] = saving(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
+        table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
     return pd.DataFrame(table)
 
 
-def cluster_layers(oversubscription: float) -> dict[str, float]:
+def _cluster_layers(oversubscription: float) -> dict[str, float]:
     """Oversubscription of the layer over the rails by network: rail-optimized, with this layer, rail-only."""
     layers = sorted({1.0, float(oversubscription), np.inf})
     return {{1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1"): s for s in layers}
 
 
-def cluster(
+def cluster_networks(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
     """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
@@ -190,17 +188,17 @@ def cluster(
     Columns network, tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's). Rails
     that are less than a switch share one in rail-only.
     """
-    layers = cluster_layers(oversubscription)
+    layers = _cluster_layers(oversubscription)
     parts = rail_parts(gpus, hb_domain_size, radix, list(layers.values()), rails_per_switch=None)
     table = pd.DataFrame({"network": list(layers), **part_totals(parts, prices, powers)})
-    table = table.drop(columns=["ports", "links"])
-    return table.assign(cost_saved=1 - table["cost_usd"] / table["cost_usd"].iloc[0])
+    table["cost_saved"] = share_saved(table["cost_usd"], table["cost_usd"].iloc[0])
+    return table.drop(columns=["ports", "links"])
 
 
 def cluster_breakdown(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """Cost and power by part and tier of the networks of `cluster`.
+    """Cost and power by part and tier of the networks of `cluster_networks`.
 
     Parameters
     ----------
@@ -216,16 +214,16 @@ def cluster_breakdown(
     Columns of `parts_breakdown`, and network.
     """
     frames = []
-    for name, s in cluster_layers(oversubscription).items():
+    for name, s in _cluster_layers(oversubscription).items():
         parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=None)
         frames.append(parts_breakdown(parts, prices, powers).assign(network=name))
     return pd.concat(frames, ignore_index=True)
 
 
-def contenders(
+def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """The any-to-any Clos with thinner leaves, and rails under a thinner layer, at each oversubscription.
+    """An any-to-any Clos with oversubscribed leaves, and rails under an oversubscribed layer: cost at each ratio.
 
     Parameters
     ----------
@@ -241,22 +239,20 @@ def contenders(
     Columns network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
     """
     ratios = np.asarray(oversubscriptions, float)
-    layered = rail_parts(gpus, hb_domain_size, radix, ratios, rails_per_switch=None)
-    networks = [("rails under an oversubscribed layer", ratios, layered)]
-    for ratio in ratios[np.isfinite(ratios)]:
-        tree = rail_parts(gpus, 1, radix, rails=1, below=(ratio,))
-        networks.append(("Clos with oversubscribed leaves", np.atleast_1d(ratio), tree))
-    frames = [
-        pd.DataFrame({"network": name, "oversubscription": ratio, **part_totals(parts, prices, powers)})
-        for name, ratio, parts in networks
-    ]
-    table = pd.concat(frames, ignore_index=True).drop(columns=["tiers", "ports", "links"])
-    full = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), prices, powers)["cost_usd"]
-    return table.assign(relative_cost=table["cost_usd"] / float(full))
+    networks = [("rails under an oversubscribed layer", s, {"oversubscription": s}) for s in ratios]
+    for s in ratios[np.isfinite(ratios)]:
+        networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "tier_oversubscription": (s,)}))
+    rows = []
+    for name, s, shape in networks:
+        parts = rail_parts(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
+        rows.append({"network": name, "oversubscription": s, **part_totals(parts, prices, powers)})
+    table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
+    full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
+    return table.assign(relative_cost=table["cost_usd"] / full)
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
-    """Ratios r = transceiver / port that give each row of a `compare` table a saving from `low` to `high`.
+    """Ratios r = transceiver / port with which each row of `compare_rail_networks` saves from `low` to `high`.
 
     saving(r) = (dP + r dT) / (P + r T), with P ports and T transceivers of rail-optimized and dP, dT what rail-only
     has less, is monotone in r, so each bound is r = (s P - dP) / (dT - s T). Columns gpus, radix, least, most (0 to
@@ -265,31 +261,29 @@ def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.Dat
     p, t = (table[f"{part}_rail_optimized"].to_numpy(float) for part in ("ports", "transceivers"))
     dp, dt = (p - table["ports_rail_only"].to_numpy(float), t - table["transceivers_rail_only"].to_numpy(float))
     at_zero, at_infinity = dp / p, dt / t
-    lower, upper = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
+    lowest, highest = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
     ends = []
-    for saved in (np.broadcast_to(np.asarray(bound, float), p.shape) for bound in (low, high)):
+    for saved in (np.clip(low, lowest, highest), np.clip(high, lowest, highest)):
         with np.errstate(divide="ignore", invalid="ignore"):
-            inside = (saved * p - dp) / (dt - saved * t)
-        before = np.where(at_infinity > at_zero, saved <= at_zero, saved >= at_zero)
-        ends.append(np.where(before, 0.0, np.where((saved > lower) & (saved < upper), inside, np.inf)))
-    never = (np.asarray(high) < lower) | (np.asarray(low) > upper)
-    always = ~never & (lower == upper)
-    least = np.where(never, np.inf, np.where(always, 0.0, np.minimum(*ends)))
-    most = np.where(never, 0.0, np.where(always, np.inf, np.maximum(*ends)))
+            ends.append(np.where(saved == at_infinity, np.inf, np.abs((saved * p - dp) / (dt - saved * t))))
+    never = (np.asarray(high) < lowest) | (np.asarray(low) > highest)
+    any_ratio = lowest == highest
+    least = np.select([never, any_ratio], [np.inf, 0.0], np.minimum(*ends))
+    most = np.select([never, any_ratio], [0.0, np.inf], np.maximum(*ends))
     return table[["gpus", "radix"]].assign(least=least, most=most)
 
 
 def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
-    """Ratio transceiver / port that gives a rail-optimized network this total, their sum being known.
+    """Price ratio transceiver / port with which a rail-optimized network costs this total; the sum of both is known.
 
-    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare` table.
+    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare_rail_networks` table.
     """
     ports, transceivers = row["ports_rail_optimized"], row["transceivers_rail_optimized"]
     transceiver = (total_usd - ports * port_and_transceiver_usd) / (transceivers - ports)
     return float(transceiver / (port_and_transceiver_usd - transceiver))
 
 
-def network_curve(
+def link_rate_costs(
     gpus: Sequence[int],
     hb_domain_size: int,
     links: Sequence[tuple[float, int]],
@@ -326,43 +320,48 @@ def network_curve(
     return pd.concat(frames, ignore_index=True)
 
 
-def doubled(parts: Parts) -> Parts:
-    """Every switch and every link twice: a second network beside the first, full redundancy."""
+def doubled_parts(parts: Parts) -> Parts:
+    """Full redundancy: every switch and every link twice."""
     return Parts(parts.tiers, 2 * parts.switches_by_tier, 2 * parts.links_by_tier, parts.radix)
 
 
-def with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
+def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
     """Parts of a fabric with spare tier-1 switches for each rail.
 
     transceivers: every spare has the links of a switch of its rail, with optics at both ends, and replaces it by
     itself; else it waits in the rack and somebody moves the optics. Raises ValueError for a negative number.
     """
     whole("spares_per_rail", spares_per_rail, least=0)
-    parts, plan = fabric.parts, fabric.plan
+    parts, layout = fabric.parts, fabric.layout
     if not fabric.tiers:  # no network, no switch to replace
         return parts
     switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
     spares = spares_per_rail * fabric.rails * fabric.planes
-    hosts = min(int(plan.hosts_per_leaf), len(fabric.endpoints(1)))
+    hosts = min(int(layout.hosts_per_leaf), len(fabric.endpoints(1)))
     switches[0] += spares
     if transceivers:
         links[0] += spares * hosts
-        links[1:2] += spares * int(plan.uplinks(1, plan.hosts_per_leaf))
+        links[1:2] += spares * int(layout.uplinks(1, layout.hosts_per_leaf))
     return Parts(parts.tiers, switches, links, parts.radix)
 
 
-def redundancy(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
-    """Cost of rail-only with redundant parts over the any-to-any Clos without, for cases with columns gpus and radix.
+def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
+    """Cost of rail-only with redundant parts, divided by that of the any-to-any Clos without them.
 
-    Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch, spare_switch_and_optics (one for
-    each rail), everything_doubled.
+    cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
+    spare_switch_and_optics (one for each rail), everything_doubled.
     """
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
         clos = float(network_total(rail_parts(n, hb_domain_size, k, 1), prices))
-        for sharing in sorted({int(rails_that_share(n, hb_domain_size, k)), 1}, reverse=True):
+        for sharing in sorted({int(most_rails_per_switch(n, hb_domain_size, k)), 1}, reverse=True):
             fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=sharing)
-            ways = (fabric.parts, with_spares(fabric, 1, False), with_spares(fabric, 1, True), doubled(fabric.parts))
+            ways = (
+                fabric.parts,
+                parts_with_spares(fabric, 1, False),
+                parts_with_spares(fabric, 1, True),
+                doubled_parts(fabric.parts),
+            )
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
     return pd.DataFrame(rows, columns=columns)
@@ -428,7 +427,7 @@ def total_cost(
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
-def ownership(
+def ownership_costs(
     gpus: int,
     hb_domain_size: int,
     radix: int,
@@ -461,7 +460,7 @@ def ownership(
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             rows.append({"network": name, "host_links": links, "power_w": power, **costs})
-    return pd.DataFrame(rows).astype(dict.fromkeys(["power_w", "purchase_usd", "energy_usd", "total_usd"], float))
+    return pd.DataFrame(rows).astype({"purchase_usd": float})
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
@@ -470,7 +469,7 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     Parameters
     ----------
     gpus, hb_domain_size, radix, years
-        As in `ownership`.
+        As in `ownership_costs`.
     inputs
         port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
 
@@ -480,9 +479,9 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     """
     prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
     rates = inputs["electricity_price"], inputs["pue"]
-    table = ownership(gpus, hb_domain_size, radix, prices, powers, years, *rates)
+    table = ownership_costs(gpus, hb_domain_size, radix, prices, powers, years, *rates)
     optics = table[table["host_links"] == "optics"].set_index("network")["total_usd"]
-    return float(saving(optics["rail-only"], optics["rail-optimized"]))
+    return float(share_saved(optics["rail-only"], optics["rail-optimized"]))
 
 
 def ownership_sensitivity(
@@ -493,7 +492,7 @@ def ownership_sensitivity(
     Parameters
     ----------
     gpus, hb_domain_size, radix, years
-        As in `ownership`.
+        As in `ownership_costs`.
     ranges
         Catalog rows with low and high of the inputs of `ownership_saving`, such as `book_rows`.
 

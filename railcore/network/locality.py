@@ -1,4 +1,4 @@
-"""Traffic locality: which share of a job's flows leaves a leaf or pod by its placement, and what that saves.
+"""Traffic locality: the share of a job's flows that leaves a leaf or pod, by placement, and what that saves.
 
 A job is `stages` rings of `members` racks: racks of a ring exchange gradients with their neighbours on it, and the
 racks at one place of two consecutive stages exchange activations (a chain). GPU j of a rack talks to GPU j of others.
@@ -7,21 +7,21 @@ block (a leaf, a pod) holds B consecutive ones.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import share, whole
-from railcore.network.cost import PriceBook
-from railcore.network.scale_out import chip_radix, rail_plane_networks
+from railcore.network.scale_out import Equipment, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
 
 
 def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
-    """Share of a ring's flows that leave their block, the mean over where the ring starts.
+    """Share of a ring's flows that leave their block, averaged over the ring's possible starts.
 
     f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
 
@@ -43,7 +43,7 @@ def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLi
 def chain_crossing(
     stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
 ) -> np.ndarray:
-    """Share of the flows between stages that leave their block, the mean over where a band starts.
+    """Share of the flows between stages that leave their block, averaged over a band's possible starts.
 
     f = ((S - b) min(1, e / B) + (b - 1) min(1, e (h (n - 1) + 1) / B)) / (S - 1): S - b steps within a band, to the
     next rack, and b - 1 from band to band, with h = S / b stages in each.
@@ -70,7 +70,7 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
 
 
 def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
-    """Share of flows that leave their block where racks stand at random.
+    """Share of flows that leave their block when racks are placed at random.
 
     f = 1 - q (q - 1 + 2 r) / (B / e (M - 1)), with q + r = B / e the racks that share a block in a rank, q whole, and
     M racks: the chance that two of them do.
@@ -81,8 +81,8 @@ def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLik
     return 1 - np.clip(together, 0, 1)
 
 
-def best_bands(stages: int, members: int, block: int) -> int:
-    """Bands of stages for which the larger share of both kinds of flow that leave a leaf of `block` racks is least.
+def best_band_count(stages: int, members: int, block: int) -> int:
+    """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
     of `ring_crossing` at a stride of S / b and `chain_crossing`, over b = 1 ... S.
@@ -94,8 +94,8 @@ def best_bands(stages: int, members: int, block: int) -> int:
     return int(bands[np.argmin(worse)])
 
 
-def banded(stages: int, members: int, bands: int) -> Racks:
-    """Place of the rack of each stage and ring member on the floor [stages, members], laid out in bands of stages.
+def band_placement(stages: int, members: int, bands: int) -> Racks:
+    """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
     """
@@ -106,37 +106,50 @@ def banded(stages: int, members: int, bands: int) -> Racks:
     return place.reshape(stages, members)
 
 
-def layouts(stages: int, members: int, block: int) -> dict[str, int]:
-    """Bands of the layouts compared: rings together (a band a stage), pipelines together (one), the best for leaves."""
-    best = best_bands(stages, members, block)
+def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
+    """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
+    best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
 def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
-    """Places of racks [stages, members] by the names of `layouts`, and at random; block: racks of a leaf."""
-    placed = {name: banded(stages, members, bands) for name, bands in layouts(stages, members, block).items()}
+    """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
+    placed = {
+        name: band_placement(stages, members, bands) for name, bands in placement_bands(stages, members, block).items()
+    }
     shuffled = np.random.default_rng(0).permutation(stages * members)
     return placed | {"random": shuffled.reshape(stages, members)}
 
 
-def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> dict[str, float]:
-    """Flows counted on a placement: shares of ring and chain flows that leave their block, and of the worst block.
+class Crossing(NamedTuple):
+    """Flows that leave their block: shares of all ring and chain flows, and flows out of the busiest block over B."""
 
-    ring, chain: mean share over all flows; ring_most, chain_most: flows that leave the block that sends most, over B.
-    place [stages, members]: racks' places; rack_endpoints e, block B [endpoints].
-    """
+    ring: float
+    chain: float
+    ring_most: float
+    chain_most: float
+
+    @property
+    def most(self) -> float:
+        """Share of the busiest block's bandwidth that leaves it, for the kind of flow that needs more."""
+        return max(self.ring_most, self.chain_most)
+
+
+def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
+    """Flows counted on a placement. place [stages, members]: racks' places; rack_endpoints e, block B [endpoints]."""
     ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
     at = (place[None].astype(np.int32) * np.int32(rack_endpoints) + ranks) // np.int32(block)
-    found: dict[str, float] = {}
-    ring = (at, np.roll(at, -1, axis=2)) if place.shape[1] > 1 else (at[:, :0], at[:, :0])
-    for name, (source, target) in {"ring": ring, "chain": (at[:, :-1], at[:, 1:])}.items():
-        leaving = source[source != target]
-        found[name] = leaving.size / source.size if source.size else 0.0
-        found[f"{name}_most"] = int(np.bincount(leaving).max()) / block if leaving.size else 0.0
-    return found
+
+    def leaving(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
+        away = source[source != target]
+        return (away.size / source.size, int(np.bincount(away).max()) / block) if away.size else (0.0, 0.0)
+
+    ring, ring_most = leaving(at, np.roll(at, -1, axis=2))
+    chain, chain_most = leaving(at[:, :-1], at[:, 1:])
+    return Crossing(ring, chain, ring_most, chain_most)
 
 
-def closed_forms(
+def expected_crossing(
     stages: int, members: int, rack_endpoints: int, block: int, leaf_racks: int
 ) -> dict[str, tuple[float, float]]:
     """Shares of ring and chain flows that leave a block in closed form.
@@ -148,44 +161,32 @@ def closed_forms(
     rack_endpoints, block
         Endpoints of a rack and of a block.
     leaf_racks
-        Racks of a leaf, for the best bands (`layouts`).
+        Racks of a leaf, for the best bands (`placement_bands`).
 
     Returns
     -------
     (ring, chain) by the names of `rack_placements`.
     """
     at, found = (rack_endpoints, block), {}
-    for name, bands in layouts(stages, members, leaf_racks).items():
+    for name, bands in placement_bands(stages, members, leaf_racks).items():
         ring = ring_crossing(members, stages / bands, *at)
         found[name] = (float(ring), float(chain_crossing(stages, members, bands, *at)))
     anywhere = float(random_crossing(stages * members, *at))
     return found | {"random": (anywhere, anywhere)}
 
 
-def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, object]:
-    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
-
-    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
-    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
-    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
-    """
-    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
-    if n < k:
-        raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
-    bought = int(whole("bought_racks", bought_racks)) * k
-    agree = abs(n / bought - 1) <= 0.01
-    found: dict[str, object] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
-    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
-
-
 def crossing_table(
-    levels: Mapping[str, tuple[int, Sequence[int]]], stages: int, members: int, ring_bytes: float, chain_bytes: float
+    block_sizes: Mapping[str, tuple[int, Sequence[int]]],
+    stages: int,
+    members: int,
+    ring_bytes: float,
+    chain_bytes: float,
 ) -> pd.DataFrame:
-    """Shares of traffic that leave each level of the networks, by placement, in closed form and counted.
+    """Shares of traffic that leave the blocks of each tier, by network and placement: closed form and counted.
 
     Parameters
     ----------
-    levels
+    block_sizes
         (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]) by network; bands are those of the largest leaf.
     stages, members
         Stages of the job and racks of each.
@@ -199,36 +200,42 @@ def crossing_table(
     of its bandwidth, the larger of both kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no
     flow.
     """
-    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in levels.values() if blocks), default=1)
-    each = [(name, tier, e, b) for name, (e, blocks) in levels.items() for tier, b in enumerate(blocks, start=1)]
+    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in block_sizes.values() if blocks), default=1)
+    each = [(name, tier, e, b) for name, (e, blocks) in block_sizes.items() for tier, b in enumerate(blocks, start=1)]
     for name, tier, endpoints, block in each:
-        forms = closed_forms(stages, members, endpoints, block, leaf)
-        for layout, place in rack_placements(stages, members, leaf).items():
+        expected = expected_crossing(stages, members, endpoints, block, leaf)
+        for placement, place in rack_placements(stages, members, leaf).items():
+            ring, chain = expected[placement]
             found = counted_crossing(place, endpoints, block)
-            leaving = (ring_bytes * found["ring"] + chain_bytes * found["chain"]) / (ring_bytes + chain_bytes)
-            most = max(found["ring_most"], found["chain_most"])
-            ratio = 1 / most if most else np.inf
-            shares = (*forms[layout], found["ring"], found["chain"], leaving, most, ratio)
-            rows.append((name, tier, block, layout, *shares))
-    columns = "network tier block_endpoints placement ring_flows_leaving pipeline_flows_leaving".split()
-    columns += "ring_flows_leaving_counted pipeline_flows_leaving_counted all_bytes_leaving".split()
-    return pd.DataFrame(rows, columns=[*columns, "busiest_block_leaving", "allowed_oversubscription"])
+            leaving = ring_bytes * found.ring + chain_bytes * found.chain
+            row = {
+                "network": name,
+                "tier": tier,
+                "block_endpoints": block,
+                "placement": placement,
+                "ring_flows_leaving": ring,
+                "pipeline_flows_leaving": chain,
+                "ring_flows_leaving_counted": found.ring,
+                "pipeline_flows_leaving_counted": found.chain,
+                "all_bytes_leaving": leaving / (ring_bytes + chain_bytes),
+                "busiest_block_leaving": found.most,
+                "allowed_oversubscription": 1 / found.most if found.most else np.inf,
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def thinned(
+def oversubscribed_leaves(
     gpus: int,
     rails: int,
     planes: int,
     ratios: ArrayLike,
     stages: int,
     members: int,
-    prices: PriceBook,
-    powers: PriceBook,
-    chip: str,
-    nic_Bps: float,
+    equipment: Equipment,
     outside: float = 0.0,
 ) -> pd.DataFrame:
-    """Rails of one GPU a rack with oversubscribed leaves: cost, and whether a placement's flows still fit, all at once.
+    """Rails of one GPU a rack under oversubscribed leaves: cost, and whether all flows of a placement fit at once.
 
     A leaf has d = floor(k P s / (1 + s)) GPUs and ceil(d / s) uplinks. It fits where what leaves the busiest leaf, on a
     placement for leaves of d, is no more than its uplinks: (1 - w) x flows + w d.
@@ -241,8 +248,8 @@ def thinned(
         Oversubscriptions s of the leaves.
     stages, members
         Stages of the job and racks of each.
-    prices, powers, chip, nic_Bps
-        As in `rail_plane_networks`.
+    equipment
+        What the network is built of.
     outside
         Share w of a GPU's bandwidth that goes to other datacenters.
 
@@ -257,23 +264,23 @@ def thinned(
         An oversubscription below 1, or a share outside 0 to 1.
     """
     share("outside", outside)
-    ports, rows = int(chip_radix(chip, planes, nic_Bps)) * planes, []
+    ports, rows = int(equipment.radix(planes)) * planes, []
     parts = ["tiers", "chips", "cables", "cost_usd", "power_w"]
     for s in np.atleast_1d(np.asarray(ratios, float)):
-        network = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps, below=(float(s),)).iloc[0]
+        network = rail_plane_networks(gpus, rails, planes, equipment, tier_oversubscription=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():
             found = counted_crossing(place, 1, leaf)
-            most = ((1 - outside) * max(found["ring_most"], found["chain_most"]) + outside) * leaf
+            most = ((1 - outside) * found.most + outside) * leaf
             rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
     columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
     table = pd.DataFrame(rows, columns=columns)
-    full = rail_plane_networks(gpus, rails, planes, prices, powers, chip, nic_Bps)["cost_usd"].iloc[0]
+    full = rail_plane_networks(gpus, rails, planes, equipment)["cost_usd"].iloc[0]
     return table.assign(saved=1 - table["cost_usd"] / full)
 
 
-def most_thinned(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a `thinned` table with the largest oversubscription that fits each placement."""
+def largest_oversubscription(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `oversubscribed_leaves` with the largest oversubscription that each placement allows."""
     fitting = table[table["fits"]].sort_values("oversubscription", kind="stable")
     return fitting.groupby("placement", sort=False).tail(1).drop(columns="fits")

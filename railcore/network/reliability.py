@@ -48,7 +48,7 @@ def gpus_stopped(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, f
 def expected_failures(
     counts: Mapping[str, int], gpus_stopped: Mapping[str, float], rates: str = "value"
 ) -> pd.DataFrame:
-    """A year's failures of each kind of part, and the GPU-hours that stand still until they are repaired.
+    """Failures a year of each kind of part, and the GPU-hours lost until repair.
 
     events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average;
     lost GPU-hours = events x repair time x GPUs stopped by one failure.
@@ -69,29 +69,8 @@ def expected_failures(
     return pd.DataFrame(rows, columns=columns)
 
 
-def failures_a_year(fabrics: Mapping[str, RailFabric], hb_parts: int | None = None) -> pd.DataFrame:
-    """`expected_failures` of several fabrics at the catalog's low, middle and high rates, and their sums.
-
-    Rows by fabric: its parts, then "network" (switches, transceivers and links) and "all". Columns fabric, part,
-    count, and of events and lost_gpu_hours in a year the low, the middle and the high.
-    """
-    names = {"events_per_year": "events", "lost_gpu_hours_per_year": "lost_gpu_hours"}
-    tables = []
-    for fabric, network in fabrics.items():
-        counts, stopped = parts_at_risk(network, hb_parts), gpus_stopped(network, hb_parts)
-        table = pd.DataFrame({"count": counts})
-        for rates, suffix in (("low", "_low"), ("value", ""), ("high", "_high")):
-            found = expected_failures(counts, stopped, rates).set_index("part")[list(names)]
-            table = table.join(found.rename(columns={key: name + suffix for key, name in names.items()}))
-        table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
-        table.loc["all"] = table.loc[list(counts)].sum()
-        tables.append(table.rename_axis("part").reset_index().assign(fabric=fabric))
-    columns = [name + suffix for name in names.values() for suffix in ("_low", "", "_high")]
-    return pd.concat(tables)[["fabric", "part", "count", *columns]]
-
-
 def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
-    """`failures_a_year` of the rail-only and the rail-optimized network of a cluster with HB domains of a platform.
+    """A year's failures of a rail-only and a rail-optimized cluster at the catalog's low, middle and high rates.
 
     Parameters
     ----------
@@ -103,12 +82,28 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
 
     Returns
     -------
-    Columns as of `failures_a_year`.
+    Columns fabric, part, count, and of events and lost_gpu_hours in a year (`expected_failures`) the low, the middle
+    and the high. Each fabric's parts, then "network" (switches, transceivers and links) and "all".
     """
     hb = catalog.item("platforms", platform)
-    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb["hb_switches"])
-    optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"])
-    return failures_a_year({"rail-only": only, "rail-optimized": optimized}, int(hb["hb_switch_parts"]))
+    hb_switches, hb_parts = hb["hb_switches"], int(hb["hb_switch_parts"])
+    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb_switches)
+    optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb_switches)
+    tables = []
+    for name, fabric in (("rail-only", only), ("rail-optimized", optimized)):
+        counts, stopped = parts_at_risk(fabric, hb_parts), gpus_stopped(fabric, hb_parts)
+        by_rates = {
+            suffix: expected_failures(counts, stopped, rates).set_index("part")
+            for rates, suffix in (("low", "_low"), ("value", ""), ("high", "_high"))
+        }
+        table = pd.DataFrame({"count": counts})
+        for column in ("events", "lost_gpu_hours"):
+            for suffix, found in by_rates.items():
+                table[column + suffix] = found[f"{column}_per_year"]
+        table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
+        table.loc["all"] = table.loc[list(counts)].sum()
+        tables.append(table.assign(fabric=name).rename_axis("part").reset_index())
+    return pd.concat(tables)[["fabric", "part", *table.columns]]
 
 
 def mean_time_between_failures(events_per_year: float) -> float:
@@ -117,7 +112,7 @@ def mean_time_between_failures(events_per_year: float) -> float:
 
 
 def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
-    """Time of computing between checkpoints that loses least [s]: tau = sqrt(2 delta M) - delta, at least delta.
+    """Best computing time between checkpoints [s]: tau = sqrt(2 delta M) - delta, at least delta.
 
     M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
     """

@@ -7,6 +7,7 @@ Planes share front ports and wires: a box holds P chips, and P links of 1/P of t
 
 import math
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,25 +19,21 @@ from railcore.facts.units import Gbps, number
 from railcore.network.cost import PriceBook, book_rate, network_total, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
-COUNTS = ("smooth", "rounded", "whole")
+COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
 def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
-    """Ports of a catalog switch chip by number of planes, at the NIC's speed over the planes.
+    """Ports of a catalog switch chip by number of planes; a port has the NIC's speed divided by the planes.
 
     nic_Bps [bytes/s, one direction]. Raises ValueError where the chip has no port of nic_Bps or of a whole part of it.
     """
-    item, modes = catalog.item("switches", chip), {}
-    speeds = {item["port_bandwidth"]: "ports"}
-    for parameter in item:
-        if parameter.startswith("ports_"):
-            speeds[int(parameter.removeprefix("ports_").removesuffix("g")) * Gbps] = parameter
-    for speed, parameter in speeds.items():
-        planes = round(nic_Bps / speed)
-        if math.isclose(planes * speed, nic_Bps):
-            modes[planes] = int(item[parameter])
+    item = catalog.item("switches", chip)
+    slower = {int(name[6:-1]) * Gbps: name for name in item if name.startswith("ports_")}  # such as ports_200g
+    parameters = {item["port_bandwidth"]: "ports"} | slower
+    planes = {speed: round(nic_Bps / speed) for speed in parameters}
+    modes = {n: int(item[parameters[speed]]) for speed, n in planes.items() if math.isclose(n * speed, nic_Bps)}
     if not modes:
-        offered = ", ".join(number(speed / Gbps) for speed in sorted(speeds))
+        offered = ", ".join(number(speed / Gbps) for speed in sorted(parameters))
         raise ValueError(
             f"nic_Bps is {nic_Bps!r} ({number(nic_Bps / Gbps)} Gbps), but {chip} has ports of {offered} Gbps: "
             "give a whole multiple of one of them, or another chip"
@@ -44,25 +41,63 @@ def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
     return dict(sorted(modes.items()))
 
 
-def chip_radix(chip: str, planes: ArrayLike, nic_Bps: float) -> NDArray[np.int64]:
-    """Front ports of a chip at the NIC's full speed, k = ports of the mode / planes, for each number of planes.
+@dataclass(frozen=True)
+class Equipment:
+    """What networks are built of: a switch chip of the catalog, and ports and transceivers of the NIC's speed.
 
-    Raises ValueError for planes that the chip has no mode for.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; prices [USD] and peak powers [W] of parts of that speed.
     """
-    wanted = whole("planes", planes)
-    radix = {count: ports // count for count, ports in chip_modes(chip, nic_Bps).items() if ports % count == 0}
-    for count in np.unique(wanted):
-        if count not in radix:
-            raise ValueError(
-                f"planes is {count}, but with a NIC of {number(nic_Bps / Gbps)} Gbps {chip} has modes for "
-                f"{', '.join(map(str, radix))} planes: choose one of them, another chip or another NIC"
-            )
-    return np.vectorize(radix.__getitem__, otypes=[np.int64])(wanted)
+
+    chip: str
+    nic_Bps: float
+    prices: PriceBook
+    powers: PriceBook
+
+    @property
+    def modes(self) -> dict[int, int]:
+        """`chip_modes` of the chip."""
+        return chip_modes(self.chip, self.nic_Bps)
+
+    @property
+    def chip_ports(self) -> float:
+        """Ports of the NIC's speed that the chip's capacity makes, a fraction perhaps."""
+        return catalog.item("switches", self.chip)["capacity"] / self.nic_Bps
+
+    def radix(self, planes: ArrayLike) -> NDArray[np.int64]:
+        """Front ports of the chip at the NIC's full speed, k = ports of the mode / planes, for each number of planes.
+
+        Raises ValueError for planes that the chip has no mode for.
+        """
+        wanted = whole("planes", planes)
+        radix = {count: ports // count for count, ports in self.modes.items() if ports % count == 0}
+        for count in np.unique(wanted):
+            if count not in radix:
+                raise ValueError(
+                    f"planes is {count}, but with a NIC of {number(self.nic_Bps / Gbps)} Gbps {self.chip} has modes "
+                    f"for {', '.join(map(str, radix))} planes: choose one of them, another chip or another NIC"
+                )
+        return np.vectorize(radix.__getitem__, otypes=[np.int64])(wanted)
 
 
-def chip_ports(chip: str, nic_Bps: float) -> float:
-    """Ports of the NIC's speed that a chip's capacity makes, a fraction perhaps."""
-    return catalog.item("switches", chip)["capacity"] / nic_Bps
+def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
+    """Equipment at catalog prices and powers, in proportion to the speed.
+
+    Parameters
+    ----------
+    chip, nic_Bps
+        As of `Equipment`.
+    book
+        Catalog prices of ports and transceivers.
+    optic
+        Catalog transceiver, for its power.
+
+    Returns
+    -------
+    Equipment; a port draws its share of the chip's power.
+    """
+    switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
+    watts = PriceBook(switch["power"] / switch["capacity"], module["power"] / module["bandwidth"]).scaled(nic_Bps)
+    return Equipment(chip, nic_Bps, price_book(book).scaled(nic_Bps / book_rate(book)), watts)
 
 
 def network_parts(
@@ -71,9 +106,9 @@ def network_parts(
     radix: ArrayLike,
     planes: ArrayLike = 1,
     count: str = "whole",
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> Parts:
-    """Chips and logical links of N GPUs spread evenly over R rails, by one of three ways to count; none for one GPU.
+    """Chips and logical links of N GPUs spread evenly over R rails, counted in one of three ways; none for one GPU.
 
     GPU g of the datacenter is on rail g modulo R, so that R need not divide a rack.
 
@@ -86,7 +121,7 @@ def network_parts(
     count
         smooth: (2 t - 1) N / k chips and N links a tier and plane, as fractions. rounded: chips rounded up in each tier
         of each network. whole: as wired with equal trunks and full bisection (`rail_parts`).
-    below
+    tier_oversubscription
         Oversubscription by tier; counted whole only.
 
     Returns
@@ -105,10 +140,12 @@ def network_parts(
     n, r, k, p = np.broadcast_arrays(whole("gpus", gpus), whole("rails", rails), radix, whole("planes", planes))
     if np.any(r > n):
         raise ValueError(f"rails is {int(r[r > n].max())}, more than the {int(n[r > n].min())} GPUs: give fewer rails")
-    if one_of("count", count, COUNTS) == "whole":
-        return rail_parts(n, r, k, rails=r, planes=p, below=below)
-    if below:
-        raise ValueError(f"below is {below!r}, but count is {count!r}: oversubscription is counted whole only")
+    if one_of("count", count, COUNT_METHODS) == "whole":
+        return rail_parts(n, r, k, rails=r, planes=p, tier_oversubscription=tier_oversubscription)
+    if tier_oversubscription:
+        raise ValueError(
+            f"tier_oversubscription is {tier_oversubscription!r}, but count is {count!r}: it is counted whole only"
+        )
     size, ports = -(-n // r), k * p
     tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
     tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
@@ -120,50 +157,23 @@ def network_parts(
     return Parts(tiers, chips, links, ports)
 
 
-def shared_wires(parts: Parts, planes: ArrayLike) -> Parts:
-    """The same parts at full speed: P links of the planes run in one cable, P ports of the chips in one front port.
-
-    Prices and powers of parts of the NIC's speed apply to them. Source: flops2024, Section 6.1.
-    """
-    cables: NDArray = parts.links_by_tier / np.asarray(planes)
-    return Parts(parts.tiers, parts.switches_by_tier, cables, parts.radix // np.asarray(planes))
-
-
-def scaled_prices(book: str, nic_Bps: float) -> PriceBook:
-    """Prices [USD] of a catalog book for ports and transceivers of the NIC's speed, in proportion to the speed."""
-    return price_book(book).scaled(nic_Bps / book_rate(book))
-
-
-def chip_powers(chip: str, optic: str, nic_Bps: float) -> PriceBook:
-    """Powers [W] of a port of the NIC's speed on a catalog chip and of a catalog transceiver for it."""
-    item, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    return PriceBook(item["power"] / chip_ports(chip, nic_Bps), module["power"] * nic_Bps / module["bandwidth"])
-
-
 def rail_plane_networks(
     gpus: ArrayLike,
     rails: ArrayLike,
     planes: ArrayLike,
-    prices: PriceBook,
-    powers: PriceBook,
-    chip: str,
-    nic_Bps: float,
+    equipment: Equipment,
     count: str = "whole",
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> pd.DataFrame:
-    """Networks of the broadcast GPUs, rails and planes, a row each.
+    """Parts, cost and power of a network for each element of the broadcast GPUs, rails and planes.
 
     Parameters
     ----------
     gpus, rails, planes
         GPUs, rails and planes; they broadcast.
-    prices, powers
-        Books of prices [USD] and of peak powers [W] for parts of the NIC's speed.
-    chip
-        Catalog switch chip.
-    nic_Bps
-        Bandwidth of a GPU's NIC, one direction [bytes/s].
-    count, below
+    equipment
+        What they are built of.
+    count, tier_oversubscription
         As in `network_parts`.
 
     Returns
@@ -174,21 +184,36 @@ def rail_plane_networks(
     below tier 1), cost_usd = chips_usd + links_usd, power_w of the same.
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
-    parts = network_parts(n, r, chip_radix(chip, p, nic_Bps), p, count, below)
-    wired = shared_wires(parts, p)
+    parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
+    # at full speed: P links of the planes run in one cable, P ports of the chips in one front port
+    cables_by_tier: NDArray = parts.links_by_tier / p
+    wired = Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p)
     hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
-    table = {"gpus": n, "rails": r, "planes": p, "tiers": parts.tiers}
     size = -(-n // r)
     filled = np.ceil(size * r * p / np.maximum(parts.switches_by_tier[0], 1)).astype(np.int64)
     facing_down = np.where(parts.tiers > 1, parts.radix // 2, size)
-    table |= {"rail_gpus": size, "leaf_gpus": filled if count == "whole" else facing_down, "chips": parts.switches}
-    table |= {"boxes": parts.switches / p, "switch_links": cables * p, "cables": cables, "transceivers": 2 * cables}
-    table["chips_usd"] = prices.port * wired.ports
-    table["links_usd"] = prices.transceiver * 2 * cables
-    table["host_links_usd"] = prices.transceiver * 2 * hosts
-    table["cost_usd"] = table["chips_usd"] + table["links_usd"]
-    table["power_w"] = network_total(wired, powers) - powers.transceiver * 2 * hosts
-    return pd.DataFrame(table)
+    chips_usd = equipment.prices.port * wired.ports
+    links_usd = equipment.prices.transceiver * 2 * cables
+    return pd.DataFrame(
+        {
+            "gpus": n,
+            "rails": r,
+            "planes": p,
+            "tiers": parts.tiers,
+            "rail_gpus": size,
+            "leaf_gpus": filled if count == "whole" else facing_down,
+            "chips": parts.switches,
+            "boxes": parts.switches / p,
+            "switch_links": cables * p,
+            "cables": cables,
+            "transceivers": 2 * cables,
+            "chips_usd": chips_usd,
+            "links_usd": links_usd,
+            "host_links_usd": equipment.prices.transceiver * 2 * hosts,
+            "cost_usd": chips_usd + links_usd,
+            "power_w": network_total(wired, equipment.powers) - equipment.powers.transceiver * 2 * hosts,
+        }
+    )
 
 
 def fewest_rails(gpus: ArrayLike, radix: ArrayLike, planes: ArrayLike, tiers: ArrayLike) -> NDArray[np.int64]:
@@ -265,36 +290,23 @@ def network_shapes(
     return {name: shape for name, shape in named.items() if shape[1] in wanted}
 
 
-def comparison(
-    gpus: Sequence[int], named: Shapes, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
-) -> pd.DataFrame:
+def compare_shapes(gpus: Sequence[int], shapes: Shapes, equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of every shape over each number of GPUs, counted in each way.
 
-    Parameters
-    ----------
-    gpus
-        Numbers of GPUs.
-    named
-        (rails, planes) by name, as of `shapes`.
-    prices, powers, chip, nic_Bps
-        As in `rail_plane_networks`.
-
-    Returns
-    -------
-    Columns network, count and those of `rail_plane_networks`.
+    shapes: (rails, planes) by name, as of `network_shapes`. Columns network, count and those of `rail_plane_networks`.
     """
-    rails, planes = np.array(list(named.values())).T
+    rails, planes = np.array(list(shapes.values())).T
     tables = [
-        rail_plane_networks(n, rails, planes, prices, powers, chip, nic_Bps, way).assign(network=list(named), count=way)
+        rail_plane_networks(n, rails, planes, equipment, way).assign(network=list(shapes), count=way)
         for n in dict.fromkeys(gpus)
-        for way in COUNTS
+        for way in COUNT_METHODS
     ]
     table = pd.concat(tables, ignore_index=True)
     return table[["network", "count", *table.columns.drop(["network", "count"])]]
 
 
-def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """A `comparison` with a row for each network and number of GPUs, its counts beside each other.
+def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`compare_shapes` with one row for each network and number of GPUs, and a column for each way to count.
 
     Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count.
     """
@@ -302,14 +314,21 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     by_count = {count: rows.set_index(keys) for count, rows in table.groupby("count")}
     beside = by_count["whole"][["tiers", "leaf_gpus", "boxes", "power_w"]].copy()
     for column, name in (("chips", "chips_{}"), ("cables", "cables_{}"), ("cost_usd", "cost_{}_usd")):
-        for count in COUNTS:
+        for count in COUNT_METHODS:
             beside[name.format(count)] = by_count[count][column]
     return beside.reset_index()
 
 
-def thinned_costs(
-    gpus: int, rails: int, planes: int, ratio: float, prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
-) -> pd.DataFrame:
+def cost_with_optics(table: pd.DataFrame) -> pd.DataFrame:
+    """Cost by part of networks of `rail_plane_networks` with a column network, with optics at the ends of all links.
+
+    Columns links, network, part, cost_usd.
+    """
+    costs = table[["network", *COST_PARTS]].rename(columns=COST_PARTS)
+    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+
+
+def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, equipment: Equipment) -> pd.DataFrame:
     """Costs by part of a fat tree, of rails and planes, and of the same with leaves oversubscribed, all with optics.
 
     The fat tree is left out where the chip has no port of the NIC's speed.
@@ -320,8 +339,8 @@ def thinned_costs(
         GPUs of the datacenter, rails and planes.
     ratio
         Oversubscription of the leaves.
-    prices, powers, chip, nic_Bps
-        As in `rail_plane_networks`.
+    equipment
+        What they are built of.
 
     Returns
     -------
@@ -332,23 +351,17 @@ def thinned_costs(
     ValueError
         The chip has no mode for the planes.
     """
-    drawn: list[tuple[str, int, int, tuple[float, ...]]] = [
-        ("fat tree", 1, 1, ()),
-        (f"{rails} rails, {planes} planes", rails, planes, ()),
-        (f"the same, leaves {ratio:g}:1", rails, planes, (ratio,)),
-    ]
-    without_tree = 1 not in chip_modes(chip, nic_Bps)
+    drawn: dict[str, tuple[int, int, tuple[float, ...]]] = {"fat tree": (1, 1, ())} if 1 in equipment.modes else {}
+    drawn[f"{rails} rails, {planes} planes"] = (rails, planes, ())
+    drawn[f"the same, leaves {ratio:g}:1"] = (rails, planes, (ratio,))
     rows = [
-        rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps, below=below).assign(network=name)
-        for name, r, p, below in drawn[without_tree:]
+        rail_plane_networks(gpus, r, p, equipment, tier_oversubscription=tiers).assign(network=name)
+        for name, (r, p, tiers) in drawn.items()
     ]
-    costs = pd.concat(rows)[["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+    return cost_with_optics(pd.concat(rows))
 
 
-def network_combinations(
-    gpus: int, rails: int, planes: Sequence[int], prices: PriceBook, powers: PriceBook, chip: str, nic_Bps: float
-) -> pd.DataFrame:
+def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
     Parameters
@@ -357,22 +370,21 @@ def network_combinations(
         GPUs of the datacenter; most rails.
     planes
         Numbers of planes.
-    prices, powers, chip, nic_Bps
-        As in `rail_plane_networks`.
+    equipment
+        What they are built of.
 
     Returns
     -------
     Columns of `rail_plane_networks`.
     """
-    modes = chip_modes(chip, nic_Bps)
-    r, p = np.meshgrid(np.arange(1, rails + 1), [count for count in planes if count in modes])
-    return rail_plane_networks(gpus, r, p, prices, powers, chip, nic_Bps)
+    r, p = np.meshgrid(np.arange(1, rails + 1), [count for count in planes if count in equipment.modes])
+    return rail_plane_networks(gpus, r, p, equipment)
 
 
-def choices(
-    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, chip: str, nic_Bps: float
+def notable_shapes(
+    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
-    """(rails, planes) worth a mark: cheapest, cheapest that divides a rack, fewest rails with two tiers.
+    """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
     Parameters
     ----------
@@ -382,33 +394,31 @@ def choices(
         GPUs of a rack.
     rails, planes
         A shape given, which is marked too.
-    chip, nic_Bps
-        As in `rail_plane_networks`.
+    equipment
+        What the networks are built of.
 
     Returns
     -------
     Shapes by name.
     """
-    fewest = int(fewest_rails(table["gpus"].iloc[0], chip_radix(chip, planes, nic_Bps), planes, 2))
-    whole = next((r for r in range(fewest, hb_domain_size + 1) if hb_domain_size % r == 0), 0)
-    cheapest = table.sort_values(["cost_usd", "rails", "planes"])[["rails", "planes"]]
-    dividing = cheapest[hb_domain_size % cheapest["rails"] == 0]
-    best, in_rack = ((int(rows.iloc[0, 0]), int(rows.iloc[0, 1])) for rows in (cheapest, dividing))
+    fewest = int(fewest_rails(table["gpus"].iloc[0], equipment.radix(planes), planes, 2))
+    dividing = [r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0]
+    by_cost = table.sort_values(["cost_usd", "rails", "planes"])[["rails", "planes"]]
+    cheapest = list(by_cost.itertuples(index=False, name=None))
     found = {
-        "cheapest": best,
-        "cheapest that divides a rack": in_rack,
+        "cheapest": cheapest[0],
+        "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
         "given": (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
-        "fewest of these that divide a rack": (whole, planes),
+        "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }
-    shown = set(zip(table["rails"], table["planes"], strict=True))
-    return {name: shape for name, shape in found.items() if shape in shown}
+    return {name: shape for name, shape in found.items() if shape in cheapest}
 
 
-def tree_levels(
-    gpus: int, hb_domain_size: int, named: Shapes, chip: str, nic_Bps: float
+def block_sizes(
+    gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, of each shape by name.
+    """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, by name of the shape.
 
     e = K / R and (k P / 2)^i; shapes whose rails R do not divide the K GPUs of a rack are left out.
 
@@ -416,19 +426,19 @@ def tree_levels(
     ----------
     gpus, hb_domain_size
         GPUs of the datacenter and K of a rack.
-    named
-        (rails, planes) by name, as of `shapes`.
-    chip, nic_Bps
-        As in `rail_plane_networks`.
+    shapes
+        (rails, planes) by name, as of `network_shapes`.
+    equipment
+        What the networks are built of.
 
     Returns
     -------
     (e, endpoints by tier) by name.
     """
     found = {}
-    for name, (rails, planes) in named.items():
+    for name, (rails, planes) in shapes.items():
         if hb_domain_size % rails == 0:
-            radix = int(chip_radix(chip, planes, nic_Bps))
+            radix = int(equipment.radix(planes))
             tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)
             blocks = tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
             found[name] = hb_domain_size // rails, blocks

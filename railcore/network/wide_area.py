@@ -1,7 +1,7 @@
-"""The wide area between datacenters: delay, one TCP flow under loss, bit errors, tails, admission and priority."""
+"""A flow over the wide area: the route and its delay, the rate of one TCP flow under loss, and what a loss delays."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -9,13 +9,21 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, at_least, one_of, positive, share, whole
+from railcore.facts.checks import Floats, at_least, one_of, positive, share
+from railcore.network.error_correction import (
+    ETHERNET_CODE,
+    any_packet_lost,
+    bit_error_rate,
+    catalog_code,
+    mean_sending_rounds,
+    repair_packets,
+)
 
 
 def great_circle_distance(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> Floats:
-    """Shortest way over the Earth between two places.
+    """Shortest distance over the Earth between two places.
 
     D = 2 R asin sqrt(sin^2((phi_b - phi_a) / 2) + cos phi_a cos phi_b sin^2((lambda_b - lambda_a) / 2))
 
@@ -79,13 +87,13 @@ class Route:
         return 2 * self.delay_s
 
     @property
-    def delays_s(self) -> tuple[float, float]:
+    def delay_range_s(self) -> tuple[float, float]:
         """One way at the ends of the range."""
         ends = one_way_delay(self.distance_m, [self.factor_low, self.factor_high], self.fibre_delay)
         return float(ends[0]), float(ends[1])
 
     def factor_for(self, delay: float) -> float:
-        """Fibre over great circle that a one-way delay [s] stands for: f = T / (D tau)."""
+        """Route factor that a one-way delay [s] implies: f = T / (D tau)."""
         return float(positive("delay", delay) / (self.distance_m * self.fibre_delay))
 
 
@@ -95,37 +103,6 @@ def fibre_route(site_a: str, site_b: str) -> Route:
     places = (place[axis] for place in (a, b) for axis in ("latitude_deg", "longitude_deg"))
     factor = fibre.row("route_factor")
     return Route(float(great_circle_distance(*places)), factor.value, factor.low, factor.high, fibre["delay"])
-
-
-def inverse(function: Callable[..., Floats], target: ArrayLike, low: float, high: float, *args: ArrayLike) -> Floats:
-    """The x in [low, high] at which a monotone function(x, *args) is `target`, found over log x.
-
-    Parameters
-    ----------
-    function
-        Of arrays, element by element.
-    target, args
-        Values wanted, and further arguments; they broadcast.
-    low, high
-        Ends of x, above 0.
-
-    Returns
-    -------
-    x, the nearer end where the target is beyond it.
-    """
-    from scipy.optimize.elementwise import find_root
-
-    def off(log_x: Floats, wanted: Floats, *more: Floats) -> Floats:
-        return function(np.clip(np.exp(log_x), low, high), *more) - wanted
-
-    wanted, *more = np.broadcast_arrays(np.asarray(target, dtype=float), *args)
-    ends = np.full(wanted.shape, np.log(low)), np.full(wanted.shape, np.log(high))
-    root = find_root(off, ends, args=(wanted, *more))
-    at_low, at_high = (np.abs(off(end, wanted, *more)) for end in ends)
-    return np.where(root.success, np.clip(np.exp(root.x), low, high), np.where(at_low < at_high, low, high))
-
-
-_LEAST_LOSS, _MOST_LOSS = 1e-30, float(np.nextafter(1, 0))
 
 
 def mathis_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
@@ -144,26 +121,23 @@ def cubic_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
     its window in the Reno-friendly region, where it grows as the standard's does; where the regions meet, the mean over
     both is up to 4% more. Source: RFC 8312, Section 4.2, Eq. (5), Tables 1 and 2.
     """
-    tcp, (p, R) = catalog.item("wide_area", "TCP"), (share("loss", loss, below_1=True), positive("rtt", rtt))
-    C, beta = tcp["cubic_c"], tcp["cubic_beta"]
+    p, R = share("loss", loss, below_1=True), positive("rtt", rtt)
     with np.errstate(divide="ignore"):
-        return np.maximum(mathis_window(p, R), (C * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (R / p) ** 0.75)
+        return np.maximum(mathis_window(p, R), _cubic_factor() * (R / p) ** 0.75)
 
 
-LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
-    "Mathis": mathis_window,
-    "CUBIC": cubic_window,
-}
+def _cubic_factor() -> float:
+    """(C (3 + beta) / (4 (1 - beta)))^(1/4)."""
+    tcp = catalog.item("wide_area", "TCP")
+    C, beta = tcp["cubic_c"], tcp["cubic_beta"]
+    return (C * (3 + beta) / (4 * (1 - beta))) ** 0.25
 
 
-def tcp_throughput(
-    loss: ArrayLike,
-    rtt: ArrayLike,
-    mss: ArrayLike,
-    link: ArrayLike,
-    law: str = "CUBIC",
-) -> Floats:
-    """What one flow carries on average: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
+WINDOW_LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {"Mathis": mathis_window, "CUBIC": cubic_window}
+
+
+def tcp_throughput(loss: ArrayLike, rtt: ArrayLike, mss: ArrayLike, link: ArrayLike, law: str = "CUBIC") -> Floats:
+    """Mean rate of one flow: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
 
     Parameters
     ----------
@@ -174,18 +148,22 @@ def tcp_throughput(
     link
         Bandwidth B [bytes/s].
     law
-        Of `LAWS`, for the window W.
+        Of `WINDOW_LAWS`, for the window W.
 
     Returns
     -------
     Throughput [bytes/s].
     """
     R = positive("rtt", rtt)
-    return np.minimum(positive("mss", mss) * _law(law)(loss, R) / R, positive("link", link))
+    window = WINDOW_LAWS[one_of("law", law, WINDOW_LAWS)](loss, R)
+    return np.minimum(positive("mss", mss) * window / R, positive("link", link))
 
 
 def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
     """Largest loss at which a flow still carries a rate: the p with M W(p, R) / R = rate.
+
+    With W = rate R / M, Mathis: p = 3 / (2 W^2); CUBIC: that or R (factor / W)^(4/3), the larger, with the factor of
+    `cubic_window`.
 
     Parameters
     ----------
@@ -194,23 +172,22 @@ def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "
     mss
         Payload M of a segment [bytes].
     law
-        Of `LAWS`, for the window W.
+        Of `WINDOW_LAWS`, for the window W.
 
     Returns
     -------
     Loss p, just below 1 where any loss will do.
     """
+    one_of("law", law, WINDOW_LAWS)
     R = positive("rtt", rtt)
-    return inverse(_law(law), positive("rate", rate) * R / positive("mss", mss), _LEAST_LOSS, _MOST_LOSS, R)
+    W = positive("rate", rate) * R / positive("mss", mss)
+    loss = 1.5 / W**2
+    if law == "CUBIC":
+        loss = np.maximum(loss, R * (_cubic_factor() / W) ** (4 / 3))
+    return np.minimum(loss, np.nextafter(1, 0))
 
 
-def flows_needed(
-    rate: ArrayLike,
-    loss: ArrayLike,
-    rtt: ArrayLike,
-    mss: ArrayLike,
-    link: ArrayLike,
-) -> Floats:
+def flows_needed(rate: ArrayLike, loss: ArrayLike, rtt: ArrayLike, mss: ArrayLike, link: ArrayLike) -> Floats:
     """Parallel flows of CUBIC that carry a rate together: its multiple of `tcp_throughput`, rounded up.
 
     Parameters
@@ -227,7 +204,7 @@ def flows_needed(
     return np.ceil(positive("rate", rate) / tcp_throughput(loss, rtt, mss, link) * (1 - 1e-12))
 
 
-def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
+def slow_start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
     """Round trips in which a new connection sends a transfer: n = ceil(log2(1 + N / w)), its window doubling each time.
 
     N = transfer_bytes / mss rounded up [segments], w the catalog's initial window of TCP; no loss, no limiting link.
@@ -238,7 +215,7 @@ def start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
 
 
 def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
-    """Time after one loss until a flow has its window W = rate R / M again.
+    """Time from one loss until a flow has its window W = rate R / M again.
 
     CUBIC: K = (W (1 - beta) / C)^(1/3), or (1 - beta) W R / alpha where that is sooner; others: W R / 2;
     alpha = 3 (1 - beta) / (1 + beta).
@@ -250,7 +227,7 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
     mss
         Payload M of a segment [bytes].
     law
-        Of `LAWS`.
+        Of `WINDOW_LAWS`.
 
     Returns
     -------
@@ -260,7 +237,7 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
     ----------
     RFC 8312, Sections 4.1, 4.2.
     """
-    _law(law)
+    one_of("law", law, WINDOW_LAWS)
     R = positive("rtt", rtt)
     W = positive("rate", rate) * R / positive("mss", mss)
     if law != "CUBIC":
@@ -270,277 +247,8 @@ def recovery_time(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "C
     return np.minimum(np.cbrt(W * (1 - beta) / C), W * R * (1 + beta) / 3)
 
 
-def _law(law: str) -> Callable[[ArrayLike, ArrayLike], Floats]:
-    return LAWS[one_of("law", law, LAWS)]
-
-
-_LEAST_RATE, _MOST_RATE = 1e-25, 0.5
-
-
-def packet_loss(bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-    """Probability that a packet has a wrong bit and is dropped: p = 1 - (1 - b)^(8 L).
-
-    bit_error_rate b, each bit for itself; packet_bytes L.
-    """
-    b = share("bit_error_rate", bit_error_rate, below_1=True)
-    return -np.expm1(8 * positive("packet_bytes", packet_bytes) * np.log1p(-b))
-
-
-def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-    """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
-    return -np.expm1(np.log1p(-share("loss", loss, below_1=True)) / (8 * positive("packet_bytes", packet_bytes)))
-
-
-@dataclass(frozen=True)
-class ReedSolomon:
-    """A code of n symbols of m bits, k of them message, that corrects t = (n - k) / 2 wrong symbols.
-
-    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them. Wrong bits
-    fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of transcoding
-    and markers are left out.
-    """
-
-    codeword_symbols: int
-    message_symbols: int
-    symbol_bits: int
-    interleaved: int = 1
-
-    def __post_init__(self):
-        for field in fields(self):
-            whole(field.name, getattr(self, field.name))
-        if self.message_symbols >= self.codeword_symbols:
-            raise ValueError(f"message_symbols is {self.message_symbols!r}: give fewer than {self.codeword_symbols}")
-
-    @property
-    def correctable(self) -> int:
-        """Wrong symbols in a codeword that are corrected, t."""
-        return (self.codeword_symbols - self.message_symbols) // 2
-
-    def codeword_loss(self, bit_error_rate: ArrayLike) -> Floats:
-        """Probability that a codeword has more than t wrong symbols: P[Bin(n, s) > t], s = 1 - (1 - b)^m."""
-        from scipy.special import bdtrc
-
-        wrong = -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))
-        return bdtrc(self.correctable, self.codeword_symbols, wrong)
-
-    def codewords(self, packet_bytes: ArrayLike) -> Floats:
-        """Codewords that a packet of L bytes touches on average: I + (8 L - 1) / (k m), I interleaved ones at least."""
-        bits = 8 * positive("packet_bytes", packet_bytes)
-        return self.interleaved + (bits - 1) / (self.message_symbols * self.symbol_bits)
-
-    def packet_loss(self, bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-        """Probability that a codeword of the packet fails: 1 - (1 - q)^c, q `codeword_loss`, c `codewords`."""
-        with np.errstate(divide="ignore"):
-            return -np.expm1(self.codewords(packet_bytes) * np.log1p(-self.codeword_loss(bit_error_rate)))
-
-    def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-        """The bit error rate before correction that loses so many packets, inverse of `packet_loss`."""
-        target = share("loss", loss, above_0=True, below_1=True)
-        return inverse(self.packet_loss, target, _LEAST_RATE, _MOST_RATE, positive("packet_bytes", packet_bytes))
-
-
-def code(name: str) -> ReedSolomon:
-    """A code of the catalog's wide_area, such as "KP4"."""
-    item = catalog.item("wide_area", name)
-    return ReedSolomon(**{field.name: int(item[field.name]) for field in fields(ReedSolomon)})
-
-
-def any_loss(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Probability that a packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
-    every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
-
-
-def loss_for(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Largest loss with which `any_loss` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
-    every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(np.log1p(-share("failure", failure, below_1=True)) / every)
-
-
-def sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Mean number of rounds until the last of n transfers is whole, lost packets sent again a round trip later.
-
-    E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
-    packets N of each transfer, loss p, transfers n. One round without loss.
-    """
-    every = positive("packets", packets) * positive("transfers", transfers)
-    p, every = np.broadcast_arrays(share("loss", loss, below_1=True), every)
-    total, missing = np.ones(p.shape), np.array(p, float)
-    while np.any(missing * every > 1e-16):
-        total = total - np.expm1(every * np.log1p(-missing))
-        missing = missing * p
-    return total
-
-
-def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
-    """Fewest packets of an erasure code beside N of a transfer, for n transfers to need no retransmission.
-
-    The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
-    Losses are independent.
-
-    Parameters
-    ----------
-    packets, transfers
-        Packets N of a transfer; transfers n.
-    loss
-        Share p of packets lost.
-    failure
-        Probability allowed that some transfer is not whole, above 0.
-
-    Returns
-    -------
-    Packets r.
-    """
-    from scipy.special import bdtrc
-
-    at_least("packets", packets, 1)
-    share("loss", loss, below_1=True)
-    allowed = float(loss_for(share("failure", failure, above_0=True, below_1=True), 1, transfers))
-    low, high = -1, 0
-    while bdtrc(high, packets + high, loss) > allowed:
-        low, high = high, 2 * high + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bdtrc(middle, packets + middle, loss) <= allowed else (middle, high)
-    return high
-
-
-def allocation(
-    capacity: float,
-    demands: ArrayLike,
-    weights: ArrayLike = 1.0,
-    priorities: ArrayLike = 0,
-    reserved: ArrayLike = 0.0,
-) -> Floats:
-    """Rates admitted to a link or a bundle of parallel tunnels, by reserve, priority and max-min fairness.
-
-    Everyone gets min(d, g) first. The rest goes to the lowest priority number first, and within one priority by
-    water-filling: x = max(min(d, g), min(d, w L)) with one level L. Nobody can then get more without taking it from
-    one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
-
-    Parameters
-    ----------
-    capacity
-        Of the link [bytes/s].
-    demands, reserved
-        d, and the reserve g of each [bytes/s].
-    weights, priorities
-        w and the priority of each.
-
-    Returns
-    -------
-    Rates x in the order of the demands [bytes/s].
-
-    Raises
-    ------
-    ValueError
-        The reserves exceed the capacity.
-
-    References
-    ----------
-    Jain et al. 2013 (B4), Section 5; weights in place of its bandwidth functions; traffic divides over tunnels freely.
-    """
-    d = np.atleast_1d(at_least("demands", demands))
-    w, order, g = (np.broadcast_to(value, d.shape) for value in (weights, priorities, reserved))
-    positive("weights", w), at_least("reserved", g)
-    if g.sum() > at_least("capacity", capacity) * (1 + 1e-12):
-        raise ValueError(f"reserved is {reserved!r}, {g.sum():g} bytes/s in all: reserve at most {capacity!r}")
-    admitted = np.minimum(d, g)
-    for priority in np.unique(order):
-        mine = order == priority
-        share = capacity - admitted[~mine].sum()
-        admitted[mine] = _filled(share, admitted[mine], d[mine], np.asarray(w, float)[mine])
-    return admitted
-
-
-def _filled(share: float, least: Floats, most: Floats, weights: Floats) -> Floats:
-    """max(least, min(most, w L)) with the level L at which the sum is `share`, or `most`."""
-    if most.sum() <= share:
-        return most
-    points = np.concatenate((least / weights, most / weights))
-    slopes = np.concatenate((weights, -weights))
-    order = np.argsort(points, kind="stable")
-    points, slope = points[order], np.cumsum(slopes[order])
-    totals = least.sum() + np.concatenate(([0], np.cumsum(slope[:-1] * np.diff(points))))
-    return np.clip(weights * np.interp(share, totals, points), least, most)
-
-
-def priority_waits(
-    loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0, preemptive: bool = False
-) -> Floats:
-    """Mean wait of a packet of each class before and during its transmission, first class first.
-
-    W_k = R / ((1 - sigma_(k-1)) (1 - sigma_k)) with sigma_k = rho_1 + ... + rho_k and R = sum rho_i S_i (1 + v_i) / 2,
-    what is left of the packet on the wire. Preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
-    Poisson arrivals. A class that finds the link full has an infinite wait; those above it only notice the
-    packet on the wire.
-
-    Parameters
-    ----------
-    loads
-        rho_k, shares of the link.
-    packet_bytes, variation
-        Mean size of a packet, S_k = packet_bytes / link [s]; and v_k, the variance of sizes over their squared mean, 0
-        for equal packets.
-    link
-        Bandwidth [bytes/s].
-    preemptive
-        Whether a class interrupts packets of those below it.
-
-    Returns
-    -------
-    W_k [s].
-
-    References
-    ----------
-    Cobham 1954, Operations Research 2; Kleinrock, Queueing Systems II, Chapter 3 (preemptive resume).
-    """
-    rho, S, left = _classes(loads, packet_bytes, link, variation)
-    sigma = np.cumsum(rho)
-    before = np.minimum(np.concatenate(([0.0], sigma[:-1])), 1)
-    served = np.minimum(rho, 1 - before)
-    R = np.cumsum(served * left) if preemptive else np.sum(served * left)
-    full = sigma >= 1
-    room = np.where(full, 1, (1 - before) * (1 - sigma))
-    interrupted = S / np.where(full, 1, 1 - before) - S if preemptive else 0
-    return np.where(full, np.inf, R / room + interrupted)
-
-
-def shared_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
-    """Mean wait of all classes in one queue: W = R / (1 - rho), infinite for a full link.
-
-    Parameters
-    ----------
-    loads, packet_bytes, link, variation
-        As in `priority_waits`.
-
-    Returns
-    -------
-    W [s].
-
-    References
-    ----------
-    Pollaczek and Khinchine.
-    """
-    rho, _, left = _classes(loads, packet_bytes, link, variation)
-    return float(np.sum(rho * left) / (1 - rho.sum())) if rho.sum() < 1 else np.inf
-
-
-def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floats]:
-    """Loads, mean times of transmission, and mean times left of a transmission that is met."""
-    rho = np.atleast_1d(at_least("loads", loads))
-    S = positive("packet_bytes", packet_bytes) / positive("link", link) * np.ones_like(rho)
-    return rho, S, S * (1 + at_least("variation", variation)) / 2
-
-
-CODE = "KP4"
-
-
 def flow_needs(
-    transfer_bytes: Mapping[str, float],
-    within: float,
-    rtts: Mapping[str, float],
-    packet: str = "9000-byte packet",
+    transfer_bytes: Mapping[str, float], within: float, rtts: Mapping[str, float], packet: str = "9000-byte packet"
 ) -> pd.DataFrame:
     """What one flow needs to move each transfer in time over each path, a row for each law of TCP.
 
@@ -558,27 +266,24 @@ def flow_needs(
     Returns
     -------
     Columns transfer, path, law, rate_Bps, window_bytes (rate x rtt), loss (the largest that it stands), bit_error_rate
-    and bit_error_rate_before_fec (behind that loss, without correction and before that of the code `CODE`),
-    cold_start_s (`start_rounds` in time) and recovery_s (after one loss).
+    and bit_error_rate_before_fec (behind that loss, without correction and before that of the code `ETHERNET_CODE`),
+    cold_start_s (`slow_start_rounds` in time) and recovery_s (after one loss).
     """
-    size, rs = catalog.item("wide_area", packet), code(CODE)
+    size, fec = catalog.item("wide_area", packet), catalog_code(ETHERNET_CODE)
     mss, frame, rows = size["payload"], size["frame"], []
-    for (transfer, data), (path, rtt), law in product(transfer_bytes.items(), rtts.items(), LAWS):
+    for (transfer, data), (path, rtt), law in product(transfer_bytes.items(), rtts.items(), WINDOW_LAWS):
         rate = float(positive("transfer_bytes", data) / positive("within", within))
         loss = tolerable_loss(rate, rtt, mss, law)
-        bers = (bit_error_rate(loss, frame), rs.bit_error_rate(loss, frame))
-        times = (start_rounds(data, mss) * rtt, recovery_time(rate, rtt, mss, law))
+        bers = (bit_error_rate(loss, frame), fec.bit_error_rate(loss, frame))
+        times = (slow_start_rounds(data, mss) * rtt, recovery_time(rate, rtt, mss, law))
         rows.append((transfer, path, law, rate, rate * rtt, *map(float, (loss, *bers, *times))))
     columns = "transfer path law rate_Bps window_bytes loss bit_error_rate bit_error_rate_before_fec cold_start_s"
     columns += " recovery_s"
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def throughputs(
-    losses: ArrayLike,
-    rtts: Mapping[str, float],
-    link: float,
-    packet: str = "9000-byte packet",
+def throughput_by_loss(
+    losses: ArrayLike, rtts: Mapping[str, float], link: float, packet: str = "9000-byte packet"
 ) -> pd.DataFrame:
     """`tcp_throughput` at each loss, path and law.
 
@@ -604,27 +309,12 @@ def throughputs(
             throughput_Bps=tcp_throughput(p, rtt, size["payload"], link, law)
         )
         for path, rtt in rtts.items()
-        for law in LAWS
+        for law in WINDOW_LAWS
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
-    """Packets lost on the worst link that each standard of the catalog allows: without correction, KP4, coherent.
-
-    For coherent links the bit error rate after correction is known. Its errors are taken as independent; errors in
-    bursts would lose fewer packets.
-    """
-    frame = catalog.item("wide_area", packet)["frame"]
-    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", CODE, "oFEC"))
-    return {
-        f"no FEC at {plain['bit_error_rate']:g}": float(packet_loss(plain["bit_error_rate"], frame)),
-        f"{CODE} at {coded['bit_error_rate']:g}": float(code(CODE).packet_loss(coded["bit_error_rate"], frame)),
-        f"oFEC at {coherent['bit_error_rate']:g}": float(packet_loss(coherent["bit_error_rate_after"], frame)),
-    }
-
-
-def tails(
+def loss_delays(
     losses: Mapping[str, float],
     transfer_bytes: float,
     devices: float,
@@ -633,7 +323,7 @@ def tails(
     failure: float = 0.01,
     packet: str = "9000-byte packet",
 ) -> pd.DataFrame:
-    """What a loss does to a step in which every device has to finish its transfer.
+    """Delay that packet loss adds to a step in which every device must finish its transfer, and repair that avoids it.
 
     Parameters
     ----------
@@ -661,60 +351,10 @@ def tails(
     packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
     for case, loss in losses.items():
         flows = float(flows_needed(capacity, loss, rtt, mss, capacity))
-        extra = float(sending_rounds(packets, loss, devices) - 1) * rtt
+        extra = float(mean_sending_rounds(packets, loss, devices) - 1) * rtt
         repair = repair_packets(packets, loss, failure, devices)
-        some = (float(any_loss(packets, loss, n)) for n in (1, devices))
+        some = (float(any_packet_lost(packets, loss, n)) for n in (1, devices))
         rows.append((case, loss, flows, flows * devices, *some, extra, repair, repair / packets))
     columns = "case loss flows flows_in_all device_resends_share iterations_delayed_share mean_delay_s"
     columns += " repair_packets repair_share"
     return pd.DataFrame(rows, columns=columns.split())
-
-
-def policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
-    """What gradients get beside other demands as a link loses capacity, under each policy, all in bytes/s.
-
-    Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
-    reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
-    capacity_Bps, policy, gradients_Bps, others_Bps, time_over_allowed (need over what is admitted,
-    late where more than 1).
-    """
-    rows = []
-    for capacity in capacities:
-        demands = np.array([capacity, *others], float)
-        first = np.arange(len(demands)) == 0
-        ways: dict[str, dict] = {
-            "max-min": {},
-            "reserved": {"reserved": np.where(first, min(float(positive("need", need)), capacity), 0)},
-            "priority": {"priorities": ~first},
-        }
-        for policy, options in ways.items():
-            admitted = allocation(capacity, demands, **options)
-            rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
-    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
-
-
-def queue_waits(
-    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet"
-) -> pd.DataFrame:
-    """Mean wait of gradients against the load of other traffic on their link.
-
-    Parameters
-    ----------
-    load, other_loads
-        Of gradients and of other traffic, shares of the link.
-    link
-        Bandwidth [bytes/s].
-    packet
-        Packet of the catalog, of all traffic.
-
-    Returns
-    -------
-    Columns other_load, queue (strict priority, preemptive priority, one queue), wait_s.
-    """
-    sizes, rows = catalog.item("wide_area", packet)["frame"], []
-    for other_load in other_loads:
-        at = ((load, other_load), sizes, link)
-        rows.append((other_load, "strict priority", priority_waits(*at)[0]))
-        rows.append((other_load, "preemptive priority", priority_waits(*at, preemptive=True)[0]))
-        rows.append((other_load, "one queue", shared_wait(*at)))
-    return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

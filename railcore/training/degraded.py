@@ -19,7 +19,7 @@ from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
-from railcore.network.topology.rails import rails_that_share
+from railcore.network.topology.rails import most_rails_per_switch
 from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
 from railcore.training.machine import Machine
@@ -41,7 +41,7 @@ def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
 
 def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
     """The cluster of a fabric without a layer over its rails and with a full one, by name."""
-    return {"rail-only": fabric.any_to_any(math.inf), "rail-optimized": fabric.any_to_any(1.0)}
+    return {"rail-only": fabric.with_layer(math.inf), "rail-optimized": fabric.with_layer(1.0)}
 
 
 def dense_slowdown(
@@ -238,7 +238,7 @@ def failed_part_slowdowns(
     job: dict[str, Any] = {"nic_share": nic_bandwidth_share(fabric, flows), "hb_share": 1.0}
     job |= {"data": strategy.data, "global_batch": global_batch}
     rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
-    for effect in faults.effects(fabric).to_dict("records"):
+    for effect in faults.fault_effects(fabric).to_dict("records"):
         fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
         lost = _lost_ranks(fabric, graph, effect["fault"])
         ways = _without_ranks(strategy, global_batch, lost) if lost else _on_other_links(fabric, flows, effect)
@@ -292,7 +292,7 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
     most: set[str] = max(nx.connected_components(after), key=len, default=set())
     lost = []
     for rank, name in enumerate(gpu_names(range(fabric.gpus), fabric.hb_domain_size)):
-        if name not in most or (fabric.hb_domain_size > 1 and not faults.bandwidth(after, name, ("hb",))):
+        if name not in most or (fabric.hb_domain_size > 1 and not faults.node_bandwidth(after, name, ("hb",))):
             lost.append(rank)
     return lost
 
@@ -409,7 +409,7 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str)
     -------
     Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year.
     """
-    hb, share = catalog.item("platforms", platform), int(rails_that_share(gpus, hb_domain_size, radix))
+    hb, share = catalog.item("platforms", platform), int(most_rails_per_switch(gpus, hb_domain_size, radix))
     software, rows = catalog.item("failure_rates", "job").row("software_failure_rate"), []
     fabrics = {
         "rail-only": rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"]),

@@ -243,7 +243,7 @@ def exposed_readings(
     tokens, racks, fewer = dense.model.sequence_length, dense.site.racks, int(claims.paper_value(RACKS))
     longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
     smaller = {name: case.changed(site={"racks": fewer}) for name, case in cases.items()}
-    ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delays_s, strict=True))
+    ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delay_range_s, strict=True))
     routes = {f"factor {factor:g}": {DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
     straight = coasts.delay_s / coasts.factor
     routes["great circle alone"] = {DELAY: straight, rtt: 2 * straight}

@@ -6,7 +6,7 @@ import pandas as pd
 
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, units
-from railcore.network.scale_out import COUNTS, chip_modes
+from railcore.network.scale_out import COUNT_METHODS, chip_modes
 
 SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
 LINKS = "flops2024.multiplane.link_reduction"
@@ -41,7 +41,7 @@ def scale_out_values(
     Parameters
     ----------
     table
-        `comparison` of the networks of `shapes` over the section's GPUs and others.
+        `compare_shapes` of `network_shapes` over the section's GPUs and others.
     gpus, count
         One number of GPUs and one way to count, for all claims.
     names
@@ -87,7 +87,7 @@ def scale_out_readings(
     ours
         Values of all claims.
     table, gpus, count, names, budget_usd
-        As in `values`.
+        As in `scale_out_values`.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def scale_out_readings(
     others = {
         f"{n:,}": scale_out_values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus
     }
-    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
+    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNT_METHODS if way != count}
     logical = 1 - multi["switch_links"] / tree["switch_links"]
     return verdict_readings(
         ours,
@@ -120,7 +120,7 @@ def scale_out_reasons(
     Parameters
     ----------
     table, gpus, count, names, budget_usd
-        As in `values`.
+        As in `scale_out_values`.
     chip_usd
         Low, middle and high price of a switch chip [USD].
 

@@ -1,12 +1,13 @@
 """The training job of flops2024 on the racks of one datacenter, and the traffic that a GPU of it sends."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from railcore.documents.flops2024 import specification
 from railcore.facts import catalog
-from railcore.network.locality import job_racks
+from railcore.facts.checks import whole
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import transformer
@@ -21,7 +22,7 @@ class RackJob:
     goes to other datacenters.
     """
 
-    machine: dict[str, object]
+    machine: dict[str, Any]
     racks: int
     gpus: int
     stages: int
@@ -36,6 +37,22 @@ class RackJob:
         job = {"stages": self.stages, "racks_of_a_stage": self.racks_of_a_stage}
         job["gpus_at_work"] = self.stages * self.racks_of_a_stage * rack
         return pd.DataFrame([self.machine | job | {"nic_share_to_other_datacenters": self.outside}])
+
+
+def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, Any]:
+    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
+
+    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
+    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
+    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
+    """
+    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
+    if n < k:
+        raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
+    bought = int(whole("bought_racks", bought_racks)) * k
+    agree = abs(n / bought - 1) <= 0.01
+    found: dict[str, Any] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
+    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
 
 
 def rack_job(
@@ -75,7 +92,7 @@ def rack_job(
     rack = int(catalog.item("platforms", platform)["gpus"])
     try:
         machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
-        racks = int(str(machine["racks"]))
+        racks = machine["racks"]
         site = specification.document_site(
             racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters
         )

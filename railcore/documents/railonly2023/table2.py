@@ -14,11 +14,13 @@ def table2_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.Pric
     powers: peak powers, for the columns of the table; the document prints none.
     """
     table = savings_table(_TABLE, hb_domain_size, prices, powers)
-    spares = cost.redundancy(table, hb_domain_size, prices)
+    spares = cost.redundancy_costs(table, hb_domain_size, prices)
     alone = spares[spares["rails_per_switch"] == 1]
     shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
     values = claims.table_values(_TABLE, table)
-    own_switches = claims.table_values(_TABLE, savings_table(_TABLE, hb_domain_size, prices, powers, share=False))
+    own_switches = claims.table_values(
+        _TABLE, savings_table(_TABLE, hb_domain_size, prices, powers, share_switches=False)
+    )
     shares = {"rails that are less than a switch share one": {"a switch for each rail": own_switches}}
     readings = verdict_readings(values, shares)
     values |= {f"{_TABLE}.worst_radix": least_saving_radix(table), _SPARES: alone["spare_switch_and_optics"].max()}

@@ -85,7 +85,7 @@ def table1_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.Pric
     values[f"{_FIGURE}.cost_65536_400g"] = largest["cost_usd_rail_optimized"]
     values[f"{_FIGURE}.power_65536_400g"] = largest["power_w_rail_optimized"]
     small_domains = _table_and_text(savings_table(_TABLE, 8, prices, powers))
-    own_switches = _table_and_text(savings_table(_TABLE, hb_domain_size, prices, powers, share=False))
+    own_switches = _table_and_text(savings_table(_TABLE, hb_domain_size, prices, powers, share_switches=False))
     readings = verdict_readings(
         values,
         {

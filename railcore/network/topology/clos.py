@@ -115,12 +115,12 @@ def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -
 
 
 def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
-    """Largest whole number up to a / b."""
+    """Largest whole number of at most a / b."""
     return np.floor(np.true_divide(a, b))
 
 
 def ceil_div(a: ArrayLike, b: ArrayLike) -> Numbers:
-    """Least whole number from a / b."""
+    """Smallest whole number of at least a / b."""
     return np.ceil(np.true_divide(a, b))
 
 
@@ -161,50 +161,50 @@ def rail_size(gpus: ArrayLike, hb_domain_size: ArrayLike, rails: ArrayLike | Non
     return (full * ceil_div(domain, rails) + ceil_div(gpus - full * domain, rails)).astype(np.int64)
 
 
-def _ratio(below: tuple[float, ...], tier: int) -> float:
-    return below[tier - 1] if tier <= len(below) else 1.0
+def _ratio(within: tuple[float, ...], tier: int) -> float:
+    return within[tier - 1] if tier <= len(within) else 1.0
 
 
-def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, below: tuple[float, ...]) -> Pods:
+def _pods(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, share: Numbers, within: tuple[float, ...]) -> Pods:
     """Pods of fabrics of `rails` rails of `size` endpoints: each headed at the lowest tier whose block holds a rail.
 
     One pod under full-radix switches takes all rails where they fit: no layer is needed above it. share: rails of a
     switch where a rail is one switch without a layer above, 0 for as many as fit.
     """
     layered = np.isfinite(s)
-    if np.any((down_ports(k, max(below)) >= k) | (layered & (down_ports(k, s) >= k))):
+    if np.any((down_ports(k, max(within)) >= k) | (layered & (down_ports(k, s) >= k))):
         raise ValueError("oversubscription leaves no port facing up: lower it, or give math.inf for no layer")
-    pod_tier, leaves, per_pod = np.zeros(k.shape, np.int64), np.ones_like(k), np.ones_like(k)
-    tier, leaves_below = 0, np.ones_like(k)  # leaves below one port of a switch of the tier
-    while np.any(open_ := pod_tier == 0):
+    leaves = ceil_div(size, down_ports(k, _ratio(within, 1)))  # of a rail of several leaves
+    pod_tier, held = np.zeros(k.shape, np.int64), np.ones_like(k)
+    tier, under_port = 0, np.ones_like(k)  # endpoints (tier 1) or leaves below one port of a switch of the tier
+    while np.any(higher := pod_tier == 0):
         tier += 1
-        leaves_below = leaves_below * (down_ports(k, _ratio(below, tier - 1)) if tier > 2 else 1)
-        leaves_of_rail = np.ones_like(k) if tier == 1 else ceil_div(size, down_ports(k, _ratio(below, 1)))
-        unit = size if tier == 1 else leaves_of_rail
-        most, under_layer = floor_div(k * leaves_below, unit), floor_div(down_ports(k, s) * leaves_below, unit)
-        single = open_ & layered & (most >= rails)
-        fits = open_ & ~single & (np.where(layered, under_layer, most) >= 1)
-        pod_tier[single | fits] = tier
-        leaves = np.where(single | fits, leaves_of_rail, leaves)
-        per_pod = np.where(single, rails, np.where(fits & layered, np.minimum(under_layer, rails), per_pod))
-    share = np.where(share == 0, np.where(pod_tier == 1, np.maximum(floor_div(k, size), 1), 1), share)
-    shared = ~layered & (share > 1)
-    if np.any(shared & ((pod_tier > 1) | (share * size > k))):
+        if tier > 2:
+            under_port = under_port * down_ports(k, _ratio(within, tier - 1))
+        rail = size if tier == 1 else leaves
+        in_block = floor_div(down_ports(k, s) * under_port, rail)
+        in_block = np.where(floor_div(k * under_port, rail) >= rails, rails, np.minimum(in_block, rails))
+        here = higher & (in_block >= 1)
+        pod_tier[here] = tier
+        held = np.where(here, in_block, held)
+    share = np.where(share == 0, np.maximum(floor_div(k, size), 1), share)
+    too_many = ~layered & (share > 1) & (share * size > k)
+    if np.any(too_many):
         raise ValueError(
-            f"rails_per_switch is {share[shared].max():g}, but that many rails do not fit into one switch: "
+            f"rails_per_switch is {share[too_many].max():g}, but that many rails do not fit into one switch: "
             "lower it to radix // rail size, or to 1"
         )
-    pods = ceil_div(rails, np.where(shared, np.minimum(share, rails), per_pod))
+    pods = ceil_div(rails, np.where(layered, held, np.minimum(share, rails)))
     above, blocks = layered & (pods > 1), pods
     tiers = pod_tier + above
     while np.any(more := above & (blocks > k)):
         tiers, blocks = tiers + more, np.where(more, ceil_div(blocks, down_ports(k, 1)), blocks)
     alone = ~layered & (size == 1)  # one HB domain: a rail has no second endpoint to reach
-    return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), leaves)
+    return Pods(pod_tier, np.where(alone, 0, tiers), pods, ceil_div(rails, pods), np.where(pod_tier == 1, 1, leaves))
 
 
 def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
-    """Blocks of each tier of a Clos over so many children, the last one block, and the children of a block."""
+    """Blocks of each tier of a Clos over so many children (one block at the top), and the children of a block."""
     blocks: list[Numbers] = []
     fan_in: list[Numbers] = []
     for tier, ports in enumerate(down, start=1):
@@ -214,11 +214,13 @@ def _clos_above(children: Numbers, down: list[Numbers]) -> tuple[list[Numbers], 
     return blocks, fan_in
 
 
-def _layout(size: Numbers, rails: Numbers, k: Numbers, s: Numbers, found: Pods, below: tuple[float, ...]) -> ClosLayout:
-    """The layout of fabrics whose pods and tiers are as many: leaves, the Clos of a pod, and that above the pods."""
+def _layout(
+    size: Numbers, rails: Numbers, k: Numbers, s: Numbers, found: Pods, within: tuple[float, ...]
+) -> ClosLayout:
+    """Layout of fabrics with equal pod_tier and tiers: leaves, the Clos of a pod, and the Clos above the pods."""
     pod_tier, tiers = int(found.pod_tier.flat[0]), int(found.tiers.flat[0])
-    top = max(pod_tier, tiers)
-    ratios = [_ratio(below, tier) if tier < pod_tier else s if tier == pod_tier else 1.0 for tier in range(1, top + 1)]
+    inside: list[float | Numbers] = [_ratio(within, tier) for tier in range(1, pod_tier)]
+    ratios = [*inside, s, *[1.0] * (tiers - pod_tier)]
     down = [k if tier == tiers else down_ports(k, ratio) for tier, ratio in enumerate(ratios, start=1)]
     pods, leaves = found.pods, found.leaves_per_rail
     if pod_tier == 1:
@@ -237,7 +239,7 @@ def clos_layout(
     radix: int,
     oversubscription: float = np.inf,
     rails_per_switch: int | None = 1,
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> ClosLayout:
     """Tiers, pods and blocks of one fabric.
 
@@ -250,7 +252,7 @@ def clos_layout(
     rails_per_switch
         Rails that share a switch (in VLANs) where a rail is one switch and there is no layer above; None for as many
         as fit.
-    below
+    tier_oversubscription
         Oversubscription of the tiers within a rail, tier 1 first.
 
     Returns
@@ -262,14 +264,15 @@ def clos_layout(
     ValueError
         A size is no whole positive number, or the rails cannot share a switch.
     """
-    ratios = _checked_below(below)
+    ratios = _checked_ratios(tier_oversubscription)
     size, count = whole("rail_size", rail_size).astype(float), whole("rails", rails).astype(float)
     k, s = checked_radix(radix).astype(float), checked_oversubscription(oversubscription)
     return _layout(size, count, k, s, _pods(size, count, k, s, _checked_share(rails_per_switch), ratios), ratios)
 
 
-def _checked_below(below: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(float(ratio) for ratio in np.atleast_1d(checked_oversubscription(below or 1.0, "below")))
+def _checked_ratios(within: tuple[float, ...]) -> tuple[float, ...]:
+    ratios = checked_oversubscription(within or 1.0, "tier_oversubscription")
+    return tuple(np.atleast_1d(ratios).tolist())
 
 
 def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
@@ -277,27 +280,27 @@ def _checked_share(rails_per_switch: ArrayLike | None) -> Numbers:
     return np.asarray(0.0 if rails_per_switch is None else whole("rails_per_switch", rails_per_switch), float)
 
 
-def _layout_parts(plan: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
-    """Switches and links of a layout with so many endpoints, by tier."""
-    if not plan.tiers:
+def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:
+    """Switches and links of a layout by tier; endpoints: of the whole fabric."""
+    if not layout.tiers:
         return np.zeros((1, *endpoints.shape)), np.zeros((1, *endpoints.shape))
-    switches, links = [plan.blocks[0]], [endpoints]
+    switches, links = [layout.blocks[0]], [endpoints]
     # Switches at the head of a block, as (how many, uplinks of each): the last switch of a group has fewer.
-    heads = [(np.ones_like(endpoints), plan.uplinks(1, plan.hosts_per_leaf))]
-    for tier in range(2, plan.tiers + 1):
-        fan_in = plan.fan_in[tier - 1]
-        trunk = np.maximum(floor_div(plan.down[tier - 1], fan_in), 1)
+    heads = [(np.ones_like(endpoints), layout.uplinks(1, layout.hosts_per_leaf))]
+    for tier in range(2, layout.tiers + 1):
+        fan_in = layout.fan_in[tier - 1]
+        trunk = np.maximum(floor_div(layout.down[tier - 1], fan_in), 1)
         wires = sum((many * uplinks for many, uplinks in heads), np.zeros_like(endpoints))
         heads_above = []
         for many, uplinks in heads:
             full = floor_div(uplinks, trunk)
             rest = uplinks - full * trunk
-            heads_above += [(many * full, plan.uplinks(tier, fan_in * trunk))]
+            heads_above += [(many * full, layout.uplinks(tier, fan_in * trunk))]
             if np.any(rest > 0):
-                heads_above += [(many * (rest > 0), plan.uplinks(tier, fan_in * rest))]
+                heads_above += [(many * (rest > 0), layout.uplinks(tier, fan_in * rest))]
         heads = heads_above
-        switches.append(plan.blocks[tier - 1] * sum((many for many, _ in heads), np.zeros_like(endpoints)))
-        links.append(plan.blocks[tier - 2] * wires)
+        switches.append(layout.blocks[tier - 1] * sum((many for many, _ in heads), np.zeros_like(endpoints)))
+        links.append(layout.blocks[tier - 2] * wires)
     return np.stack(switches), np.stack(links)
 
 
@@ -309,7 +312,7 @@ def rail_parts(
     rails: ArrayLike | None = None,
     rails_per_switch: ArrayLike | None = 1,
     planes: ArrayLike = 1,
-    below: tuple[float, ...] = (),
+    tier_oversubscription: tuple[float, ...] = (),
 ) -> Parts:
     """Whole parts of rail networks, one for each element of the broadcast arguments.
 
@@ -328,7 +331,7 @@ def rail_parts(
         as fit.
     planes
         Every NIC port and switch port is split into so many slower ones, each in a network of its own.
-    below
+    tier_oversubscription
         Oversubscription of the tiers within a rail, tier 1 first.
 
     Returns
@@ -350,7 +353,7 @@ def rail_parts(
         whole("planes", planes),
     )
     shape, flat = given[0].shape, [array.ravel() for array in given]
-    ratios, rows = _checked_below(below), flat[0].size
+    ratios, rows = _checked_ratios(tier_oversubscription), flat[0].size
     tiers, ports = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     groups = []
     for start in range(0, rows, _BLOCK):  # what stays in the cache of the processor is faster
@@ -369,17 +372,18 @@ _BLOCK = 1 << 15
 Group = tuple[NDArray[np.intp], Numbers, Numbers]
 
 
-def _block_parts(block: list[np.ndarray], below: tuple[float, ...]) -> tuple[Ints, Ints, list[Group]]:
-    """Tiers and ports of fabrics, and switches and links of those with equally many tiers, with their places."""
+def _block_parts(block: list[np.ndarray], within: tuple[float, ...]) -> tuple[Ints, Ints, list[Group]]:
+    """Tiers and ports of fabrics, and by group of equal pod_tier and tiers: row numbers, switches, links."""
     gpus, domain, radix, s, rails, share, planes = block
     domain = np.minimum(domain, gpus)
     rails = np.minimum(rails, domain)
     size, count, k = rail_size(gpus, domain, rails).astype(float), rails.astype(float), (radix * planes).astype(float)
-    found = _pods(size, count, k, s, share, below)
+    found = _pods(size, count, k, s, share, within)
     kinds, groups = found.pod_tier * 64 + found.tiers, []
     for kind in np.unique(kinds):
         at = np.flatnonzero(kinds == kind)
         pods = Pods(*(array[at] for array in vars(found).values()))
-        switches, links = _layout_parts(_layout(size[at], count[at], k[at], s[at], pods, below), gpus[at].astype(float))
+        layout = _layout(size[at], count[at], k[at], s[at], pods, within)
+        switches, links = _layout_parts(layout, gpus[at].astype(float))
         groups.append((at, switches * planes[at], links * planes[at]))
     return found.tiers, k.astype(np.int64), groups

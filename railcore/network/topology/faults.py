@@ -1,8 +1,7 @@
-"""What one failed part cuts off: on the graph NICs, GPUs, bandwidth and the way round; at any size in closed form."""
+"""What one failed part cuts off: NICs, GPUs, bandwidth and routes on the graph; at any size in closed form."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
 
 import networkx as nx
 import pandas as pd
@@ -56,7 +55,7 @@ def fail(graph: nx.Graph, kind: str) -> nx.Graph:
     return left
 
 
-def bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
+def node_bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
     """Bandwidth of a node's edges of these kinds, one direction [bytes/s]."""
     return sum(at["bandwidth_Bps"] for _, _, at in graph.edges(node, data=True) if at["kind"] in kinds)
 
@@ -64,7 +63,7 @@ def bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
 def cut_nics(before: nx.Graph, after: nx.Graph) -> list[str]:
     """Live GPUs whose NIC has lost every link."""
     gpus = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    return [g for g in gpus if bandwidth(before, g, ("host",)) and not bandwidth(after, g, ("host",))]
+    return [g for g in gpus if node_bandwidth(before, g, ("host",)) and not node_bandwidth(after, g, ("host",))]
 
 
 def _left(has: float, had: float) -> float:
@@ -72,18 +71,18 @@ def _left(has: float, had: float) -> float:
 
 
 def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
-    """Share of the NIC bandwidth of its live GPUs that each HB domain keeps, 1 where they had none."""
+    """Share of NIC bandwidth that the live GPUs of each HB domain keep, 1 where they had none."""
     had: dict[int, float] = defaultdict(float)
     has: dict[int, float] = defaultdict(float)
     for node, at in after.nodes(data=True):
         if at["kind"] == "gpu":
-            had[at["domain"]] += bandwidth(before, node, ("host",))
-            has[at["domain"]] += bandwidth(after, node, ("host",))
+            had[at["domain"]] += node_bandwidth(before, node, ("host",))
+            has[at["domain"]] += node_bandwidth(after, node, ("host",))
     return {domain: _left(has[domain], had[domain]) for domain in had}
 
 
-def effect(graph: nx.Graph, kind: str) -> dict:
-    """What one failed part of a kind leaves.
+def fault_effect(graph: nx.Graph, kind: str) -> dict:
+    """What is left when one part of a kind fails.
 
     gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even their HB domain connects
     to the largest remaining part; shares left of what there was (1 is all): domain_nic_bandwidth (all NICs of the
@@ -95,7 +94,7 @@ def effect(graph: nx.Graph, kind: str) -> dict:
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
     live = [g for g in gpus if g in after]
     largest = max(nx.connected_components(after), key=len) if len(after) else set()
-    hb = [_left(bandwidth(after, g, ("hb",)), bandwidth(graph, g, ("hb",))) for g in live]
+    hb = [_left(node_bandwidth(after, g, ("hb",)), node_bandwidth(graph, g, ("hb",))) for g in live]
     rail = [g for g in live if graph.nodes[g]["rail"] == 1]
     half = len(rail) // 2
     flows = [bisection_bandwidth(net, rail[:half], rail[-half:]) if half else 1.0 for net in (graph, after)]
@@ -121,10 +120,10 @@ def _switches(graph: nx.Graph, source: str, target: str) -> float:
     return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
 
 
-def effects(fabric: RailFabric) -> pd.DataFrame:
-    """`effect` of every kind of fault that the fabric has a part for, a row each."""
+def fault_effects(fabric: RailFabric) -> pd.DataFrame:
+    """`fault_effect` of every kind of fault that the fabric has a part for, a row each."""
     graph = fabric.graph()
-    rows = [effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
+    rows = [fault_effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
     return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
 
 
@@ -135,31 +134,31 @@ def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """
     if fabric.planes > 1 or not fabric.tiers:
         return 0
-    return int(fabric.plan.hosts_per_leaf)
+    return int(fabric.layout.hosts_per_leaf)
 
 
-def rail_switch_survey(cases: Iterable[Mapping[str, int]], hb_domain_size: int) -> pd.DataFrame:
+def rail_switch_survey(cases: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
     """Routes, rail bandwidth and failed rail switches of the rail-optimized and the rail-only network at several sizes.
 
-    cases: GPUs n and radix r of each, taken once. Columns n, r; same_rail_switches: between GPU 1 of domain 1 and the
+    cases: columns gpus and radix. Columns gpus, radix; same_rail_switches: between GPU 1 of domain 1 and the
     farthest GPU of its rail, rail-optimized; rail_bisection: of a rail over half its NICs' bandwidth, rail-only;
     nics_cut_...: by one failed tier-1 switch (`nics_cut_by_rail_switch`) of rail-optimized, of rail-only with rails
     that share switches where they fit, of rail-only with a switch for each rail; nics_cut_difference: the
     second less the first.
     """
     rows = []
-    for n, r in dict.fromkeys((case["n"], case["r"]) for case in cases):
-        optimized, apart = rail_optimized(n, hb_domain_size, r), rail_only(n, hb_domain_size, r)
-        shared = rail_only(n, hb_domain_size, r, rails_per_switch=None)
+    for gpus, radix in cases[["gpus", "radix"]].itertuples(index=False):
+        optimized, apart = rail_optimized(gpus, hb_domain_size, radix), rail_only(gpus, hb_domain_size, radix)
+        shared = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None)
         rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_Bps)
         cut = [nics_cut_by_rail_switch(fabric) for fabric in (optimized, shared, apart)]
-        rows.append((n, r, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
-    columns = "n r same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
+        rows.append((gpus, radix, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
+    columns = "gpus radix same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()
     return pd.DataFrame(rows, columns=[*columns, "nics_cut_rail_only_own_switches", "nics_cut_difference"])
 
 
-def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
-    """An optical switch between NICs and rails gives a spare GPU of the HB domain the failed one's place on its rail.
+def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
+    """The graph after an optical switch has moved a spare GPU of the HB domain to the failed GPU's rail.
 
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
     Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
@@ -180,8 +179,8 @@ def reconfigure(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     return after
 
 
-def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
-    """GPUs that a job loses to one failed GPU, and the rails it still has whole, by way of recovery.
+def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
+    """GPUs that a job loses when one GPU fails, and the rails that stay whole, for each way of recovery.
 
     idle_per_domain: GPUs that each HB domain holds idle as spares. Rows: way, gpus_lost (idle spares not counted),
     whole_rails. On fixed rails a spare sits on a rail of its own, so the job either evacuates the HB domain or sends
@@ -197,23 +196,23 @@ def recovery(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])
 
 
-def reconfigured_rail(fabric: RailFabric) -> pd.DataFrame:
+def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 
-    Columns state, bisection_Gbps. The last GPU of domain 1 is the spare, see `reconfigure`.
+    Columns state, bisection_Gbps. The last GPU of domain 1 is the spare, see `replace_gpu`.
     """
     graph, spare = fabric.graph(), f"D1.GPU{fabric.hb_domain_size}"
     states = {
         "whole": graph,
         "GPU 1 of domain 1 failed": fail(graph, "GPU"),
-        "a spare moved to its rail": reconfigure(graph, "D1.GPU1", spare),
+        "a spare moved to its rail": replace_gpu(graph, "D1.GPU1", spare),
     }
     rows = [(state, convert(rail_bisection_bandwidth(left), "Gbps")) for state, left in states.items()]
     return pd.DataFrame(rows, columns=["state", "bisection_Gbps"])
 
 
-def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
-    """What one failure of each kind leaves of a network of rails and planes at any size: worst case, in closed form.
+def worst_case_effects(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
+    """What is left of a network of rails and planes after one failure of each kind: worst case, closed form.
 
     A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
     place, which share its front ports; rail: all planes of it. A GPU is cut off when its NIC has no link left; it needs
@@ -246,20 +245,23 @@ def remains(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: 
     if leaf > size:
         raise ValueError(f"leaf_gpus is {leaf}, more than the {size} GPUs of a rail: give {size} or fewer")
     rows: list[tuple] = [("GPU", 1, 0.0, 0, 0, 0, 1.0)]
-    for fault, count, worst, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
+    for fault, touched, in_rack, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
         ("plane", n, k, 1 - 1 / p),
         ("leaf chip", leaf, min(leaf, of_rack), 1 - 1 / p),
         ("leaf box", leaf, min(leaf, of_rack), 0.0),
         ("rail", size, of_rack, 0.0),
     ):
-        cut = 0 if left else count
-        alone = n if cut == n else cut // k * k if of_rack == k else 0
-        rows.append((fault, count, left, cut, cut - alone, alone, 1 - worst / k * (1 - left)))
+        cut = 0 if left else touched
+        whole_racks = cut // k * k if of_rack == k else 0  # on one rail the GPUs of a rack are neighbours
+        isolated = n if cut == n else whole_racks
+        rows.append((fault, touched, left, cut, cut - isolated, isolated, 1 - in_rack / k * (1 - left)))
     columns = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
     return pd.DataFrame(rows, columns=columns)
 
 
-def remains_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
-    """`remains` of every row of a `rail_plane_networks` table with a column network, which comes first."""
-    left = [remains(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()]
+def worst_case_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
+    """`worst_case_effects` of every row of a `rail_plane_networks` table with a column network, which comes first."""
+    left = [
+        worst_case_effects(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()
+    ]
     return pd.concat(left, keys=table["network"]).reset_index("network").reset_index(drop=True)

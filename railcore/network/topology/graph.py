@@ -17,7 +17,7 @@ import pandas as pd
 from railcore.facts.units import convert
 
 
-def build(fabric, rails: range | None = None) -> nx.Graph:
+def build_graph(fabric, rails: range | None = None) -> nx.Graph:
     """Graph of a RailFabric; `rails` (from 1) keeps only those rails of a rail-only fabric, without HB domains.
 
     Raises ValueError where a part of a fabric with an any-to-any layer is asked for.
@@ -26,7 +26,7 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
     graph = nx.Graph(name=_name(fabric))
     if rails is None:
-        hb_domains(graph, fabric)
+        add_hb_domains(graph, fabric)
         rails = range(1, fabric.rails + 1)
     else:
         _add_rails(graph, fabric, rails)
@@ -36,7 +36,7 @@ def build(fabric, rails: range | None = None) -> nx.Graph:
 
 
 def first_pod(fabric) -> nx.Graph:
-    """Graph of the rails of the first pod, of its first plane and without HB domains and what joins the pods.
+    """Graph of the first pod's rails in one plane, without HB domains and without the layer that joins the pods.
 
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
@@ -47,8 +47,8 @@ def first_pod(fabric) -> nx.Graph:
     return graph
 
 
-def switches_from(graph: nx.Graph, source: str) -> dict[str, int]:
-    """Switches on the shortest way from a GPU to every other that the network alone connects it to, forwarding none."""
+def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
+    """Number of switches on the shortest path from a GPU to each GPU that it reaches without an HB domain."""
     network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
     lengths = nx.single_source_shortest_path_length(network, source)
     return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}
@@ -100,14 +100,14 @@ def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], netw
 
 
 def same_rail_switches(fabric) -> int:
-    """Switches between GPU 1 of domain 1 and another GPU of its rail, the most over all of them (see `first_pod`)."""
+    """Most switches between GPU 1 of domain 1 and any other GPU of its rail (see `first_pod`)."""
     graph = first_pod(fabric)
-    found = switches_from(graph, "D1.GPU1")
+    found = switches_to_gpus(graph, "D1.GPU1")
     return max((n for gpu, n in found.items() if graph.nodes[gpu]["rail"] == 1), default=0)
 
 
 def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
-    """Largest flow between a rail's GPUs in the first half of the domains and in the second [bytes/s], network only."""
+    """Largest flow between the two halves of a rail's GPUs, by domain, over the network alone [bytes/s]."""
     gpus = {node: at for node, at in graph.nodes(data=True) if at["kind"] == "gpu"}
     middle = max(at["domain"] for at in gpus.values()) // 2
     halves: tuple[list[str], list[str]] = ([], [])
@@ -179,7 +179,7 @@ def _add_rails(graph: nx.Graph, fabric, rails: Iterable[int]) -> None:
             _add_gpu(graph, d, j, rail)
 
 
-def hb_domains(graph: nx.Graph, fabric) -> None:
+def add_hb_domains(graph: nx.Graph, fabric) -> None:
     """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
     size = fabric.hb_domain_size
     for d in range(1, fabric.domains + 1):
@@ -208,7 +208,7 @@ class _Wiring:
     """Adds switches and edges of one plane, numbering switches by place and tier."""
 
     def __init__(self, graph: nx.Graph, fabric, plane: int):
-        self.graph, self.fabric, self.plan, self.plane = graph, fabric, fabric.plan, plane
+        self.graph, self.fabric, self.layout, self.plane = graph, fabric, fabric.layout, plane
         self.numbers: dict[str, int] = {}
         self.prefix = f"P{plane}." if fabric.planes > 1 else ""
 
@@ -231,43 +231,42 @@ class _Wiring:
 
 
 def _wire_plane(wiring: _Wiring, rails: range) -> None:
-    plan, blocks = wiring.plan, []
+    layout, blocks = wiring.layout, []
     for pod in _pods(wiring.fabric):
         if members := [rail for rail in pod if rail in rails]:
             blocks += _wire_pod(wiring, members)
-    for tier in range(plan.pod_tier + 1, plan.tiers + 1):
-        groups = 1 if tier == plan.tiers else math.ceil(len(blocks) / int(plan.down[tier - 1]))
+    for tier in range(layout.pod_tier + 1, layout.tiers + 1):
+        groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.down[tier - 1]))
         blocks = [_wire_block(wiring, tier, children, None) for children in _spread(blocks, groups)]
 
 
 def _pods(fabric) -> list[range]:
     """Rails (from 1) of each pod."""
-    rails, size = range(1, fabric.rails + 1), int(fabric.plan.rails_per_pod)
+    rails, size = range(1, fabric.rails + 1), int(fabric.layout.rails_per_pod)
     return [rails[at : at + size] for at in range(0, fabric.rails, size)]
 
 
 def _wire_pod(wiring: _Wiring, rails: Sequence[int]) -> list[list[tuple[str, int]]]:
     """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
-    fabric, plan = wiring.fabric, wiring.plan
-    leaf_uplinks = int(plan.uplinks(1, plan.hosts_per_leaf))
-    if plan.pod_tier == 1:
-        vlans = math.isinf(fabric.oversubscription) and len(rails) > 1
-        shared = len(rails) > 1 and not vlans
-        chassis, leaf = f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1", None
+    fabric, layout = wiring.fabric, wiring.layout
+    leaf_uplinks, only = int(layout.uplinks(1, layout.hosts_per_leaf)), rails[0] if len(rails) == 1 else None
+    if layout.pod_tier == 1 and not only and math.isinf(fabric.oversubscription):  # a VLAN of one switch for each rail
         for rail in rails:
-            if leaf is None or not shared:
-                leaf = wiring.switch(1, None if shared else rail, chassis if vlans else None)
+            wiring.hosts(fabric.endpoints(rail), wiring.switch(1, rail, f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1"))
+        return []  # no layer above
+    if layout.pod_tier == 1:
+        leaf = wiring.switch(1, only)
+        for rail in rails:
             wiring.hosts(fabric.endpoints(rail), leaf)
-        return [[(str(leaf), leaf_uplinks)]]
+        return [[(leaf, leaf_uplinks)]]
     blocks = []
     for rail in rails:
-        for members in _spread(fabric.endpoints(rail), int(plan.leaves_per_rail)):
+        for members in _spread(fabric.endpoints(rail), int(layout.leaves_per_rail)):
             leaf = wiring.switch(1, rail)
             wiring.hosts(members, leaf)
             blocks.append([(leaf, leaf_uplinks)])
-    only = rails[0] if len(rails) == 1 else None
-    for tier in range(2, plan.pod_tier + 1):
-        groups = 1 if tier == plan.pod_tier else int(plan.blocks[tier - 1] // plan.pods)
+    for tier in range(2, layout.pod_tier + 1):
+        groups = 1 if tier == layout.pod_tier else int(layout.blocks[tier - 1] // layout.pods)
         blocks = [_wire_block(wiring, tier, children, only) for children in _spread(blocks, groups)]
     return blocks
 
@@ -276,9 +275,9 @@ def _wire_block(
     wiring: _Wiring, tier: int, children: list[list[tuple[str, int]]], rail: int | None
 ) -> list[tuple[str, int]]:
     """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
-    plan = wiring.plan
-    fan_in, heads = int(plan.fan_in[tier - 1]), []
-    trunk = int(plan.down[tier - 1]) // fan_in
+    layout = wiring.layout
+    fan_in, heads = int(layout.fan_in[tier - 1]), []
+    trunk = int(layout.down[tier - 1]) // fan_in
     for place, (_, uplinks) in enumerate(children[0]):
         left = uplinks
         while left > 0:
@@ -286,6 +285,6 @@ def _wire_block(
             switch = wiring.switch(tier, rail)
             for child in children:
                 wiring.link(child[place][0], switch, tier, width)
-            heads.append((switch, int(plan.uplinks(tier, fan_in * width))))
+            heads.append((switch, int(layout.uplinks(tier, fan_in * width))))
             left -= width
     return heads

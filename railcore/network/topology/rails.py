@@ -15,12 +15,12 @@ from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_
 if TYPE_CHECKING:
     import networkx as nx
 
-PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
+_DEFAULT_PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
 
-def platform_value(parameter: str) -> float:
-    """A value of `PLATFORM`."""
-    return catalog.item("platforms", PLATFORM)[parameter]
+def _platform_value(parameter: str) -> float:
+    """A value of `_DEFAULT_PLATFORM`."""
+    return catalog.item("platforms", _DEFAULT_PLATFORM)[parameter]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class HBDomains:
 
     gpus; hb_domain_size: GPUs of an HB domain, K.
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
-    the catalog's `PLATFORM`.
+    the catalog's `_DEFAULT_PLATFORM`.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
 
     Raises ValueError naming the argument that is out of range.
@@ -37,8 +37,8 @@ class HBDomains:
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: float = field(default_factory=lambda: platform_value("nic_bandwidth"), kw_only=True)
-    hb_Bps: float = field(default_factory=lambda: platform_value("hb_bandwidth"), kw_only=True)
+    nic_Bps: float = field(default_factory=lambda: _platform_value("nic_bandwidth"), kw_only=True)
+    hb_Bps: float = field(default_factory=lambda: _platform_value("hb_bandwidth"), kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class RailFabric(HBDomains):
     rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
     as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
-    below: oversubscription of the tiers within a rail, tier 1 first.
+    tier_oversubscription: oversubscription of the tiers within a rail, tier 1 first.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -91,7 +91,7 @@ class RailFabric(HBDomains):
     rails: int = 0
     rails_per_switch: int | None = 1
     planes: int = 1
-    below: tuple[float, ...] = ()
+    tier_oversubscription: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,11 +101,16 @@ class RailFabric(HBDomains):
         _ = self.parts
 
     @cached_property
-    def plan(self) -> ClosLayout:
+    def layout(self) -> ClosLayout:
         """Tiers, pods and blocks of one plane."""
         size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
         return clos_layout(
-            size, self.rails, self.radix * self.planes, self.oversubscription, self.rails_per_switch, self.below
+            size,
+            self.rails,
+            self.radix * self.planes,
+            self.oversubscription,
+            self.rails_per_switch,
+            self.tier_oversubscription,
         )
 
     @cached_property
@@ -119,7 +124,7 @@ class RailFabric(HBDomains):
             self.rails,
             self.rails_per_switch,
             self.planes,
-            self.below,
+            self.tier_oversubscription,
         )
 
     @property
@@ -143,12 +148,12 @@ class RailFabric(HBDomains):
         return [(d, j) for d in range(1, self.domains + 1) for j in ranks if d < self.domains or j <= last]
 
     def graph(self, rails: range | None = None) -> "nx.Graph":
-        """The fabric as a networkx graph; see `railcore.network.topology.graph.build`."""
-        from railcore.network.topology.graph import build
+        """The fabric as a networkx graph; see `railcore.network.topology.graph.build_graph`."""
+        from railcore.network.topology.graph import build_graph
 
-        return build(self, rails)
+        return build_graph(self, rails)
 
-    def any_to_any(self, oversubscription: float) -> "RailFabric":
+    def with_layer(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
@@ -188,10 +193,10 @@ class PhotonicRails(HBDomains):
         """GPUs, HB switches and circuit switches (kind "ocs"), with an edge for the fibres of each NIC."""
         import networkx as nx
 
-        from railcore.network.topology.graph import hb_domains
+        from railcore.network.topology.graph import add_hb_domains
 
         graph = nx.Graph(name="photonic rails")
-        hb_domains(graph, self)
+        add_hb_domains(graph, self)
         gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
         for rail in range(1, self.rails + 1):
             name = f"R{rail}.OCS"
@@ -266,19 +271,19 @@ def platform_bandwidths(names: list[str]) -> pd.DataFrame:
     """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
 
     Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
-    (one direction, `RailFabric.hb_bisection_Bps`).
+    (one direction, `HBDomains.hb_bisection_Bps`).
     """
     rows = []
     for name in names:
         item = catalog.item("platforms", name)
         gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
-        domain = rail_only(gpus, gpus, 4, hb_Bps=links * link, hb_switches=item["hb_switches"])
+        domain = HBDomains(gpus, gpus, hb_Bps=links * link, hb_switches=item["hb_switches"])
         rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
     columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
     return pd.DataFrame(rows, columns=columns)
 
 
-def rails_that_share(gpus, hb_domain_size, radix) -> np.ndarray:
-    """Rails of R endpoints that fit into one switch of k ports, at least 1: max(1, k // R)."""
+def most_rails_per_switch(gpus, hb_domain_size, radix) -> np.ndarray:
+    """Most rails of R endpoints that one switch of k ports can hold, at least 1: max(1, k // R)."""
     size = rail_size(gpus, hb_domain_size)
     return np.maximum(1, np.asarray(radix) // size)
