@@ -205,8 +205,8 @@ class Timetable:
     """When every stage computes, sends and receives in one iteration; made by `schedule`.
 
     order [stage, step]: what a stage computes, as position x microbatches + micro-batch.
-    start_s, end_s [position, micro-batch]: of each compute [s]; depart_s: when its output starts its way [s].
-    fed_s, free_s: when its input and when its stage lets it start, the later of which is start_s [s].
+    start_s, end_s [position, micro-batch]: of each compute [s]; send_start_s: when its output starts its way [s].
+    input_ready_s, stage_ready_s: when its input and when its stage lets it start, the later of which is start_s [s].
     """
 
     kind: str
@@ -218,9 +218,9 @@ class Timetable:
     order: Ints
     start_s: Floats
     end_s: Floats
-    depart_s: Floats
-    fed_s: Floats
-    free_s: Floats
+    send_start_s: Floats
+    input_ready_s: Floats
+    stage_ready_s: Floats
 
     @property
     def total_s(self) -> float:
@@ -279,7 +279,7 @@ class Timetable:
             path.append((_COMPUTE, node))
             q, prior, near = node // m, int(before[node]), self.start_s.flat[node] - 1e-9 * self.total_s
             received, sending = bool(q and sent[q - 1]), bool(prior >= 0 and sent[prior // m])
-            by_input, by_stage = q > 0 and self.fed_s.flat[node] >= near, self.free_s.flat[node] >= near
+            by_input, by_stage = q > 0 and self.input_ready_s.flat[node] >= near, self.stage_ready_s.flat[node] >= near
             if by_stage and not (by_input and stage[q - 1] >= stage[q]):
                 path += self._held(node, prior, received, sending)
                 node = prior
@@ -301,7 +301,7 @@ class Timetable:
     def _sends(self, node: int, before: Ints) -> list[int]:
         """The compute whose output is sent, and those whose messages it waits for, the last first."""
         sent, found = _positions(self.stages, self.chunks)[2], [node]
-        while self.depart_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
+        while self.send_start_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
             node = int(before[node])
             while not sent[node // self.microbatches]:
                 node = int(before[node])
@@ -311,7 +311,7 @@ class Timetable:
     def _rows(self, kinds: Ints, nodes: Ints) -> pd.DataFrame:
         stage, chunk, _ = _positions(self.stages, self.chunks)
         position, microbatch = np.divmod(nodes, self.microbatches)
-        begun = np.choose(kinds, (self.start_s.flat[nodes], self.depart_s.flat[nodes], self.start_s.flat[nodes]))
+        begun = np.choose(kinds, (self.start_s.flat[nodes], self.send_start_s.flat[nodes], self.start_s.flat[nodes]))
         begun = begun - self.send_s * (kinds == _RECEIVE)
         columns = {
             "event": pd.Categorical.from_codes(kinds, _EVENTS),
@@ -372,7 +372,7 @@ def schedule(
 def _run(
     order: Ints, duration: Floats, sent: NDArray[np.bool_], m: int, c: float, transfers: str
 ) -> NDArray[np.float64]:
-    """start_s, end_s, depart_s, fed_s, free_s; all stages that have their next input step at once."""
+    """start_s, end_s, send_start_s, input_ready_s, stage_ready_s; all stages that have their input step at once."""
     stages, size = len(order), duration.size * m
     order = np.append(order, np.full((stages, 1), size + m), axis=1)  # after its last step a stage waits for ever
     times, ready = np.empty((5, size)), np.full(size + m + 1, np.inf)
