@@ -5,7 +5,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -125,7 +125,7 @@ def _among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
     return values if allowed is None else values[np.isin(values, allowed)]
 
 
-def _gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, Counter[str]]:
+def _gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, dict[str, int]]:
     """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [n, 4], and all splits by reason."""
     rows = [
         (t, c, p, gpus // (t * c * p))
@@ -141,7 +141,7 @@ def _gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.nda
     reason = np.full(len(splits), REASONS.index("feasible"))
     for name in reversed(wrong):
         reason[wrong[name].all(axis=1)] = REASONS.index(name)
-    return splits[reason == REASONS.index("feasible")], Counter(REASONS[i] for i in reason)
+    return splits[reason == REASONS.index("feasible")], dict(Counter(REASONS[i] for i in reason))
 
 
 def _parts(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
@@ -311,50 +311,40 @@ def search(
             best.merge(columns, place, time, memory[feasible])
             front.merge(columns, place, time, memory[feasible])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
-    tables = best.table(), front.table()
-    return SearchResult(
-        model, machine, runtime, offload, gpus, by_reason, dict(by_split), *tables, float(least), histogram
-    )
+    tables = pd.DataFrame(best.rows), pd.DataFrame(front.rows)
+    return SearchResult(model, machine, runtime, offload, gpus, by_reason, by_split, *tables, float(least), histogram)
 
 
-@dataclass
 class _Kept:
-    """Rows kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
+    """Strategies kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
 
-    top: int = 0
-    rows: np.ndarray = field(default_factory=lambda: np.zeros((0, len(STRATEGY_COLUMNS)), np.int64))
-    time: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    memory: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    def __init__(self, top: int = 0) -> None:
+        self.top = top
+        self.rows: Columns = {name: np.zeros(0, np.int64) for name in STRATEGY_COLUMNS}
+        self.rows |= {name: np.zeros(0) for name in ("sequence_s", "total_s", "memory_bytes")}
 
-    def merge(self, columns, place, time, memory) -> None:
-        """Add what can still matter of a block's rows at `place`, and keep what counts of all."""
-        some = self._open(time, memory)
-        place, time, memory = place[some], time[some], memory[some]
-        new = self._chosen(time, memory)
-        rows = np.column_stack([columns[name][place[new]] for name in STRATEGY_COLUMNS])
-        rows, time, memory = (
-            np.concatenate(pair) for pair in ((self.rows, rows), (self.time, time[new]), (self.memory, memory[new]))
-        )
-        kept = self._chosen(time, memory)
-        self.rows, self.time, self.memory = rows[kept], time[kept], memory[kept]
+    def merge(self, columns: Columns, place: np.ndarray, time: np.ndarray, memory: np.ndarray) -> None:
+        """Add the rows of a block at `place`, with their time and memory, and keep what counts of all."""
+        some = np.flatnonzero(self._not_beaten(time, memory))
+        some = some[self._chosen(time[some], memory[some])]
+        new = {name: columns[name][place[some]] for name in STRATEGY_COLUMNS}
+        new |= {"sequence_s": time[some], "total_s": time[some] * new["global_batch"], "memory_bytes": memory[some]}
+        rows = {name: np.concatenate([kept, new[name]]) for name, kept in self.rows.items()}
+        chosen = self._chosen(rows["sequence_s"], rows["memory_bytes"])
+        self.rows = {name: column[chosen] for name, column in rows.items()}
 
-    def _open(self, time, memory) -> np.ndarray:
-        """Which rows the kept ones do not rule out at once."""
-        some = np.ones(time.size, bool)
-        if self.top:
-            return some if len(self.time) < self.top else time <= self.time[-1]
-        few = slice(None, None, -(-len(self.time) // 4) or None)  # these beat most rows
-        for t, size in zip(self.time[few], self.memory[few], strict=True):
-            some &= (time < t) | (memory < size)
-        return some
-
-    def _chosen(self, time, memory) -> np.ndarray:
+    def _chosen(self, time: np.ndarray, memory: np.ndarray) -> np.ndarray:
         return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
 
-    def table(self) -> pd.DataFrame:
-        columns = dict(zip(STRATEGY_COLUMNS, self.rows.T, strict=True))
-        times = {"sequence_s": self.time, "total_s": self.time * columns["global_batch"]}
-        return pd.DataFrame({**columns, **times, "memory_bytes": self.memory})
+    def _not_beaten(self, time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Which rows the kept ones do not rule out at once."""
+        times, memories = self.rows["sequence_s"], self.rows["memory_bytes"]
+        if self.top:
+            return time <= (times[-1] if len(times) == self.top else np.inf)
+        some, few = np.ones(time.size, bool), slice(None, None, max(len(times) // 4, 1))  # a few beat most rows
+        for t, size in zip(times[few], memories[few], strict=True):
+            some &= (time < t) | (memory < size)
+        return some
 
 
 def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
