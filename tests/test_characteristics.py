@@ -117,7 +117,7 @@ def sweep(times, ideal=1.0, gpus=64):
     )
 
 
-def test_plateau_and_rising_gains():
+def test_plateau_and_increasing_returns():
     assert smallest_hb_domain_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
     assert smallest_hb_domain_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
     assert smallest_hb_domain_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64

@@ -304,6 +304,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"recompute": "half"}, "recompute is 'half'"),
         ({"tensors": 4}, "limit 'tensors' is unknown: name one of micro_batch, tensor"),
         ({"top": 0}, "top is 0"),
+        ({"top": 2.5}, "top is 2.5: give whole numbers"),
         ({"offload": "weights"}, "offload is 'weights'"),
     ],
 )
