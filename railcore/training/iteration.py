@@ -222,6 +222,7 @@ def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
 
 
 def _stage_costs(model: Transformer, machine: Machine, offload: str, columns: dict[str, np.ndarray]) -> _StageCosts:
+    """Costs of a stage for arrays of one shape by the names in _STAGE_COLUMNS."""
     t, c, e, p, d, v, sharding = (columns[name] for name in _STAGE_COLUMNS)
     layers = model.stage_layers(p, v)
     states = model.state_bytes(t, p, d * c, sharding, e, v)

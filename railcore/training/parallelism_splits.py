@@ -15,7 +15,7 @@ _EQUAL = 1e-3  # relative
 
 
 def pure_strategies(degree: int) -> dict[str, Strategy]:
-    """The strategy that has one way of parallelism alone, over `degree` GPUs, for each way by its usual name."""
+    """For each way of parallelism, by its usual name, the strategy that splits over `degree` GPUs in this way alone."""
     return {
         "DP": Strategy(data=degree),
         "FSDP": Strategy(data=degree, sharding="weights"),
@@ -30,7 +30,7 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
 def parallelism_comparison(
     model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
 ) -> pd.DataFrame:
-    """What each of `pure_strategies` splits, and what a GPU sends, beside one GPU that has the whole batch.
+    """What each of `pure_strategies` splits, compared with one GPU that has the whole batch, and what a GPU sends.
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches. Embeddings are left out. EP is
     shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.

@@ -75,6 +75,7 @@ def strategy_blocks(
 
 
 def _blocks(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
+    """Strategies of all splits of the GPUs, in blocks of _BLOCK_ROWS; the last one may have fewer."""
     pending: list[Columns] = []
     rows = 0
     for part in _parts(model, splits, allowed):
@@ -96,7 +97,7 @@ def _merged(parts: list[Columns]) -> Columns:
 
 @lru_cache(maxsize=8)
 def _block_of_all(model: Transformer, gpus: int, allowed: tuple) -> list[Columns] | None:
-    """The strategies of a cluster where one block holds them, kept for searches on other machines; None for more."""
+    """The strategies of a cluster if one block holds them, else None; kept for searches on other machines."""
     limits = dict(allowed)
     blocks = _blocks(model, _gpu_splits(model, gpus, limits)[0], limits)
     first = list(itertools.islice(blocks, 2))
@@ -123,6 +124,7 @@ def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> All
 
 
 def _among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
+    """The values that are allowed, all where there is no limit."""
     return values if allowed is None else values[np.isin(values, allowed)]
 
 
