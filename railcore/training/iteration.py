@@ -73,7 +73,7 @@ class _StageCosts:
 
     layers: of a stage, rounded up to whole chunks. hop_Bps, hop_latency_s: of the link to the next stage.
     after_s, before_s: link time of gradients and weights after and before an iteration's passes; in_forward_s,
-    in_backward_s: in each pass of a micro-batch. weights_bytes, gradients_bytes, optimizer_bytes: states on the GPU.
+    in_backward_s: in each pass of a micro-batch. states: bytes of weights, gradients and optimizer on the GPU.
     optimizer_s: the optimizer's step on the GPU; offload_s: in the host's memory, with the way there and back.
     """
 
@@ -84,9 +84,7 @@ class _StageCosts:
     before_s: np.ndarray
     in_forward_s: np.ndarray
     in_backward_s: np.ndarray
-    weights_bytes: np.ndarray
-    gradients_bytes: np.ndarray
-    optimizer_bytes: np.ndarray
+    states: dict[str, np.ndarray]
     optimizer_s: np.ndarray
     offload_s: np.ndarray
 
@@ -239,9 +237,7 @@ def _stage_costs(model: Transformer, machine: Machine, offload: str, columns: di
         before_s=before,
         in_forward_s=in_forward,
         in_backward_s=in_backward,
-        weights_bytes=states["weights"],
-        gradients_bytes=states["gradients"],
-        optimizer_bytes=states["optimizer"] * (not away),
+        states=states | {"optimizer": states["optimizer"] * (not away)},
         optimizer_s=_UPDATE_BYTES / machine.hbm_Bps * updated * (not away),
         offload_s=host_s * updated * away,
     )
@@ -310,10 +306,7 @@ def _estimate(
     # Activations of p micro-batches wait on the first stage, interleaved of p + fill, and of p - fill on the last one.
     kept = stage.layers * layer.kept_bytes
     first, last = np.minimum(p + chunked * fill, m) * kept, np.minimum(p - fill, m) * kept + layer.logits_bytes
-    memory = {
-        "weights_bytes": stage.weights_bytes,
-        "gradients_bytes": stage.gradients_bytes,
-        "optimizer_bytes": stage.optimizer_bytes,
+    memory = {f"{kind}_bytes": size for kind, size in stage.states.items()} | {
         "activations_bytes": np.maximum(first, last) + layer.working_bytes,
         "reserved_bytes": np.full_like(m, machine.reserved_bytes),
     }
