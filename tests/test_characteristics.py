@@ -13,11 +13,11 @@ from railcore.training.parallelism import Strategy
 from railcore.training.search import (
     best_times,
     hb_domain_summary,
-    rising_gains,
+    increasing_returns_share,
     search,
     slowdown_by_sustained_rate,
-    smallest_near_ideal,
-    with_labels,
+    smallest_hb_domain_near_ideal,
+    with_strategy_labels,
 )
 
 H100 = machine.catalog_machine("DGX H100")
@@ -25,8 +25,8 @@ LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_mo
 
 
 def test_each_way_splits_what_it_should():
-    table = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 4, 8).set_index("strategy")
-    half = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 2, 8).set_index("strategy")
+    table = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 4, 8).set_index("strategy")
+    half = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 2, 8).set_index("strategy")
     states = ["weights_bytes", "gradients_bytes", "optimizer_bytes"]
     for way in ("DP", "CP"):
         assert table.loc[way, states].tolist() == pytest.approx(half.loc["DP", states].tolist())
@@ -41,7 +41,7 @@ def test_each_way_splits_what_it_should():
 
 
 def test_broken_rows_are_those_that_differ():
-    table = parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 8)
+    table = parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8)
     assert parallelism_rules.broken_rows(table, ["memory", "compute"]) == ["FSDP"]
     assert parallelism_rules.broken_rows(table, ["communication", "per"]) == ["FSDP", "CP"]
     table.loc[0, "communication"] = "forward:all_reduce"
@@ -50,7 +50,7 @@ def test_broken_rows_are_those_that_differ():
 
 def test_claims_on_what_ways_split_name_the_broken_rows():
     values, reasons, taken = parallelism_rules.split_claims(
-        parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 8)
+        parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8)
     )
     assert values == {"photonic2025.table2.communication": 2 / 7, "photonic2025.table2.reduction": 1 / 7}
     assert reasons["photonic2025.table2.communication"].startswith("broken by FSDP: forward:all_gather")
@@ -96,7 +96,7 @@ def test_rules_of_thumb_never_beat_the_best():
 
 def test_names_tell_strategies_apart_and_columns_go_both_ways():
     found = search(LLAMA, H100, 16, 32, top=60)
-    names = with_labels(found.best)["strategy"]
+    names = with_strategy_labels(found.best)["strategy"]
     assert names.is_unique and names.str.contains("b").all()
     for row in found.best.to_dict("records"):
         strategy = Strategy.from_columns(row)
@@ -106,7 +106,7 @@ def test_names_tell_strategies_apart_and_columns_go_both_ways():
 
 def test_batch_that_does_not_divide():
     with pytest.raises(ValueError, match="batch is 12: give a multiple of degree 8"):
-        parallelism_splits.split_by_each_way(LLAMA, MIXTURE, H100, 8, 12)
+        parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 12)
 
 
 def sweep(times, ideal=1.0, gpus=64):
@@ -117,17 +117,17 @@ def sweep(times, ideal=1.0, gpus=64):
     )
 
 
-def test_plateau_and_rising_gains():
-    assert smallest_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
-    assert smallest_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
-    assert smallest_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
-    assert rising_gains(sweep([4, 2, 1.5, 1.2])) == 0
-    assert rising_gains(sweep([4, 3.5, 2, 1.9])) == 0.5
+def test_plateau_and_increasing_returns():
+    assert smallest_hb_domain_near_ideal(sweep([1.2, 1.04, 1.02, 1]), 0.05) == 16
+    assert smallest_hb_domain_near_ideal(sweep([1.02, 1.2, 1.02, 1]), 0.05) == 32  # near once is not near from there on
+    assert smallest_hb_domain_near_ideal(sweep([1.2, 1.2, 1.2, 1]), 0.05) == 64
+    assert increasing_returns_share(sweep([4, 2, 1.5, 1.2])) == 0
+    assert increasing_returns_share(sweep([4, 3.5, 2, 1.9])) == 0.5
 
 
 def test_within_is_the_share_that_is_asked_and_includes_its_end():
     table = sweep([1.5, 1.25, 1.125, 1])  # slowdowns 1/2, 1/4, 1/8, 0, exact in binary
-    assert [smallest_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
+    assert [smallest_hb_domain_near_ideal(table, share) for share in (0.5, 0.49, 0.25, 0.125, 0.1)] == [
         8,
         16,
         16,

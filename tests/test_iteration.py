@@ -9,22 +9,25 @@ from hypothesis import strategies as st
 
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, iteration, machine, pipeline_schedule, transfers
+from railcore.training import collectives, machine, pipeline_schedule, transfers
 from railcore.training.iteration import (
-    KEY,
-    MODERN,
     OFFLOAD,
     REASONS,
-    STAGE,
-    STRATEGY,
+    STRATEGY_COLUMNS,
     TIME_PARTS,
-    Machine,
-    Runtime,
-    estimates,
+    iteration_time_blocks,
     iteration_times,
+)
+from railcore.training.layer_time import (
+    LAYER_COLUMNS,
+    LAYER_PARTS,
+    MODERN,
+    RUNTIMES,
+    Runtime,
     layer_costs,
     product_time,
 )
+from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
@@ -41,11 +44,11 @@ MACHINES = {
     "A100 of 8, in turn": replace(A100, two_phase_collectives=True, routing="hierarchical", pipelined=False),
     "H100 of 8, direct": replace(H100, routing="direct", oversubscription=4.0),
 }
-RUNTIMES = iteration.RUNTIMES | {
+SOFTWARE = RUNTIMES | {
     "unfused": Runtime(False, True, True, False, False),
     "fused": Runtime(True, True, False, True, True),
 }
-ONE = dict.fromkeys(STRATEGY, 1) | {"sequence_parallel": 0, "recompute": 0, "sharding": 0}
+ONE = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"sequence_parallel": 0, "recompute": 0, "sharding": 0}
 
 
 def one(model, gpu, strategy, runtime=MODERN, offload="none"):
@@ -63,7 +66,7 @@ def one(model, gpu, strategy, runtime=MODERN, offload="none"):
         return max(link - window * behind, link / layers)
 
     data = left(in_forward, layer["forward"]) + left(in_backward, layer["backward"])
-    stage = layers * sum(layer[kind] for kind in STAGE) + data
+    stage = layers * sum(layer[kind] for kind in LAYER_PARTS) + data
     hop = 0.0
     if p > 1:
         inside = p * t * c * d <= gpu.hb_domain_size
@@ -71,7 +74,7 @@ def one(model, gpu, strategy, runtime=MODERN, offload="none"):
         send = layer["boundary"] / rate + (gpu.hb_latency_s if inside else gpu.nic_latency_s)
         hop = 2 * v * (send + layer["boundary_gather"])
     hidden = min(hop, stage) if v > 1 and runtime.overlap_pipeline else 0.0
-    breakdown = {f"{kind}_s": m * layers * layer[kind] for kind in STAGE} | {
+    breakdown = {f"{kind}_s": m * layers * layer[kind] for kind in LAYER_PARTS} | {
         "logits_s": m * layer["logits"],
         "pipeline_s": m * (hop - hidden),
         "bubble_s": (p - 1) / v * (stage + hop),
@@ -312,7 +315,7 @@ def random_strategies(model, rng, size):
         batch = d * b * m + (rng.random() < 0.05)
         parallel = rng.integers(0, 2) if t > 1 or rng.random() < 0.05 else 0
         rows.append((b, t, c, e, parallel, rng.integers(0, 3), p, d, v, rng.integers(0, 4), batch))
-    return dict(zip(STRATEGY, np.array(rows, np.int64).T, strict=True))
+    return dict(zip(STRATEGY_COLUMNS, np.array(rows, np.int64).T, strict=True))
 
 
 def row(strategies, i):
@@ -321,9 +324,9 @@ def row(strategies, i):
 
 def random_cases(size, seed=0):
     rng = np.random.default_rng(seed)
-    cases = itertools.product(MODELS, MACHINES, RUNTIMES, OFFLOAD)
+    cases = itertools.product(MODELS, MACHINES, SOFTWARE, OFFLOAD)
     for name, gpu, runtime, offload in cases:
-        yield MODELS[name], MACHINES[gpu], random_strategies(MODELS[name], rng, size), RUNTIMES[runtime], offload
+        yield MODELS[name], MACHINES[gpu], random_strategies(MODELS[name], rng, size), SOFTWARE[runtime], offload
 
 
 def same(ours, theirs, rel=1e-12):
@@ -474,8 +477,8 @@ def test_free_links_leave_compute_alone(found):
 def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
     model, gpu = MODELS["GPT-3"], free(A100)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": p * rounds}
-    ours = iteration_times(model, gpu, strategy, RUNTIMES["unfused"])
-    layer = layer_costs(model, gpu, RUNTIMES["unfused"], {name: np.array([strategy[name]]) for name in KEY})
+    ours = iteration_times(model, gpu, strategy, SOFTWARE["unfused"])
+    layer = layer_costs(model, gpu, SOFTWARE["unfused"], {name: np.array([strategy[name]]) for name in LAYER_COLUMNS})
     passes = [float(x[0]) * model.layers / p for x in (layer.forward_s, layer.backward_s)]
     table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
     last = ours.breakdown["logits_s"] + ours.breakdown["optimizer_s"]
@@ -501,7 +504,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
 def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute):
     model = replace(MODELS["GPT-3"], vocabulary=1, layers=480)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": m}
-    ours = iteration_times(model, A100, strategy, RUNTIMES["megatron2022"])
+    ours = iteration_times(model, A100, strategy, SOFTWARE["megatron2022"])
     table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, m, 1.0, 2.0, chunks=v)
     kept, whole = (sum(model.layer_activation_bytes(1, 4, 1, False, level).values()) for level in (recompute, 0))
     expected = table.peak_microbatches.max() * kept * 480 / p + (whole if recompute == 2 else 0)
@@ -542,7 +545,7 @@ def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
 def test_full_recompute_sends_what_a_forward_pass_sends_once_more(kind):
     strategy = ONE | {"tensor": 2, "context": 2, "expert": 2, "data": 2, "global_batch": 2}
     none, full = (
-        iteration_times(MODELS["mixture"], A100, strategy | {"recompute": level}, RUNTIMES["megatron2021"])
+        iteration_times(MODELS["mixture"], A100, strategy | {"recompute": level}, SOFTWARE["megatron2021"])
         for level in (0, 2)
     )
     backward = {"tensor": 2, "expert": 1, "context": 2}[kind]  # its share over that of a forward pass
@@ -617,7 +620,7 @@ def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     fractions = {field: 1.0 for field in asdict(gpu) if field.endswith("_fraction")}
     ideal = replace(free(gpu), processors=1, memory_Bps=machine.UNLIMITED_BANDWIDTH, kernel_s=0.0, **fractions)
     strategy = ONE | {"tensor": 4, "context": 2, "data": 3, "micro_batch": 2, "global_batch": 12}
-    ours = iteration_times(model, ideal, strategy, RUNTIMES[runtime])
+    ours = iteration_times(model, ideal, strategy, SOFTWARE[runtime])
     flops = {kind: 12 * float(x) / (24 * gpu.bf16_rate) for kind, x in model.forward_flops().items()}
     assert ours.breakdown["linear_s"] == pytest.approx(3 * (flops["projections"] + flops["feed-forward"]), rel=1e-12)
     passes = 0.5 * 3.5 if runtime == "modern" else 3  # a fused kernel skips the mask, and makes the scores again
@@ -642,7 +645,7 @@ def test_more_data_ranks_and_as_much_more_batch_leave_the_stages_alone(found):
         more = {**strategies, "data": 2 * strategies["data"], "global_batch": 2 * strategies["global_batch"]}
         ours = iteration_times(model, gpu, more, runtime, offload)
         exact = strategies["global_batch"] % (strategies["data"] * strategies["micro_batch"]) == 0
-        for kind in (*(f"{name}_s" for name in STAGE), "logits_s"):
+        for kind in (*(f"{name}_s" for name in LAYER_PARTS), "logits_s"):
             assert np.array_equal(ours.breakdown[kind][exact], estimate.breakdown[kind][exact])
 
 
@@ -676,10 +679,11 @@ def test_columns_broadcast_and_may_be_empty():
 
 
 def test_blocks_change_nothing(found, monkeypatch):
-    monkeypatch.setattr("railcore.training.iteration.ROWS_TOGETHER", 7)
+    monkeypatch.setattr("railcore.training.iteration._BLOCK_ROWS", 7)
     for model, gpu, strategies, runtime, offload, estimate in found[::7]:
-        parts = list(estimates(model, gpu, strategies, runtime, offload))
-        assert [part.total_s.size for part in parts] == [7, 7, 2]
+        blocks = list(iteration_time_blocks(model, gpu, strategies, runtime, offload))
+        assert [part.total_s.size for _, part in blocks] == [7, 7, 2]
+        assert all(np.array_equal(part.total_s, estimate.total_s[rows]) for rows, part in blocks)
         assert same(estimate, iteration_times(model, gpu, strategies, runtime, offload), 0)
 
 
@@ -731,7 +735,7 @@ def test_a_fraction_is_refused(value):
 def test_a_missing_column_and_an_unknown_offload_are_named():
     gpu, model = A100, MODELS["GPT-3"]
     with pytest.raises(ValueError, match="strategies lack data, sharding: give an array for each of micro_batch"):
-        iteration_times(model, gpu, {name: 1 for name in STRATEGY if name not in ("data", "sharding")})
+        iteration_times(model, gpu, {name: 1 for name in STRATEGY_COLUMNS if name not in ("data", "sharding")})
     with pytest.raises(ValueError, match="offload is 'weights': give one of none, optimizer"):
         iteration_times(model, gpu, ONE, offload="weights")
 
@@ -740,7 +744,7 @@ def test_large_columns_do_not_mix_rows_up():
     gpu, model = A100, MODELS["GPT-3"]
     wide = {"tensor": 3, "context": 2**31 - 1, "expert": 2**31 - 1, "recompute": 2, "sequence_parallel": 1}
     rows = [ONE, ONE | {"micro_batch": 2, "global_batch": 2}, ONE | wide]
-    many = iteration_times(model, gpu, {name: [r[name] for r in rows] for name in STRATEGY})
+    many = iteration_times(model, gpu, {name: [r[name] for r in rows] for name in STRATEGY_COLUMNS})
     for i in range(2):
         assert many.total_s[i] == iteration_times(model, gpu, rows[i]).total_s
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from railcore.facts import units
 from railcore.training import machine
-from railcore.training.iteration import REASONS, RUNTIMES, STRATEGY, iteration_times
+from railcore.training.iteration import REASONS, STRATEGY_COLUMNS, iteration_times
+from railcore.training.layer_time import RUNTIMES
 from railcore.training.search import (
-    EDGES,
-    _in_one_block,
+    TIME_EDGES_S,
+    _block_of_all,
     divisors,
     pareto_front,
     search,
@@ -37,7 +38,8 @@ CASES = [
 
 def rows_of(blocks):
     blocks = list(blocks)
-    return [tuple(row) for block in blocks for row in zip(*(block[name].tolist() for name in STRATEGY), strict=True)]
+    columns = [[block[name].tolist() for name in STRATEGY_COLUMNS] for block in blocks]
+    return [tuple(row) for block in columns for row in zip(*block, strict=True)]
 
 
 def loops(model, gpus, batches, limits):
@@ -57,7 +59,8 @@ def loops(model, gpus, batches, limits):
                 continue
             for parallel in (0, 1) if t > 1 and model.sequence_length % (c * t) == 0 else (0,):
                 for recompute, sharding in itertools.product(range(3), range(4)):
-                    yield dict(zip(STRATEGY, (b, t, c, e, parallel, recompute, p, d, v, sharding, batch), strict=True))
+                    row = (b, t, c, e, parallel, recompute, p, d, v, sharding, batch)
+                    yield dict(zip(STRATEGY_COLUMNS, row, strict=True))
 
 
 def allowed(row, limits):
@@ -72,7 +75,7 @@ def enumerated(case):
 
 
 def evaluated(case, gpu=A100, **options):
-    columns = dict(zip(STRATEGY, np.array(enumerated(case)).T, strict=True))
+    columns = dict(zip(STRATEGY_COLUMNS, np.array(enumerated(case)).T, strict=True))
     return columns, iteration_times(CASES[case][0], gpu, columns, **options)
 
 
@@ -105,7 +108,7 @@ def test_the_space_is_what_nested_loops_find(case):
 def test_every_row_divides(case):
     model, gpus, batches, limits = CASES[case]
     for block in strategy_blocks(model, gpus, batches, **limits):
-        assert set(block) == set(STRATEGY)
+        assert set(block) == set(STRATEGY_COLUMNS)
         ranks = block["tensor"] * block["context"] * block["pipeline"] * block["data"]
         assert np.all(ranks == gpus)
         reasons = np.unique(iteration_times(model, A100, block).reason)
@@ -116,12 +119,12 @@ def test_what_the_space_leaves_out_does_not_divide():
     model, gpus, batch = MIXTURE, 8, 8
     inside = {row for row in rows_of(strategy_blocks(model, gpus, batch, context=divisors(8))) if row[5] == row[9] == 0}
     values = [range(1, 9)] * 4 + [(0, 1), (0,), range(1, 9), range(1, 9), range(1, 5), (0,), (batch,)]
-    columns = dict(zip(STRATEGY, (x.ravel() for x in np.meshgrid(*values)), strict=True))
+    columns = dict(zip(STRATEGY_COLUMNS, (x.ravel() for x in np.meshgrid(*values)), strict=True))
     whole = columns["tensor"] * columns["context"] * columns["pipeline"] * columns["data"] == gpus
     columns = {name: column[whole] for name, column in columns.items()}
     reason = iteration_times(model, A100, columns).reason
     divides = np.isin(reason, [REASONS.index("feasible"), REASONS.index("memory")])
-    assert set(zip(*(columns[name][divides].tolist() for name in STRATEGY), strict=True)) == inside
+    assert set(zip(*(columns[name][divides].tolist() for name in STRATEGY_COLUMNS), strict=True)) == inside
     assert not divides.all()
 
 
@@ -130,7 +133,7 @@ def test_what_the_space_leaves_out_does_not_divide():
 def test_blocks_of_the_space_change_nothing(case, block, monkeypatch):
     model, gpus, batches, limits = CASES[case]
     whole = rows_of(strategy_blocks(model, gpus, batches, **limits))
-    monkeypatch.setattr("railcore.training.search.SEARCH_BLOCK", block)
+    monkeypatch.setattr("railcore.training.search._BLOCK_ROWS", block)
     parts = list(strategy_blocks(model, gpus, batches, **limits))
     assert rows_of(parts) == whole
     sizes = [part["tensor"].size for part in parts]
@@ -158,7 +161,7 @@ def test_the_best_and_the_front_are_those_of_all(case, options):
     assert found.evaluated == all_.total_s.size and (options or found.counts["memory"] > 0)
     assert found.least_memory_bytes == all_.memory_bytes.min()
     assert found.histogram.sum() == found.counts["feasible"] == good.size
-    assert np.array_equal(found.histogram, np.histogram(time, EDGES)[0])
+    assert np.array_equal(found.histogram, np.histogram(time, TIME_EDGES_S)[0])
     assert (found.gpus, found.model, found.machine) == (gpus, model, small(case))
 
 
@@ -185,14 +188,14 @@ def test_rows_kept_are_rows_of_the_space_with_their_own_estimates(case):
     model, gpus, batches, limits = CASES[case]
     found = search(model, small(case), gpus, batches, **limits)
     for table in (found.best, found.pareto):
-        assert set(table[list(STRATEGY)].itertuples(index=False, name=None)) <= set(enumerated(case))
-        estimate = found.estimate(table)
+        assert set(table[list(STRATEGY_COLUMNS)].itertuples(index=False, name=None)) <= set(enumerated(case))
+        estimate = iteration_times(found.model, found.machine, table, found.runtime, found.offload)
         assert np.all(estimate.reason == 0)
         assert np.allclose(estimate.total_s, table["total_s"], rtol=1e-12)
         assert np.allclose(estimate.total_s / table["global_batch"], table["sequence_s"], rtol=1e-12)
         assert np.allclose(estimate.memory_bytes, table["memory_bytes"], rtol=1e-12)
     best = found.strategy()
-    assert best == {name: int(found.best.iloc[0][name]) for name in STRATEGY}
+    assert best == {name: int(found.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
     alone = iteration_times(model, small(case), best)
     assert float(alone.total_s) == pytest.approx(found.best["total_s"].iloc[0], rel=1e-12)
     assert found.estimate().total_s.shape == (10,)
@@ -203,9 +206,9 @@ def test_rows_kept_are_rows_of_the_space_with_their_own_estimates(case):
 def test_blocks_of_a_search_change_nothing(case, block, top, monkeypatch):
     model, gpus, batches, limits = CASES[case]
     one = search(model, small(case), gpus, batches, top=top, **limits)
-    monkeypatch.setattr("railcore.training.search.SEARCH_BLOCK", block)
-    _in_one_block.cache_clear()
-    monkeypatch.setattr("railcore.training.iteration.ROWS_TOGETHER", block // 2)
+    monkeypatch.setattr("railcore.training.search._BLOCK_ROWS", block)
+    _block_of_all.cache_clear()
+    monkeypatch.setattr("railcore.training.iteration._BLOCK_ROWS", block // 2)
     many = search(model, small(case), gpus, batches, top=top, **limits)
     assert many.pareto["sequence_s"].tolist() == one.pareto["sequence_s"].tolist()
     assert many.pareto["memory_bytes"].tolist() == one.pareto["memory_bytes"].tolist()
@@ -223,7 +226,8 @@ def test_the_distribution_is_how_many_are_that_fast(case):
     assert table["times_best"].is_monotonic_increasing and table["share"].iloc[-1] == 1
     counted = np.searchsorted(times, table["times_best"] * times[0] * (1 + 1e-12)) / times.size
     assert np.allclose(table["share"], counted, rtol=1e-12)
-    assert times[-1] / times[0] <= table["times_best"].iloc[-1] <= times[-1] / times[0] * EDGES[1] / EDGES[0]
+    slowest = times[-1] / times[0]
+    assert slowest <= table["times_best"].iloc[-1] <= slowest * TIME_EDGES_S[1] / TIME_EDGES_S[0]
     assert search(model, replace(A100, memory_bytes=1.0), gpus, batches, **limits).distribution().empty
 
 
@@ -268,14 +272,14 @@ def test_nothing_that_fits_is_an_answer():
     found = search(DENSE, tiny, 16, 8)
     assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
-    columns = dict(zip(STRATEGY, np.array(rows_of(strategy_blocks(DENSE, 16, 8))).T, strict=True))
+    columns = dict(zip(STRATEGY_COLUMNS, np.array(rows_of(strategy_blocks(DENSE, 16, 8))).T, strict=True))
     assert found.least_memory_bytes == iteration_times(DENSE, tiny, columns).memory_bytes.min()
     need = f"{units.show(found.least_memory_bytes, 'B', 4)} of a GPU's 1 MB"
     with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
         found.strategy()
     enough = replace(A100, memory_bytes=found.least_memory_bytes)
     assert search(DENSE, enough, 16, 8).counts["feasible"] > 0
-    assert list(found.best.columns) == [*STRATEGY, "sequence_s", "total_s", "memory_bytes"]
+    assert list(found.best.columns) == [*STRATEGY_COLUMNS, "sequence_s", "total_s", "memory_bytes"]
 
 
 def test_nothing_that_divides_is_an_answer():
@@ -300,6 +304,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"recompute": "half"}, "recompute is 'half'"),
         ({"tensors": 4}, "limit 'tensors' is unknown: name one of micro_batch, tensor"),
         ({"top": 0}, "top is 0"),
+        ({"top": 2.5}, "top is 2.5: give whole numbers"),
         ({"offload": "weights"}, "offload is 'weights'"),
     ],
 )

@@ -20,7 +20,7 @@ from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
-VOCABULARY_MULTIPLE = 128
+_VOCABULARY_MULTIPLE = 128
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 
 
@@ -167,7 +167,7 @@ class Strategy:
         return self._oddities(model, microbatches)
 
     def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:
-        found, multiple = [], VOCABULARY_MULTIPLE * self.tensor
+        found, multiple = [], _VOCABULARY_MULTIPLE * self.tensor
         if model.kv_heads % self.tensor:
             found.append(f"kv_heads {model.kv_heads} over tensor {self.tensor}: heads of keys and values are copied")
         if model.vocabulary % self.tensor:

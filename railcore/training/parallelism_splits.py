@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.training.iteration import KEY, MODERN, layer_costs
+from railcore.training.layer_time import LAYER_COLUMNS, MODERN, layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import transfer_table
 from railcore.training.transformer import WEIGHT_BYTES, Transformer
 
-EQUAL = 1e-3  # relative
+_EQUAL = 1e-3  # relative
 
 
-def single_ways(degree: int) -> dict[str, Strategy]:
-    """The strategy that has one way of parallelism alone, over `degree` GPUs, for each way by its usual name."""
+def pure_strategies(degree: int) -> dict[str, Strategy]:
+    """For each way of parallelism, by its usual name, the strategy that splits over `degree` GPUs in this way alone."""
     return {
         "DP": Strategy(data=degree),
         "FSDP": Strategy(data=degree, sharding="weights"),
@@ -27,10 +27,10 @@ def single_ways(degree: int) -> dict[str, Strategy]:
     }
 
 
-def split_by_each_way(
+def parallelism_comparison(
     model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
 ) -> pd.DataFrame:
-    """What each of `single_ways` splits, and what a GPU sends, beside one GPU that has the whole batch.
+    """What each of `pure_strategies` splits, compared with one GPU that has the whole batch, and what a GPU sends.
 
     A GPU takes its part of the batch at once, a pipeline as `degree` micro-batches. Embeddings are left out. EP is
     shown on the mixture, without what its data ranks split and send; CP without the sum of gradients.
@@ -60,11 +60,11 @@ def split_by_each_way(
     """
     if batch % degree:
         raise ValueError(f"batch is {batch}: give a multiple of degree {degree}")
-    ways, rows = single_ways(degree), []
+    ways, rows = pure_strategies(degree), []
     for name, strategy in ways.items():
         shape = replace(mixture if name == "EP" else model, vocabulary=1, positions=0)
         sizes, alone, data = (_sizes(shape, machine, plan, batch) for plan in (strategy, Strategy(), ways["DP"]))
-        split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < EQUAL]
+        split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < _EQUAL]
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]
         table = transfer_table(shape, replace(strategy, micro_batch=1), batch)
@@ -88,7 +88,7 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     states = model.state_bytes(t, p, d * c, columns["sharding"], strategy.expert, whole_layers=0)
     places = (columns["micro_batch"], t, c, strategy.sequence_parallel, columns["recompute"])
     kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
-    key = {name: np.array([columns[name]]) for name in KEY}
+    key = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
     rates = layer_costs(
         model, replace(machine, memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1), MODERN, key
     )

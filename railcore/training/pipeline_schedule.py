@@ -25,7 +25,7 @@ section 2.2 (1f1b, interleaved).
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -115,31 +115,6 @@ def pipeline_bubble_time(
     return (np.asarray(stages) - 1) * times / np.asarray(chunks) + n * at_least("send_s", send_s)
 
 
-def pipeline_time(
-    stages: ArrayLike,
-    microbatches: ArrayLike,
-    forward_s: ArrayLike,
-    backward_s: ArrayLike,
-    chunks: ArrayLike = 1,
-    send_s: ArrayLike = 0.0,
-    kind: str = "1f1b",
-    transfers: str = "overlapped",
-) -> Floats:
-    """Time of an iteration's passes, in closed form: m (t_f + t_b) + `pipeline_bubble_time`.
-
-    Parameters
-    ----------
-    stages, microbatches, forward_s, backward_s, chunks, send_s, kind, transfers
-        As in `pipeline_bubble_time`.
-
-    Returns
-    -------
-    Seconds, of the arguments' shape.
-    """
-    bubble = pipeline_bubble_time(stages, microbatches, forward_s, backward_s, chunks, send_s, kind, transfers)
-    return np.asarray(microbatches) * np.add(forward_s, backward_s) + bubble
-
-
 def peak_microbatches(
     stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike = 1, stage: ArrayLike = 0, kind: str = "1f1b"
 ) -> Floats:
@@ -196,6 +171,21 @@ def _checked_sizes(
     return p, m, v
 
 
+class _Positions(NamedTuple):
+    """Stage and chunk of each position, and whether its output goes to another stage."""
+
+    stage: Ints
+    chunk: Ints
+    sends: NDArray[np.bool_]
+
+
+def _positions(stages: int, chunks: int) -> _Positions:
+    forward = np.arange(stages * chunks)
+    virtual = np.concatenate([forward, forward[::-1]])
+    stage = virtual % stages
+    return _Positions(stage, virtual // stages, np.append(stage[1:] != stage[:-1], False))
+
+
 _EVENTS = ("compute", "send", "receive")
 _COMPUTE, _SEND, _RECEIVE = range(3)
 
@@ -204,9 +194,9 @@ _COMPUTE, _SEND, _RECEIVE = range(3)
 class Timetable:
     """When every stage computes, sends and receives in one iteration; made by `schedule`.
 
-    order [stage, step]: what a stage computes, as position x microbatches + micro-batch.
-    start_s, end_s [position, micro-batch]: of each compute [s]; depart_s: when its output starts its way [s].
-    fed_s, free_s: when its input and when its stage lets it start, the later of which is start_s [s].
+    order [stage, step]: what a stage computes, as node = position x microbatches + micro-batch.
+    start_s, end_s [position, micro-batch]: of each compute [s]; send_start_s: when its output starts its way [s].
+    input_ready_s, stage_ready_s: when its input and when its stage lets it start, the later of which is start_s [s].
     """
 
     kind: str
@@ -218,9 +208,13 @@ class Timetable:
     order: Ints
     start_s: Floats
     end_s: Floats
-    depart_s: Floats
-    fed_s: Floats
-    free_s: Floats
+    send_start_s: Floats
+    input_ready_s: Floats
+    stage_ready_s: Floats
+
+    @cached_property
+    def _positions(self) -> _Positions:
+        return _positions(self.stages, self.chunks)
 
     @property
     def total_s(self) -> float:
@@ -230,9 +224,8 @@ class Timetable:
     @property
     def bubble_s(self) -> Floats:
         """Time of the iteration in which a stage does not compute [stage, s]."""
-        stage, _, _ = _positions(self.stages, self.chunks)
         compute_s = (self.end_s - self.start_s).sum(axis=1)
-        return self.total_s - np.bincount(stage, compute_s, self.stages).astype(float)
+        return self.total_s - np.bincount(self._positions.stage, compute_s, self.stages).astype(float)
 
     @property
     def bubble_share(self) -> float:
@@ -247,9 +240,9 @@ class Timetable:
 
     def peer_to_peer_bytes(self, message_bytes: float) -> Floats:
         """Bytes of one iteration [from stage, to stage] where each message has message_bytes [bytes]."""
-        stage, _, sent = _positions(self.stages, self.chunks)
-        matrix = np.zeros((self.stages, self.stages))
-        np.add.at(matrix, (stage[:-1][sent[:-1]], stage[1:][sent[:-1]]), self.microbatches * message_bytes)
+        matrix, stage = np.zeros((self.stages, self.stages)), self._positions.stage
+        senders = np.flatnonzero(self._positions.sends)
+        np.add.at(matrix, (stage[senders], stage[senders + 1]), self.microbatches * message_bytes)
         return matrix
 
     @cached_property
@@ -259,7 +252,7 @@ class Timetable:
         A send is listed at its sender. A receive is listed where the receiver cannot compute meanwhile.
         """
         nodes = np.arange(self.end_s.size)
-        sends = nodes[_positions(self.stages, self.chunks)[2][nodes // self.microbatches]]
+        sends = nodes[self._positions.sends[nodes // self.microbatches]]
         receives = sends[: 0 if self.transfers == "overlapped" else None] + self.microbatches
         kinds = np.repeat((_COMPUTE, _SEND, _RECEIVE), (nodes.size, sends.size, receives.size))
         table = self._rows(kinds, np.concatenate([nodes, sends, receives]))
@@ -271,47 +264,47 @@ class Timetable:
         Columns of `events`, and part: fill, before the last stage first computes; drain, after it has last computed;
         last stage, between. Where a start has two causes, the path takes the one in the later stage.
         """
-        stage, _, sent = _positions(self.stages, self.chunks)
+        stage, _, sends = self._positions
         before, m = np.full(self.end_s.size, -1), self.microbatches
         before[self.order[:, 1:]] = self.order[:, :-1]
         node, path = int(np.argmax(self.end_s)), []
         while node >= 0:
             path.append((_COMPUTE, node))
             q, prior, near = node // m, int(before[node]), self.start_s.flat[node] - 1e-9 * self.total_s
-            received, sending = bool(q and sent[q - 1]), bool(prior >= 0 and sent[prior // m])
-            by_input, by_stage = q > 0 and self.fed_s.flat[node] >= near, self.free_s.flat[node] >= near
+            received, sending = bool(q and sends[q - 1]), bool(prior >= 0 and sends[prior // m])
+            by_input, by_stage = q > 0 and self.input_ready_s.flat[node] >= near, self.stage_ready_s.flat[node] >= near
             if by_stage and not (by_input and stage[q - 1] >= stage[q]):
-                path += self._held(node, prior, received, sending)
+                path += self._transfers_between(node, prior, received, sending)
                 node = prior
             else:
-                path += [(_SEND, source) for source in self._sends(node - m, before) if received]
+                path += [(_SEND, source) for source in self._senders(node - m, before) if received]
                 node = path[-1][1] if received else node - m
-        rows, last = self._rows(*np.array(path[::-1]).T), _positions(self.stages, self.chunks)[0] == self.stages - 1
+        rows, last = self._rows(*np.array(path[::-1]).T), stage == self.stages - 1
         middle = (rows["start_s"] + rows["end_s"]) / 2
         parts = middle <= self.start_s[last].min(), middle >= self.end_s[last].max()
         return rows.assign(part=np.select(parts, ("fill", "drain"), "last stage"))
 
-    def _held(self, node: int, prior: int, received: bool, sending: bool) -> list[tuple[int, int]]:
+    def _transfers_between(self, node: int, prior: int, received: bool, sending: bool) -> list[tuple[int, int]]:
         """Transfers that hold a stage between the computes `prior` and `node`, the last first."""
         if self.transfers == "overlapped":
             return []
         receives = received and not (sending and self.transfers == "duplex")
         return [(_RECEIVE, node)] * receives + [(_SEND, prior)] * sending
 
-    def _sends(self, node: int, before: Ints) -> list[int]:
+    def _senders(self, node: int, before: Ints) -> list[int]:
         """The compute whose output is sent, and those whose messages it waits for, the last first."""
-        sent, found = _positions(self.stages, self.chunks)[2], [node]
-        while self.depart_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
+        sends, found = self._positions.sends, [node]
+        while self.send_start_s.flat[node] > self.end_s.flat[node] + 1e-9 * self.total_s:
             node = int(before[node])
-            while not sent[node // self.microbatches]:
+            while not sends[node // self.microbatches]:
                 node = int(before[node])
             found.append(node)
         return found
 
     def _rows(self, kinds: Ints, nodes: Ints) -> pd.DataFrame:
-        stage, chunk, _ = _positions(self.stages, self.chunks)
+        stage, chunk, _ = self._positions
         position, microbatch = np.divmod(nodes, self.microbatches)
-        begun = np.choose(kinds, (self.start_s.flat[nodes], self.depart_s.flat[nodes], self.start_s.flat[nodes]))
+        begun = np.choose(kinds, (self.start_s.flat[nodes], self.send_start_s.flat[nodes], self.start_s.flat[nodes]))
         begun = begun - self.send_s * (kinds == _RECEIVE)
         columns = {
             "event": pd.Categorical.from_codes(kinds, _EVENTS),
@@ -363,47 +356,37 @@ def schedule(
     if (kind == "interleaved") != (v > 1):
         raise ValueError(f"chunks is {chunks!r} with kind {kind!r}: give 2 or more with 'interleaved', else 1")
     passes = np.array([_per_stage("forward_s", forward_s, p), _per_stage("backward_s", backward_s, p)]) / v
-    stage, _, sent = _positions(p, v)
+    stage, _, sends = _positions(p, v)
     duration = passes[np.repeat((0, 1), p * v), stage]
     order, c = _order(kind, p, m, v), float(at_least("send_s", send_s))
-    return Timetable(kind, p, m, v, c, transfers, order, *_run(order, duration, sent, m, c, transfers))
+    return Timetable(kind, p, m, v, c, transfers, order, *_times(order, duration, sends, m, c, transfers))
 
 
-def _run(
-    order: Ints, duration: Floats, sent: NDArray[np.bool_], m: int, c: float, transfers: str
-) -> NDArray[np.float64]:
-    """start_s, end_s, depart_s, fed_s, free_s; all stages that have their next input step at once."""
+def _times(order: Ints, duration: Floats, sends: NDArray[np.bool_], m: int, c: float, transfers: str) -> Floats:
+    """start_s, end_s, send_start_s, input_ready_s, stage_ready_s; all stages that have their input step at once."""
     stages, size = len(order), duration.size * m
     order = np.append(order, np.full((stages, 1), size + m), axis=1)  # after its last step a stage waits for ever
     times, ready = np.empty((5, size)), np.full(size + m + 1, np.inf)
     ready[:m] = 0
     waits = transfers != "overlapped"
-    lag, hold = c * sent * (not waits), c * sent * waits
+    lag, hold = c * sends * (not waits), c * sends * waits
     receive = np.append(0.0, hold[:-1])
     every, step = np.arange(stages), np.zeros(stages, dtype=int)
     done, idle, wire = np.zeros((3, stages))  # computed, also sent, also nothing on the wire
     while (going := np.flatnonzero(ready[order[every, step]] < np.inf)).size:
         node = order[going, step[going]]
         q = node // m
-        fed = ready[node] + receive[q]
-        free = np.maximum((idle if transfers == "blocking" else done)[going] + receive[q], idle[going])
-        start = np.maximum(fed, free)
+        input_ready = ready[node] + receive[q]
+        stage_ready = np.maximum((idle if transfers == "blocking" else done)[going] + receive[q], idle[going])
+        start = np.maximum(input_ready, stage_ready)
         end = start + duration[q]
-        depart = np.where(sent[q], np.maximum(end, wire[going]), end)
-        times[:, node] = start, end, depart, fed, free
-        ready[node + m] = depart + lag[q]
+        send_start = np.where(sends[q], np.maximum(end, wire[going]), end)
+        times[:, node] = start, end, send_start, input_ready, stage_ready
+        ready[node + m] = send_start + lag[q]
         done[going], idle[going] = end, end + hold[q]
-        wire[going] = np.where(sent[q], depart + c, wire[going])
+        wire[going] = np.where(sends[q], send_start + c, wire[going])
         step[going] += 1
     return times.reshape(5, duration.size, m)
-
-
-def _positions(stages: int, chunks: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Stage and chunk of each position, and whether its output goes to another stage."""
-    forward = np.arange(stages * chunks)
-    virtual = np.concatenate([forward, forward[::-1]])
-    stage = virtual % stages
-    return stage, virtual // stages, np.append(stage[1:] != stage[:-1], False)
 
 
 def _order(kind: str, p: int, m: int, v: int) -> Ints:

@@ -5,23 +5,33 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from railcore.facts.checks import whole
 from railcore.facts.units import show
-from railcore.training.iteration import MODERN, RANGES, REASONS, STRATEGY, Estimate, Runtime, estimates, iteration_times
+from railcore.training.iteration import (
+    REASONS,
+    STRATEGY_COLUMNS,
+    STRATEGY_RANGES,
+    IterationEstimate,
+    iteration_time_blocks,
+    iteration_times,
+)
+from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine
 from railcore.training.parallelism import indivisible
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
-SEARCH_BLOCK = 131_072  # strategies at a time: bounds the memory of a search
-EDGES = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
+_BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
+_SPLIT = ("tensor", "context", "pipeline", "data")
+TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 Columns = dict[str, np.ndarray]
-Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY, None for whatever divides
+Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY_COLUMNS, None for whatever divides
 
 
 @lru_cache(maxsize=4096)
@@ -48,32 +58,33 @@ def strategy_blocks(
     global_batch
         Sequences of an iteration, one number or several.
     limits
-        The values allowed of any name in STRATEGY, such as tensor=8 or recompute=["none", "full"]. By default context
-        is 1, and the rest whatever divides.
+        The values allowed of any name in STRATEGY_COLUMNS, such as tensor=8 or recompute=["none", "full"]. By default
+        context is 1, and the rest whatever divides.
 
     Returns
     -------
-    Arrays of one shape by the names in STRATEGY.
+    Arrays of one shape by the names in STRATEGY_COLUMNS.
 
     Raises
     ------
     ValueError
         For a count or limit out of range.
     """
-    allowed = checked_limits(gpus, global_batch, limits)
-    return _blocks(model, gpu_splits(model, gpus, allowed)[0], allowed)
+    allowed = _allowed_values(gpus, global_batch, limits)
+    return _blocks(model, _gpu_splits(model, gpus, allowed)[0], allowed)
 
 
 def _blocks(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
+    """Strategies of all splits of the GPUs, in blocks of _BLOCK_ROWS; the last one may have fewer."""
     pending: list[Columns] = []
     rows = 0
     for part in _parts(model, splits, allowed):
         start, size = 0, part["tensor"].size
         while start < size:
-            take = min(SEARCH_BLOCK - rows, size - start)
+            take = min(_BLOCK_ROWS - rows, size - start)
             pending.append({name: column[start : start + take] for name, column in part.items()})
             rows, start = rows + take, start + take
-            if rows == SEARCH_BLOCK:
+            if rows == _BLOCK_ROWS:
                 yield _merged(pending)
                 pending, rows = [], 0
     if rows:
@@ -81,29 +92,29 @@ def _blocks(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterato
 
 
 def _merged(parts: list[Columns]) -> Columns:
-    return {name: np.concatenate([part[name] for part in parts]) for name in STRATEGY}
+    return {name: np.concatenate([part[name] for part in parts]) for name in STRATEGY_COLUMNS}
 
 
 @lru_cache(maxsize=8)
-def _in_one_block(model: Transformer, gpus: int, allowed: tuple) -> list[Columns] | None:
-    """The strategies of a cluster where one block holds them, kept for searches on other machines; None for more."""
+def _block_of_all(model: Transformer, gpus: int, allowed: tuple) -> list[Columns] | None:
+    """The strategies of a cluster if one block holds them, else None; kept for searches on other machines."""
     limits = dict(allowed)
-    blocks = _blocks(model, gpu_splits(model, gpus, limits)[0], limits)
+    blocks = _blocks(model, _gpu_splits(model, gpus, limits)[0], limits)
     first = list(itertools.islice(blocks, 2))
     return first if len(first) < 2 else None
 
 
-def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> Allowed:
-    """Values allowed for each name in STRATEGY. Raises ValueError as `strategy_blocks`."""
-    if unknown := sorted(set(limits) - set(STRATEGY)):
-        raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY)}")
+def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> Allowed:
+    """Values allowed for each name in STRATEGY_COLUMNS. Raises ValueError as `strategy_blocks`."""
+    if unknown := sorted(set(limits) - set(STRATEGY_COLUMNS)):
+        raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY_COLUMNS)}")
     given = {"context": 1, **limits, "global_batch": global_batch}
-    allowed: Allowed = dict.fromkeys(STRATEGY)
+    allowed: Allowed = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in given.items():
         names = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
         listed = [values] if isinstance(values, str | int | np.integer) else list(values)
         array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
-        least, most = RANGES.get(name, (1, 2**31))
+        least, most = STRATEGY_RANGES[name]
         if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
             raise ValueError(f"{name} is {values!r}: give whole numbers from {least} to {most}")
         allowed[name] = tuple(array.astype(np.int64).tolist())
@@ -113,10 +124,11 @@ def checked_limits(gpus: int, global_batch: Any, limits: dict[str, Any]) -> Allo
 
 
 def _among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
+    """The values that are allowed, all where there is no limit."""
     return values if allowed is None else values[np.isin(values, allowed)]
 
 
-def gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, Counter[str]]:
+def _gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, dict[str, int]]:
     """Splits of the GPUs over tensor, context, pipeline and data ranks that divide [n, 4], and all splits by reason."""
     rows = [
         (t, c, p, gpus // (t * c * p))
@@ -124,44 +136,52 @@ def gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndar
         for c in _among(divisors(gpus // t), allowed["context"])
         for p in _among(divisors(gpus // (t * c)), allowed["pipeline"])
     ]
-    splits = np.array(rows, np.int64).reshape(-1, 4)
+    splits = np.array(rows, np.int64).reshape(-1, len(_SPLIT))
     if allowed["data"] is not None:
         splits = splits[np.isin(splits[:, 3], allowed["data"])]
-    columns = {name: splits[:, [i]] for i, name in enumerate(("tensor", "context", "pipeline", "data"))}
+    columns = {name: splits[:, [i]] for i, name in enumerate(_SPLIT)}
     wrong = indivisible(model, {**columns, "global_batch": allowed["global_batch"]})
-    reason = np.zeros(len(splits), np.int64)
+    reason = np.full(len(splits), REASONS.index("feasible"))
     for name in reversed(wrong):
         reason[wrong[name].all(axis=1)] = REASONS.index(name)
-    return splits[reason == 0], Counter(REASONS[i] for i in reason)
+    return splits[reason == REASONS.index("feasible")], dict(Counter(REASONS[i] for i in reason))
 
 
 def _parts(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
     """Strategies of each split of the GPUs, in parts no larger than a block."""
     batches = np.asarray(allowed["global_batch"])
-    for t, c, p, d in splits.tolist():
+    axes = {
+        "expert": divisors(max(model.experts, 1)),
+        "sequence_parallel": np.arange(2),
+        "recompute": np.arange(len(RECOMPUTE)),
+        "sharding": np.arange(len(SHARDING)),
+    }
+    places = np.meshgrid(*(_among(values, allowed[name]) for name, values in axes.items()), indexing="ij")
+    choices = {name: values.ravel() for name, values in zip(axes, places, strict=True)}
+    for row in splits.tolist():
+        split = dict(zip(_SPLIT, row, strict=True))
+        d = split["data"]
         k, b = _with_divisors(tuple((batches[batches % d == 0] // d).tolist()))  # sequences of a replica, micro-batch
         if allowed["micro_batch"] is not None:
             k, b = (x[np.isin(b, allowed["micro_batch"])] for x in (k, b))
-        chunks = _among(divisors(model.layers // p) if p > 1 else np.ones(1, np.int64), allowed["interleave"])
-        experts = _among(divisors(max(model.experts, 1)), allowed["expert"])
-        parallel = np.array([0, 1] if t > 1 and model.sequence_length % (c * t) == 0 else [0])
-        kinds = [experts[(d * c) % experts == 0], _among(parallel, allowed["sequence_parallel"])]
-        kinds += [_among(np.arange(3), allowed["recompute"]), _among(np.arange(4), allowed["sharding"])]
-        inner = [axis.ravel() for axis in np.meshgrid(*kinds, indexing="ij")]
-        outer = [np.repeat(k * d, chunks.size), np.repeat(b, chunks.size), np.tile(chunks, k.size)]
-        keep = (outer[2] == 1) | (np.repeat(k // b, chunks.size) % p == 0)
-        outer = [x[keep] for x in outer]
-        each = max(SEARCH_BLOCK // max(inner[0].size, 1), 1)
-        for start in range(0, outer[0].size, each):
-            some = [x[start : start + each] for x in outer]
-            size = some[0].size * inner[0].size
-            columns = {"tensor": np.full(size, t), "context": np.full(size, c)}
-            columns |= {"pipeline": np.full(size, p), "data": np.full(size, d)}
-            for name, x in zip(("global_batch", "micro_batch", "interleave"), some, strict=True):
-                columns[name] = np.repeat(x, inner[0].size)
-            for name, x in zip(("expert", "sequence_parallel", "recompute", "sharding"), inner, strict=True):
-                columns[name] = np.tile(x, some[0].size)
-            yield columns
+        chunks = _among(divisors(model.layers // split["pipeline"]), allowed["interleave"])
+        batch = {"global_batch": np.repeat(k * d, chunks.size), "micro_batch": np.repeat(b, chunks.size)}
+        outer = _dividing(model, split, batch | {"interleave": np.tile(chunks, k.size)})
+        inner = _dividing(model, split, choices)
+        width = inner["expert"].size
+        rows = max(_BLOCK_ROWS // max(width, 1), 1)
+        for start in range(0, outer["global_batch"].size, rows):
+            some = {name: values[start : start + rows] for name, values in outer.items()}
+            size = some["global_batch"].size
+            columns = {name: np.full(size * width, value) for name, value in split.items()}
+            columns |= {name: np.repeat(values, width) for name, values in some.items()}
+            yield columns | {name: np.tile(values, size) for name, values in inner.items()}
+
+
+def _dividing(model: Transformer, split: dict[str, int], columns: Columns) -> Columns:
+    """The rows of some columns that divide at a split of the GPUs."""
+    wrong = np.logical_or.reduce(np.broadcast_arrays(*indivisible(model, {**split, **columns}).values()))
+    return {name: values[~wrong] for name, values in columns.items()}
 
 
 @lru_cache(maxsize=64)
@@ -173,13 +193,13 @@ def _with_divisors(numbers: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found. A strategy is a row with columns STRATEGY, sequence_s, total_s and memory_bytes.
+    """What a search found. A strategy is a row with columns STRATEGY_COLUMNS, sequence_s, total_s and memory_bytes.
 
     model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them.
     splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by reason too. best: the strategies of
     least time per sequence, in order, one of each time and memory. pareto: those that no other beats in both time and
     memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible strategies by time per
-    sequence, between EDGES.
+    sequence, between TIME_EDGES_S.
     """
 
     model: Transformer
@@ -202,7 +222,7 @@ class SearchResult:
     def strategy(self) -> dict[str, int]:
         """The best strategy. Raises ValueError where none is feasible: the least memory needed, and the GPU's."""
         if len(self.best):
-            return {name: int(self.best.iloc[0][name]) for name in STRATEGY}
+            return {name: int(self.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
         if not self.evaluated:
             raise ValueError(
                 f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
@@ -219,18 +239,17 @@ class SearchResult:
         if self.best.empty:
             return pd.DataFrame({"times_best": [], "share": []})
         some = np.flatnonzero(self.histogram)
-        times = np.maximum(EDGES[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
+        times = np.maximum(TIME_EDGES_S[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
     def breakdown(self) -> pd.DataFrame:
         """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
-        parts = pd.DataFrame(self.estimate().breakdown)
-        return with_labels(self.best)[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
+        labelled, parts = with_strategy_labels(self.best), pd.DataFrame(self.estimate().breakdown)
+        return labelled[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
 
-    def estimate(self, table: pd.DataFrame | None = None) -> Estimate:
-        """`iteration_times` of rows of `best` or `pareto`, with breakdown, links and memory."""
-        rows = self.best if table is None else table
-        return iteration_times(self.model, self.machine, rows, self.runtime, self.offload)
+    def estimate(self) -> IterationEstimate:
+        """`iteration_times` of the best strategies, with breakdown, links and memory."""
+        return iteration_times(self.model, self.machine, self.best, self.runtime, self.offload)
 
 
 def search(
@@ -262,7 +281,7 @@ def search(
     top
         How many of the best to keep.
     limits
-        The values allowed of any name in STRATEGY, as for `strategy_blocks`.
+        The values allowed of any name in STRATEGY_COLUMNS, as for `strategy_blocks`.
 
     Returns
     -------
@@ -273,74 +292,61 @@ def search(
     ValueError
         For an HB domain larger than the cluster, and as `strategy_blocks`.
     """
-    allowed = checked_limits(gpus, global_batch, dict(limits))
+    allowed = _allowed_values(gpus, global_batch, dict(limits))
     if machine.hb_domain_size > gpus:
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
-    if top < 1:
-        raise ValueError(f"top is {top!r}: give 1 or more")
-    splits, by_split = gpu_splits(model, gpus, allowed)
-    blocks = _in_one_block(model, gpus, tuple(allowed.items())) or _blocks(model, splits, allowed)
+    whole("top", top)
+    splits, by_split = _gpu_splits(model, gpus, allowed)
+    blocks = _block_of_all(model, gpus, tuple(allowed.items())) or _blocks(model, splits, allowed)
     counts, least = np.zeros(len(REASONS), np.int64), np.inf
-    histogram = np.zeros(EDGES.size - 1, np.int64)
+    histogram = np.zeros(TIME_EDGES_S.size - 1, np.int64)
     best, front = _Kept(top), _Kept()
     for columns in blocks:
-        start = 0
-        for result in estimates(model, machine, columns, runtime, offload):
-            memory, size = result.memory_bytes, result.total_s.size
-            rows = {name: column[start : start + size] for name, column in columns.items()}
-            start += size
+        for rows, result in iteration_time_blocks(model, machine, columns, runtime, offload):
             counts += np.bincount(result.reason, minlength=len(REASONS))
+            memory = result.memory_bytes
             least = min(least, memory.min())
-            good = np.flatnonzero(result.reason == 0)
-            time = result.total_s[good] / rows["global_batch"][good]
-            histogram += np.histogram(time, EDGES)[0]
-            best.merge(rows, good, time, memory[good])
-            front.merge(rows, good, time, memory[good])
+            feasible = np.flatnonzero(result.reason == REASONS.index("feasible"))
+            place = rows.start + feasible
+            time = result.total_s[feasible] / columns["global_batch"][place]
+            histogram += np.histogram(time, TIME_EDGES_S)[0]
+            best.merge(columns, place, time, memory[feasible])
+            front.merge(columns, place, time, memory[feasible])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
-    tables = best.table(), front.table()
-    return SearchResult(
-        model, machine, runtime, offload, gpus, by_reason, dict(by_split), *tables, float(least), histogram
-    )
+    tables = pd.DataFrame(best.rows), pd.DataFrame(front.rows)
+    return SearchResult(model, machine, runtime, offload, gpus, by_reason, by_split, *tables, float(least), histogram)
 
 
-@dataclass
 class _Kept:
-    """Rows kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
+    """Strategies kept from the blocks so far: the `top` fastest, or the Pareto front where top is 0."""
 
-    top: int = 0
-    rows: np.ndarray = field(default_factory=lambda: np.zeros((0, len(STRATEGY)), np.int64))
-    time: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    memory: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    def __init__(self, top: int = 0) -> None:
+        self.top = top
+        self.rows: Columns = {name: np.zeros(0, np.int64) for name in STRATEGY_COLUMNS}
+        self.rows |= {name: np.zeros(0) for name in ("sequence_s", "total_s", "memory_bytes")}
 
-    def merge(self, columns, place, time, memory) -> None:
-        """Add what can still matter of a block's rows at `place`, and keep what counts of all."""
-        some = self._open(time, memory)
-        place, time, memory = place[some], time[some], memory[some]
-        new = self._chosen(time, memory)
-        rows = np.column_stack([columns[name][place[new]] for name in STRATEGY])
-        rows, time, memory = (
-            np.concatenate(pair) for pair in ((self.rows, rows), (self.time, time[new]), (self.memory, memory[new]))
-        )
-        kept = self._chosen(time, memory)
-        self.rows, self.time, self.memory = rows[kept], time[kept], memory[kept]
+    def merge(self, columns: Columns, place: np.ndarray, time: np.ndarray, memory: np.ndarray) -> None:
+        """Add the rows of a block at `place`, with their time and memory, and keep what counts of all."""
+        some = np.flatnonzero(self._not_beaten(time, memory))
+        some = some[self._chosen(time[some], memory[some])]
+        new = {name: columns[name][place[some]] for name in STRATEGY_COLUMNS}
+        new |= {"sequence_s": time[some], "total_s": time[some] * new["global_batch"], "memory_bytes": memory[some]}
+        rows = {name: np.concatenate([kept, new[name]]) for name, kept in self.rows.items()}
+        chosen = self._chosen(rows["sequence_s"], rows["memory_bytes"])
+        self.rows = {name: column[chosen] for name, column in rows.items()}
 
-    def _open(self, time, memory) -> np.ndarray:
-        """Which rows the kept ones do not rule out at once."""
-        some = np.ones(time.size, bool)
-        if self.top:
-            return some if len(self.time) < self.top else time <= self.time[-1]
-        few = slice(None, None, -(-len(self.time) // 4) or None)  # these beat most rows
-        for t, size in zip(self.time[few], self.memory[few], strict=True):
-            some &= (time < t) | (memory < size)
-        return some
-
-    def _chosen(self, time, memory) -> np.ndarray:
+    def _chosen(self, time: np.ndarray, memory: np.ndarray) -> np.ndarray:
         return _fastest(time, memory, self.top) if self.top else pareto_front(time, memory)
 
-    def table(self) -> pd.DataFrame:
-        columns = dict(zip(STRATEGY, self.rows.T, strict=True))
-        times = {"sequence_s": self.time, "total_s": self.time * columns["global_batch"]}
-        return pd.DataFrame({**columns, **times, "memory_bytes": self.memory})
+    def _not_beaten(self, time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Which rows the kept ones do not rule out at once."""
+        times, memories = self.rows["sequence_s"], self.rows["memory_bytes"]
+        if self.top:
+            return time <= (times[-1] if len(times) == self.top else np.inf)
+        some, few = np.ones(time.size, bool), slice(None, None, max(len(times) // 4, 1))  # a few beat most rows
+        for t, size in zip(times[few], memories[few], strict=True):
+            some &= (time < t) | (memory < size)
+        return some
 
 
 def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
@@ -363,8 +369,8 @@ def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
 
 def strategy_label(row: Mapping) -> str:
     """A strategy in few letters, such as "t8 p4 d16 sp v2 b1 full zero1"."""
-    parts = [f"{name[0]}{int(row[name])}" for name in ("tensor", "context", "expert", "pipeline", "data")]
-    parts = [part for part in parts if not part.endswith("1") or len(part) > 2]
+    degrees = ("tensor", "context", "expert", "pipeline", "data")
+    parts = [f"{name[0]}{int(row[name])}" for name in degrees if row[name] > 1]
     parts += ["sp"] if row["sequence_parallel"] else []
     parts += [f"v{int(row['interleave'])}"] if row["interleave"] > 1 else []
     parts += [f"b{int(row['micro_batch'])}"]
@@ -372,7 +378,7 @@ def strategy_label(row: Mapping) -> str:
     return " ".join(part for part in parts if part)
 
 
-def with_labels(table: pd.DataFrame) -> pd.DataFrame:
+def with_strategy_labels(table: pd.DataFrame) -> pd.DataFrame:
     """A table of strategies with their `strategy_label` in the column strategy."""
     return table.assign(strategy=[strategy_label(row) for row in table.to_dict("records")])
 
@@ -411,44 +417,48 @@ def best_times(
     """
     rows = []
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics_Bps or (machine.nic_Bps,)):
-        for batch in batches[name]:
-            sizes = [*(k for k in hb_domain_sizes if k < n), n]
-            boxes = [replace(machine, nic_Bps=nic, hb_domain_size=k) for k in sizes]
-            found = [search(model, box, n, batch, top=1, **options).best for box in boxes]
-            times = [float(best["total_s"].iloc[0]) if len(best) else np.nan for best in found]
-            for i, k in enumerate(sizes):
-                gain = 1 - times[i] / times[i - 1] if i and k == 2 * sizes[i - 1] else np.nan
-                strategy = strategy_label(found[i].iloc[0]) if len(found[i]) else "none fits"
-                slowdown = times[i] / times[-1] - 1
-                rows.append((name, n, k, batch, nic, times[i], times[-1], slowdown, strategy, gain))
-    columns = "model gpus hb_domain_size batch nic_Bps iteration_s ideal_s slowdown strategy gain".split()
-    return pd.DataFrame(rows, columns=columns)
+        for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
+            box = replace(machine, nic_Bps=nic, hb_domain_size=k)
+            best = search(model, box, n, batch, top=1, **options).best
+            strategy = strategy_label(best.iloc[0]) if len(best) else "none fits"
+            rows.append((name, n, k, batch, nic, best["total_s"].min(), strategy))
+    names = ["model", "gpus", "hb_domain_size", "batch", "nic_Bps", "iteration_s", "strategy"]
+    table = pd.DataFrame(rows, columns=names)
+    clusters = table.groupby(["model", "gpus", "batch", "nic_Bps"])
+    ideal_s = clusters["iteration_s"].transform(lambda times: times.iloc[-1])
+    gain = 1 - table["iteration_s"] / clusters["iteration_s"].shift()
+    doubled = table["hb_domain_size"] == 2 * clusters["hb_domain_size"].shift()
+    table.insert(6, "ideal_s", ideal_s)
+    table.insert(7, "slowdown", table["iteration_s"] / ideal_s - 1)
+    return table.assign(gain=gain.where(doubled))
 
 
-def smallest_near_ideal(table: pd.DataFrame, within: float) -> int:
+def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: float) -> int:
     """Smallest HB domain size from which on every cluster of a table is within a share of its ideal."""
     good = table.assign(good=table["slowdown"] <= within).groupby("hb_domain_size")["good"].all()
     return int(good.index[good & good[::-1].cummin()[::-1]].min())
 
 
 def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: float) -> pd.DataFrame:
-    """Slowdown and strategy of each model and cluster at one HB domain size, and `smallest_near_ideal` as plateau."""
-    sizes = {key: smallest_near_ideal(part, within) for key, part in table.groupby(["model", "gpus"])}
+    """Slowdown and strategy of each model and cluster at one HB domain size.
+
+    Column plateau is `smallest_hb_domain_near_ideal`.
+    """
+    sizes = {key: smallest_hb_domain_near_ideal(part, within) for key, part in table.groupby(["model", "gpus"])}
     rows = table[table["hb_domain_size"] == hb_domain_size].assign(
         plateau=lambda mine: [sizes[key] for key in zip(mine["model"], mine["gpus"], strict=True)]
     )
     return rows[["model", "gpus", "iteration_s", "ideal_s", "slowdown", "strategy", "plateau"]]
 
 
-def rising_gains(table: pd.DataFrame) -> float:
+def increasing_returns_share(table: pd.DataFrame) -> float:
     """Share of doublings of the HB domain that save more seconds than the doubling before."""
-    rises = []
-    for _, part in table.groupby(["model", "gpus", "batch", "nic_Bps"]):
-        doubled = part["hb_domain_size"].diff() == part["hb_domain_size"].shift()
-        saved = -part["iteration_s"].diff().where(doubled)
-        steps = saved.notna() & saved.shift().notna()
-        rises += list((saved.diff() > 1e-9 * part["iteration_s"])[steps])
-    return float(np.mean(rises))
+    keys = ["model", "gpus", "batch", "nic_Bps"]
+    clusters = table.groupby(keys)
+    doubled = table["hb_domain_size"] == 2 * clusters["hb_domain_size"].shift()
+    saved_s = -clusters["iteration_s"].diff().where(doubled)
+    more_s = saved_s - saved_s.groupby([table[key] for key in keys]).shift()
+    return float((more_s > 1e-9 * table["iteration_s"])[more_s.notna()].mean())
 
 
 def slowdown_by_sustained_rate(

@@ -77,6 +77,16 @@ class Transformer:
         return self.layers // self.expert_layer_interval if self.experts else 0
 
     @property
+    def mixture_share(self) -> float:
+        """Share of the layers whose feed-forward is a mixture of experts."""
+        return self.mixture_layers / self.layers
+
+    @property
+    def expert_copies(self) -> float:
+        """Tokens that the experts of the busiest rank take, over its own tokens: top_k imbalance."""
+        return self.top_k * self.imbalance
+
+    @property
     def attention_weights(self) -> int:
         """Weights of the four projections of a layer: h (2 a + 2 k) d."""
         return self.hidden * (2 * self.heads + 2 * self.kv_heads) * self.head_dim
@@ -201,9 +211,8 @@ class Transformer:
         level = np.asarray(recompute)
         share = np.where(sequence_parallel, 1 / t, 1.0)
         tokens = self.sequence_length * b / c
-        kept, mixed = level < 2, self.mixture_layers / self.layers
-        copies = 1 - mixed + mixed * self.top_k * self.imbalance
-        kv = np.maximum(self.kv_heads / t, 1)
+        kept, mixed = level < 2, self.mixture_share
+        copies = 1 - mixed + mixed * self.expert_copies
         norms = 1 if self.parallel_block else 2
         scores = (
             (5 if dropout else 2) * self.heads / t * self.sequence_length * tokens * (level < 1) * (not fused_attention)
@@ -211,11 +220,19 @@ class Transformer:
         return {
             "inputs": 2 * tokens * self.hidden * share * np.where(kept, 2 * norms, 1),
             "dropout": 2 * tokens * self.hidden * share * kept * dropout,
-            "attention": 2 * tokens * self.head_dim * (2 * self.heads / t + 2 * kv) * kept,
+            "attention": 2 * tokens * self.head_dim * (2 * self.heads / t + 2 * self.kv_heads_of_rank(t)) * kept,
             "scores": scores,
             "feed-forward": 2 * tokens * self.ffn_matrices * self.ffn_hidden / t * kept * copies,
-            "dispatched": 2 * tokens * self.hidden * share * kept * mixed * self.top_k * self.imbalance,
+            "dispatched": 2 * tokens * self.hidden * share * kept * mixed * self.expert_copies,
         }
+
+    def kv_heads_of_rank(self, tensor: Any) -> Any:
+        """Heads of keys and values on each of t tensor ranks, at least one: they are copied where t is more than k."""
+        return np.maximum(self.kv_heads / tensor, 1)
+
+    def stage_layers(self, pipeline: Any, interleave: Any = 1) -> Any:
+        """Layers of a pipeline stage, L / p rounded up to whole chunks."""
+        return np.ceil(self.layers / (pipeline * interleave)) * interleave
 
     def rank_parameters(self, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
         """Parameters on one rank of the fullest stage: (shared by all tokens, of its experts)."""
@@ -265,7 +282,7 @@ class Transformer:
         level = np.asarray(sharding)
         shared, experts = self.rank_parameters(t, p, e)
         all_of_stage, share = shared + experts, shared / n + experts / np.maximum(n // e, 1)
-        layers = np.ceil(self.layers / (p * v)) * v
+        layers = self.stage_layers(p, v)
         whole = np.where(n > 1, np.minimum(whole_layers, layers) * all_of_stage / layers, 0)
         return {
             "weights": WEIGHT_BYTES * np.where(level >= 3, share + whole, all_of_stage),

@@ -9,12 +9,13 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.checks import one_of
-from railcore.training.iteration import REASONS, RUNTIMES, TIME_PARTS, iteration_times
+from railcore.training.iteration import REASONS, TIME_PARTS, iteration_times
+from railcore.training.layer_time import RUNTIMES
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
-TERMS: Mapping[str, Mapping[str, Any]] = {
+_MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
     "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0, "sustained_fraction": 1.0},
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
@@ -22,7 +23,7 @@ TERMS: Mapping[str, Mapping[str, Any]] = {
     "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
 }
-BREAKDOWN_PARTS = {
+_BREAKDOWN_TERMS = {
     "attention": "attention_s",
     "elementwise kernels": "elementwise_s",
     "logits and loss": "logits_s",
@@ -228,8 +229,8 @@ def term_ablation(table: pd.DataFrame) -> pd.DataFrame:
     """
     whole = predictions(table)
     times = {"nothing": whole["modelled_s"]}
-    times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in TERMS.items()}
-    times |= {term: whole["modelled_s"] - whole[part] for term, part in BREAKDOWN_PARTS.items()}
+    times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in _MACHINE_TERMS.items()}
+    times |= {term: whole["modelled_s"] - whole[part] for term, part in _BREAKDOWN_TERMS.items()}
     times["hiding of tensor traffic"] = predictions(table, {"overlap_tensor": False})["modelled_s"]
     without = pd.DataFrame(times)
     errors = without.div(table["measured_iteration_s"], axis=0) - 1

@@ -91,7 +91,7 @@ def rule_claims(rules: pd.DataFrame) -> Entries:
 
 
 def split_claims(splits: pd.DataFrame) -> Entries:
-    """Values, reasons and readings of the claims on Table 2. splits: of `split_by_each_way`."""
+    """Values, reasons and readings of the claims on Table 2. splits: of `parallelism_comparison`."""
     ours = splits.set_index("strategy")
     columns = {  # that a claim compares, and how a reason names them
         "communication": ("communication", "per", "{}: {} per {}"),
@@ -107,7 +107,7 @@ def split_claims(splits: pd.DataFrame) -> Entries:
 
 
 def broken_rows(computed: pd.DataFrame, columns: Iterable[str]) -> list[str]:
-    """Strategies of Table 2 whose row of `split_by_each_way` differs from the printed one in one of the columns.
+    """Strategies of Table 2 whose row of `parallelism_comparison` differs from the printed one in one of the columns.
 
     The order of words does not count. "a/b" in the printed row allows both.
     """

@@ -9,9 +9,9 @@ import pandas as pd
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
-from railcore.training.iteration import MODERN, RUNTIMES
+from railcore.training.layer_time import MODERN, RUNTIMES
 from railcore.training.machine import Machine
-from railcore.training.search import best_times, rising_gains
+from railcore.training.search import best_times, increasing_returns_share
 from railcore.training.transformer import Transformer
 from railcore.training.validation import TrainingDuration
 
@@ -114,7 +114,7 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame,
     -------
     For `claims.record`.
     """
-    values, reasons, taken = {"diminishing": rising_gains(table)}, dict[str, str](), dict[str, str]()
+    values, reasons, taken = {"diminishing": increasing_returns_share(table)}, dict[str, str](), dict[str, str]()
     for name, model, column, form in _FIG8_QUOTED:
         mine = summary[summary["model"] == model].set_index("gpus")[column]
         each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.drop(gpus).items())

@@ -182,10 +182,10 @@ def transfer_costs(
         )
         rows.append((kind, way, (total_s - free_s) / send_s, total_s))
     sends = 2.0 * (stages - 1 + microbatches)
-    free_s = float(pipeline_schedule.pipeline_time(stages, microbatches, forward_s, backward_s))
+    busy_s = microbatches * (forward_s + backward_s)
+    free_s = busy_s + float(pipeline_schedule.pipeline_bubble_time(stages, microbatches, forward_s, backward_s))
     rows.append(("1f1b", "the document's sum", sends, free_s + send_s * sends))
     table = pd.DataFrame(rows, columns=["schedule", "transfers", "transfers that lengthen it", "time"])
-    busy_s = microbatches * (forward_s + backward_s)
     bubbles = [f"{1 - busy_s / total_s:.1%}" for total_s in table["time"]]
     return table.assign(time=[units.show(total_s, "s", 4) for total_s in table["time"]], bubble=bubbles)
 
@@ -216,11 +216,11 @@ def bubble_curves(
     cases = pd.MultiIndex.from_product([list(sends_s), chunks, per_stage], names=["transfers", "chunks", "each"])
     table = cases.to_frame(index=False)
     m = stages * table["each"]
-    total_s = pipeline_schedule.pipeline_time(
+    bubble_s = pipeline_schedule.pipeline_bubble_time(
         stages, m, forward_s, backward_s, table["chunks"], table["transfers"].map(sends_s)
     )
     columns = {"stages": stages, "microbatches": m, "microbatches_per_stage": m / stages}
-    table = table.assign(**columns, bubble_share=1 - m * (forward_s + backward_s) / total_s)
+    table = table.assign(**columns, bubble_share=bubble_s / (m * (forward_s + backward_s) + bubble_s))
     return table[["transfers", "stages", "chunks", "microbatches", "microbatches_per_stage", "bubble_share"]]
 
 

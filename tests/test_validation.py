@@ -3,7 +3,8 @@ import pytest
 from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
 from railcore.facts import catalog, claims
 from railcore.training import machine, transformer, validation
-from railcore.training.iteration import RUNTIMES, TIME_PARTS, iteration_times
+from railcore.training.iteration import TIME_PARTS, iteration_times
+from railcore.training.layer_time import RUNTIMES
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
