@@ -18,7 +18,7 @@ from railcore.systems.datacenter import exposed
 from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
 from railcore.systems.siting import geometry, placement
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.grid import PowerGrid, grid
+from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import nearest_to_anchors
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import catalog_model
@@ -37,7 +37,7 @@ class Points(NamedTuple):
 
 
 def longest(latitude, longitude) -> float:
-    return geometry.longest_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
+    return geometry.diameter_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
 
 
 # Delay
@@ -407,10 +407,10 @@ def test_latency_falls_with_places():
 
 
 def test_the_intertie_of_the_embedded_grid():
-    line = siting_claims.intertie(grid())
+    line = siting_claims.intertie(load_grid())
     assert line.power_w == pytest.approx(3100 * MW) and line.length_m == pytest.approx(1281 * km, rel=0.01)
     assert (line.from_state, line.to_state) == ("Oregon", "California") and line.off_m < 5 * km
-    assert line.power_w == placement.direct_lines(grid()).power_w.max()
+    assert line.power_w == placement.direct_lines(load_grid()).power_w.max()
 
 
 def test_places_near_the_line():

@@ -18,8 +18,8 @@ from railcore.facts import catalog
 from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, chunk_bytes, least_wan_Bps, tokens
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
-from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
-from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
+from railcore.systems.siting.geometry import Located, diameter_m, fibre_delays_s
+from railcore.systems.siting.placement import Sitings, shares_or_nan, siting_indices
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -130,7 +130,7 @@ def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
     done = m * tokens(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
-    hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
+    hidden_s = longest_hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
         "exposed_share": t.share(case.rule, m),
@@ -155,7 +155,7 @@ def _seconds_per_token_alone(case: Case, m: int) -> float:
     return float((m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m)) / (m * tokens(one.layer, one.layout)))
 
 
-def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
     Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
@@ -217,11 +217,11 @@ def training_by_siting(
 
     Raises
     ------
-    ValueError as in `placement.checked_sitings`.
+    ValueError as in `placement.siting_indices`.
     """
     power, rows, shared = np.asarray(power_w, float), [], []
-    for name, at in checked_sitings(places, power, sitings).items():
-        total, far = float(power[at].sum()), longest_m(places, at)
+    for name, at in siting_indices(places, power, sitings).items():
+        total, far = float(power[at].sum()), diameter_m(places, at)
         delay = fibre_delays_s(far)
         shared.append(shares_or_nan(power[at], demand_w))
         rows.append(

@@ -11,8 +11,8 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import checks
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.geometry import chord, unit_vectors
-from railcore.systems.siting.supply import available
+from railcore.systems.siting.geometry import chord_length, unit_vectors
+from railcore.systems.siting.supply import available_power_w
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ def site_options(
     candidates
         To choose from.
     rule, most_coal, reserve
-        As in `supply.available`, which gives the power.
+        As in `supply.available_power_w`, which gives the power.
 
     Returns
     -------
     `SiteOptions` in the order of the candidates.
     """
-    power = available(candidates.supply, rule, most_coal, reserve)
+    power = available_power_w(candidates.supply, rule, most_coal, reserve)
     return SiteOptions(
         candidates.latitude,
         candidates.longitude,
@@ -91,11 +91,11 @@ def site_options(
 def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
     """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
     tree = cKDTree(unit_vectors(options.latitude, options.longitude))
-    found = tree.query_pairs(chord(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
+    found = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
     return np.asarray(found, np.int64).reshape(-1, 2)
 
 
-def undominated(
+def undominated_sites(
     options: SiteOptions, within_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
@@ -159,28 +159,28 @@ MOST_PLACES = 10  # an exact search takes too long for more
 
 
 @dataclass(frozen=True)
-class SplitNeeds:
+class SplitConstraints:
     """What k places must have besides going together in pairs.
 
-    usable_w: power of each candidate. demand_w: of all k. area: label of each candidate's capped authority, -1 for
-    none; cap_w, most_places: by label, of power and places.
+    usable_w: power of each candidate. demand_w: of all k. cap_group: number of
+    each candidate's capped authority, -1 for none; cap_w, most_places: most power [W] and places of each such group.
     """
 
     usable_w: np.ndarray
     demand_w: float
-    area: np.ndarray
+    cap_group: np.ndarray
     cap_w: Sequence[float]
     most_places: Sequence[int]
 
     def power_w(self, chosen: Sequence[int]) -> float:
         """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
-        usable, area = self.usable_w[list(chosen)], self.area[list(chosen)]
-        capped = (min(cap, float(usable[area == label].sum())) for label, cap in enumerate(self.cap_w))
-        return float(usable[area < 0].sum()) + sum(capped)
+        usable, group = self.usable_w[list(chosen)], self.cap_group[list(chosen)]
+        capped = (min(cap, float(usable[group == number].sum())) for number, cap in enumerate(self.cap_w))
+        return float(usable[group < 0].sum()) + sum(capped)
 
-    def __getitem__(self, chosen: Any) -> "SplitNeeds":
+    def __getitem__(self, chosen: Any) -> "SplitConstraints":
         """The same of some candidates, by index or slice."""
-        return replace(self, usable_w=self.usable_w[chosen], area=self.area[chosen])
+        return replace(self, usable_w=self.usable_w[chosen], cap_group=self.cap_group[chosen])
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class SplitTerms:
     these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
     authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
     part, that every place carries; 1 for even parts, as training in step over all places wants. within_m: resolution at
-    which dominated candidates are removed (`undominated`).
+    which dominated candidates are removed (`undominated_sites`).
 
     Raises ValueError naming the argument out of range.
     """
@@ -219,7 +219,7 @@ class SplitTerms:
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
 
     @property
-    def part_w(self) -> float:
+    def least_part_w(self) -> float:
         """The least that a place carries: s d / k [W]."""
         return self.least_share * self.demand_w / self.k
 
@@ -234,11 +234,14 @@ class SplitTerms:
         """u = min(P, place cap) [W]."""
         return np.minimum(options.power_w, self.place_cap_w)
 
-    def needs(self, options: SiteOptions) -> SplitNeeds:
+    def constraints(self, options: SiteOptions) -> SplitConstraints:
         """What a search for places must meet, for options whose power is the usable one."""
         caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
-        most = [int(min(cap * (1 + 1e-12) / self.part_w, self.k)) if self.part_w else self.k for cap in caps.values()]
-        return SplitNeeds(
+        most = [
+            int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
+            for cap in caps.values()
+        ]
+        return SplitConstraints(
             options.power_w,
             self.demand_w,
             _labels(options.authority, list(caps)),
@@ -246,19 +249,19 @@ class SplitTerms:
             most,
         )
 
-    def dealt_w(self, options: SiteOptions) -> np.ndarray:
+    def allocated_w(self, options: SiteOptions) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
 
         l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's
         authority: what i may carry; f = (d - k l) / (sum of v - k l), the same for all.
         """
-        over = self.usable_w(options) - self.part_w
+        over = self.usable_w(options) - self.least_part_w
         for authority, cap in self.authority_caps.items():
             own = options.authority == authority
             if (total := over[own].sum()) > 0:
-                over[own] *= min(1.0, max(cap - own.sum() * self.part_w, 0.0) / total)
-        rest = self.demand_w - self.k * self.part_w
-        return np.full(len(over), self.part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
+                over[own] *= min(1.0, max(cap - own.sum() * self.least_part_w, 0.0) / total)
+        rest = self.demand_w - self.k * self.least_part_w
+        return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
 
 
 def _labels(names: np.ndarray, asked: Sequence[str]) -> np.ndarray:
