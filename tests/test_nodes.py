@@ -118,7 +118,7 @@ def test_every_plant_is_in_one_node_whatever_the_order_of_rows(seed, radius, met
     shuffled = power_grid.with_plants(power_grid.plants.sample(frac=1, random_state=seed))
     again = power_nodes(shuffled, radius, method)
     assert sets(again) == sets(found)
-    for name in ("latitude", "longitude", "of_load", "of_substation"):
+    for name in ("latitude", "longitude"):
         assert getattr(again, name) == pytest.approx(getattr(found, name), rel=1e-12)
     assert again.supply.table().to_numpy() == pytest.approx(found.supply.table().to_numpy(), rel=1e-12)
     text = ["name", "state", "authority", "fuels"]

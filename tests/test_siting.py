@@ -33,7 +33,6 @@ from railcore.systems.siting.supply import (
     eligible,
     feeds_demand,
     largest_member,
-    rule,
     supply_of_groups,
 )
 
@@ -114,7 +113,7 @@ def test_supply_of_one_circle_by_hand():
     assert (got.largest_unit_w, got.largest_site_w) == (900e6, 1200e6)
     assert got.coal_share == pytest.approx(2000 / 4900) and got.load_w == pytest.approx(400e6)
     assert got.interconnect_w == pytest.approx(1100e6)  # the two lines to site 6 alone
-    assert rule("headroom after load").power(got) == pytest.approx(2400e6 - 900e6 - 400e6)
+    assert RULES["headroom after load"].power(got) == pytest.approx(2400e6 - 900e6 - 400e6)
     dry = around(made, oil=False).supply[0]
     assert got.installed_w - dry.installed_w == pytest.approx(200e6) and dry.largest_site_w == 1000e6
     by_energy = around(made, coal_basis="energy").supply[0].coal_share
@@ -244,7 +243,7 @@ def test_candidates_grow_with_the_radius():
     assert set(small.most_of("interconnect")) <= {"Eastern", "Western", "Texas"}
     table = small.table("installed")
     assert (table["available_w"] <= table["installed_w"]).all() and len(table) == len(small)
-    chosen = small[small.passing(2e9, "installed")]
+    chosen = small[feeds_demand(small.supply, 2e9, "installed")]
     assert len(chosen) and (chosen.supply.installed_w >= 2e9).all()
 
 
@@ -265,7 +264,10 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
     parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
     assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
     found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
-    assert keyed.loc[(50e3, "installed", False, "whole country"), "centres"] == found.passing(4.2e9, "installed").sum()
+    assert (
+        keyed.loc[(50e3, "installed", False, "whole country"), "centres"]
+        == feeds_demand(found.supply, 4.2e9, "installed").sum()
+    )
     ruled = best_by_rule(found)
     assert list(ruled["rule"]) == list(RULES) and (ruled["near"].str.len() > 3).all()
     best = (

@@ -10,7 +10,7 @@ import pandas as pd
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, files, units
 from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
-from railcore.systems.siting.candidates import Candidates, Region
+from railcore.systems.siting.candidates import Candidates, Region, most_disjoint
 from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import PowerNodes
@@ -176,8 +176,11 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    here = distance_to_place(found, EAST) <= around_m
-    return {name: found.count_disjoint(here & found.passing(demand_w, name, **asked))[0] for name in RULES}
+    near, counts = distance_to_place(found, EAST) <= around_m, {}
+    for name in RULES:
+        feeding = np.flatnonzero(near & feeds_demand(found.supply, demand_w, name, **asked))
+        counts[name], _ = most_disjoint(found.plants[feeding])
+    return counts
 
 
 def siting_account(

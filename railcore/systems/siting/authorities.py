@@ -97,13 +97,13 @@ def disposable_power(
     ValueError for missing columns, an unknown kind of cleaning and a window without hours.
     """
     checks.one_of("clean", clean, _CLEANINGS)
-    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == _CLEANINGS[0] else [f"demand_{clean}_w"])))
+    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == "screened" else [f"demand_{clean}_w"])))
     kept = _between(screen_spikes(series, **rule), start, end).astype({"authority": str})
     kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
     published = f"net_generation_{clean}_w"
     of = {
         "generation_raw": "net_generation_w",
-        "generation_clean": published if published in kept else f"net_generation_{_CLEANINGS[0]}_w",
+        "generation_clean": published if published in kept else "net_generation_screened_w",
         "demand_raw": "demand_w",
         "demand_clean": f"demand_{clean}_w",
     }
@@ -175,7 +175,7 @@ def expected_values(
     Parameters
     ----------
     values
-        x: shape (hours,) or (series, hours); NaN is missing and bridged by a straight line. At both ends the series is
+        x, shape (hours,); NaN is missing and bridged by a straight line. At both ends the series is
         mirrored.
     spreads, floor
         Factors of s and of |m| in the limit.
@@ -194,12 +194,7 @@ def expected_values(
     checks.positive("floor", floor)
     for name, reach in (("level_hours", level_hours), ("profile_days", profile_days), ("spread_hours", spread_hours)):
         checks.whole(name, reach)
-    values = np.asarray(values, float)
-    if values.ndim > 1:
-        each = [expected_values(row, spreads, floor, level_hours, profile_days, spread_hours) for row in values]
-        e, limit = np.stack(each, axis=1)
-        return e, limit
-    x = _bridged(values)
+    x = _bridged(np.asarray(values, float))
     m = _median(x, level_hours)
     part = np.divide(x, m, out=np.ones_like(x), where=m != 0)
     days = np.pad(part, (0, -len(x) % 24), constant_values=1.0).reshape(-1, 24)
@@ -234,7 +229,7 @@ def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
     there = np.flatnonzero(np.isfinite(values))
     matrix = np.full((len(category.categories), at.max() + 1), np.nan)
     matrix[code[there], at[there]] = values[there]
-    e, limit = expected_values(matrix, **rule)
+    e, limit = np.stack([expected_values(row, **rule) for row in matrix], axis=1)
     off = np.abs(np.where(np.isfinite(values), values, np.inf) - e[code, at])
     return np.isfinite(values) & (off > limit[code, at])
 

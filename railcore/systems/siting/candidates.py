@@ -60,24 +60,6 @@ class Candidates:
         """Interconnection that has most of each centre's counted power."""
         return self.most_of("interconnect")
 
-    def passing(self, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-        """True for the centres that feed the demand.
-
-        Parameters
-        ----------
-        demand_w, rule, most_coal, reserve
-            As in `supply.feeds_demand`.
-
-        Returns
-        -------
-        Array of booleans of shape (n,).
-        """
-        return feeds_demand(self.supply, demand_w, rule, most_coal, reserve)
-
-    def count_disjoint(self, mask: np.ndarray) -> tuple[int, bool]:
-        """How many of the centres of a mask share no plant, and whether that is exact: `most_disjoint`."""
-        return most_disjoint(self.plants[np.flatnonzero(mask)])
-
     def table(self, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
         """One row for each centre: where, authority, interconnection, power by the rule and its parts [W]."""
         return self.supply.table().assign(
@@ -272,12 +254,12 @@ def siting_sensitivity(
     for each in found:
         masks, known = {name: region(each) for name, region in regions.items()}, dict[bytes, tuple[int, bool]]()
         for rule in RULES:
-            passing = each.passing(demand_w, rule, most_coal, reserve)
+            passing = feeds_demand(each.supply, demand_w, rule, most_coal, reserve)
             power = available_power_w(each.supply, rule, most_coal, reserve)
             for name, mask in masks.items():
                 here = passing & mask
                 if (key := here.tobytes()) not in known:  # where all pass by one rule they do by others
-                    known[key] = each.count_disjoint(here)
+                    known[key] = most_disjoint(each.plants[np.flatnonzero(here)])
                 count, exact = known[key]
                 row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
                 row |= {"centres": int(here.sum()), "places": count, "exact": exact}

@@ -86,16 +86,11 @@ def _missing(own: Mapping[str, object], spellings: Sequence[str], where: str) ->
     return f"{where}: no column {spellings[0]!r}; {there}: give the file as EIA publishes it"
 
 
-def as_watts(table: pd.DataFrame, column: object, where: str) -> pd.Series:
-    """A column of MW in watts, NaN where blank or "."; separators of thousands are read.
+def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
+    """A column as numbers, NaN where blank or "."; separators of thousands are read.
 
     Raises ValueError naming the file, the column and the first text that is no number.
     """
-    return as_numbers(table, column, where) * units.MW
-
-
-def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
-    """A column as numbers, NaN where blank or "."; errors as `as_watts`."""
     values = table[column]
     if pd.api.types.is_numeric_dtype(values):
         return values.astype(float)
@@ -107,11 +102,10 @@ def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
     return read.astype(float)
 
 
-def with_rows(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The table. Raises ValueError where it has no rows."""
-    if not len(table):
+def check_has_rows(table: pd.DataFrame, where: str) -> None:
+    """Raise ValueError for a table without rows."""
+    if table.empty:
         raise ValueError(f"{where}: no rows below the header: give a file with data")
-    return table
 
 
 def existing_file(path: str | Path) -> Path:
@@ -143,13 +137,14 @@ _SITE_COLUMNS = {
 }
 _SUM_COLUMNS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
 _LATITUDES, _LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
+_SHEET = "Operating"
 _MOST_TITLE_ROWS = 20  # rows in which the header is looked for
 _STORAGE = "storage"
 _NERC_INTERCONNECTS = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 
 
-def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> pd.DataFrame:
-    """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
+def plants(path: str | Path, storage: bool = False) -> pd.DataFrame:
+    """Plants of an EIA-860M workbook (.xlsx, sheet "Operating") or of a CSV with MW by fuel, a row for each and fuel.
 
     Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect
     that of the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such
@@ -165,8 +160,8 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
     path = existing_file(path)
-    read = _workbook(path, sheet) if path.suffix.lower() == ".xlsx" else _table(path)
-    notes = list(read.attrs["warnings"])
+    read = _workbook_plants(path) if path.suffix.lower() == ".xlsx" else _csv_plants(path)
+    notes = list(read.attrs.get("warnings", ()))
     inside = [name for name in code_meanings("state").values() if name]
     read = _without(read, ~read["state"].isin(inside), "outside the contiguous states", notes)
     read = _without(read, read["latitude"].isna() | read["longitude"].isna(), "without coordinates", notes)
@@ -175,10 +170,10 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     read = _without(read, ~(read["power_w"] > 0), "without power", notes)
     if not len(read):
         raise ValueError(f"{path.name}: no plant is left ({'; '.join(notes) or 'no rows'}): give plants of the country")
-    _in_country(read, path.name)
+    _check_in_country(read, path.name)
     read = read.assign(fuel=read["fuel"].replace(_STORAGE, "other"))
     firsts = {name: (name, "first") for name in ("name", "state", "interconnect", "authority", "latitude", "longitude")}
-    sums = {"units": ("count", "sum"), "power_w": ("power_w", "sum")}
+    sums = {"units": ("power_w", "size"), "power_w": ("power_w", "sum")}
     grouped = read.groupby(["sub_id", "fuel"], as_index=False).agg(**firsts, **sums, largest_unit_w=("power_w", "max"))
     result = grouped[REQUIRED_COLUMNS["plants"].split()]
     result.attrs["warnings"] = tuple(notes)
@@ -193,7 +188,7 @@ def _without(table: pd.DataFrame, lost: pd.Series, text: str, notes: list[str]) 
     return table[~lost]
 
 
-def _in_country(table: pd.DataFrame, where: str) -> None:
+def _check_in_country(table: pd.DataFrame, where: str) -> None:
     good = table["latitude"].between(*_LATITUDES) & table["longitude"].between(*_LONGITUDES)
     if not good.all():
         row = table[~good].iloc[0]
@@ -203,19 +198,19 @@ def _in_country(table: pd.DataFrame, where: str) -> None:
         )
 
 
-def _workbook(path: Path, sheet: str) -> pd.DataFrame:
+def _workbook_plants(path: Path) -> pd.DataFrame:
     """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
     except Exception as error:  # openpyxl lets zipfile's and its own errors through
         raise ValueError(f"{path.name}: cannot be read as a workbook ({error}): give EIA-860M's .xlsx") from None
     with book:
-        if sheet not in book.sheet_names:
+        if _SHEET not in book.sheet_names:
             there = ", ".join(map(str, book.sheet_names))
-            raise ValueError(f"{path.name}: no sheet {sheet!r}; it has {there}: name one as sheet")
-        cells = pd.read_excel(book, sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
+            raise ValueError(f"{path.name}: no sheet {_SHEET!r}; it has {there}: give EIA-860M's .xlsx")
+        cells = pd.read_excel(book, _SHEET, header=None, dtype=object, keep_default_na=False, na_values=[""])
     needed = [{plain_name(spelling) for spelling in _GENERATOR_COLUMNS[key]} for key in ("sub_id", "energy")]
-    where = f"{path.name}, sheet {sheet!r}"
+    where = f"{path.name}, sheet {_SHEET!r}"
     for number, row in cells.head(_MOST_TITLE_ROWS).iterrows():
         if all(spellings & set(row.map(plain_name)) for spellings in needed):
             table = cells.loc[number + 1 :].set_axis(pd.Index(row), axis=1)
@@ -236,11 +231,12 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise ValueError(
             f"{where}: column {here['sub_id']!r} holds {given!r}, expected a plant's code: correct that row"
         )
-    table = with_rows(table[code.notna()], where)
-    power_w, notes = as_watts(table, here["power_w"], where), []
+    table = table[code.notna()]
+    check_has_rows(table, where)
+    power_w, notes = as_numbers(table, here["power_w"], where) * units.MW, []
     if (blank := power_w.isna()).any() and plain_name(_NAMEPLATE) in map(plain_name, header):
         own = find_columns(header, {"": (_NAMEPLATE,)}, where)[""]
-        power_w = power_w.fillna(as_watts(table, own, where))
+        power_w = power_w.fillna(as_numbers(table, own, where) * units.MW)
         notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate is taken for it"]
     text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
     check_authorities(text["authority"], f"{where}, column {here['authority']!r}")
@@ -255,7 +251,6 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
             "latitude": as_numbers(table, here["latitude"], where),
             "longitude": as_numbers(table, here["longitude"], where),
             "fuel": text["mover"].map(code_meanings("prime mover")).fillna(fuel),
-            "count": 1,
             "power_w": power_w,
         }
     )
@@ -273,13 +268,14 @@ def _meaning(codes: pd.Series, kind: str, where: str) -> pd.Series:
     return codes.map(code_meanings(kind))
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _csv_plants(path: Path) -> pd.DataFrame:
     """Plants of a CSV with a row for each plant and net summer MW in a column for each fuel."""
     try:
         table = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
     except (ValueError, OSError) as error:  # no columns, no text, no such compression
         raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give EIA-860M as .xlsx or CSV") from None
-    names, where = list(with_rows(table, path.name).columns), path.name
+    names, where = list(table.columns), path.name
+    check_has_rows(table, where)
     here = find_columns(names, _SITE_COLUMNS, where)
     fuels = find_columns(names, {source: (f"{source}_mw",) for source in code_meanings("plant column")}, where)
     if stray := [
@@ -296,13 +292,12 @@ def _table(path: Path) -> pd.DataFrame:
         latitude=as_numbers(table, here["latitude"], where),
         longitude=as_numbers(table, here["longitude"], where),
     )
-    parts = []
-    for source, own in fuels.items():
-        watts = as_watts(table, own, where).fillna(0.0)
-        parts.append(site.assign(fuel=code_meanings("plant column")[source], count=1, power_w=watts))
-    every = pd.concat([part[part["power_w"] != 0] for part in parts], ignore_index=True)
-    every.attrs["warnings"] = []
-    return every
+    parts = [
+        site.assign(fuel=code_meanings("plant column")[source], power_w=as_numbers(table, own, where) * units.MW)
+        for source, own in fuels.items()
+    ]
+    every = pd.concat(parts, ignore_index=True)
+    return every[every["power_w"].fillna(0.0) != 0]
 
 
 _HOUR_COLUMNS = {
@@ -325,25 +320,25 @@ def balance_series(*paths: str | Path) -> pd.DataFrame:
     """
     if not paths:
         raise ValueError("paths is empty: give one or more BALANCE files, such as EIA930_BALANCE_2023_Jan_Jun.csv")
-    tables = [_balance(existing_file(path)) for path in paths]
+    tables = [_balance_table(existing_file(path)) for path in paths]
     codes = sorted({code for table in tables for code in table["authority"].cat.categories})
     of = pd.CategoricalDtype(codes)
     return pd.concat([table.astype({"authority": of}) for table in tables], ignore_index=True)
 
 
-def _balance(path: Path) -> pd.DataFrame:
+def _balance_table(path: Path) -> pd.DataFrame:
     where = path.name
     try:
         names = list(pd.read_csv(path, nrows=0).columns)
         here = find_columns(names, _HOUR_COLUMNS, where)
-        parts = _parts(names, where)
+        parts = _source_columns(names, where)
         chosen = [here["authority"], here["hour_utc"], *(name for own in parts.values() for name in own)]
         read = pd.read_csv(path, usecols=chosen, thousands=",", keep_default_na=False, na_values=[""], low_memory=False)
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{where}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
-    with_rows(read, where)
+    check_has_rows(read, where)
     values = {
-        name: pd.concat([as_watts(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
+        name: pd.concat([as_numbers(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1) * units.MW
         for name, own in parts.items()
     }
     code = read[here["authority"]].astype("category")
@@ -351,11 +346,11 @@ def _balance(path: Path) -> pd.DataFrame:
         raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
     code = code.cat.rename_categories([str(name).strip() for name in code.cat.categories])
     check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
-    hours = _hours(read[here["hour_utc"]], where, here["hour_utc"])
+    hours = _utc_hours(read[here["hour_utc"]], where, here["hour_utc"])
     return pd.DataFrame({"authority": code, "hour_utc": hours, **values})
 
 
-def _parts(names: list[str], where: str) -> dict[str, list[str]]:
+def _source_columns(names: list[str], where: str) -> dict[str, list[str]]:
     """Columns of the file that make up each of ours, in the file's order."""
     sources = {plain_name(source): fuel for source, fuel in code_meanings("hourly source").items()}
     parts: dict[str, list[str]] = {}
@@ -374,7 +369,7 @@ def _parts(names: list[str], where: str) -> dict[str, list[str]]:
     return parts
 
 
-def _hours(given: pd.Series, where: str, column: object) -> np.ndarray:
+def _utc_hours(given: pd.Series, where: str, column: object) -> np.ndarray:
     """Hours in UTC without a zone; each different text is read once."""
     codes, texts = pd.factorize(given)
     hours = pd.DatetimeIndex([pd.NaT] * len(texts))

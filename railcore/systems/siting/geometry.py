@@ -12,8 +12,6 @@ from scipy.spatial import cKDTree
 from railcore.facts import catalog, checks
 from railcore.network.wide_area import great_circle_distance, one_way_delay
 
-_BOUNDS = ("low", "middle", "high")
-
 
 class Located(Protocol):
     """Sites with a centre each, such as `Candidates`, `PowerNodes` and `SiteOptions`."""
@@ -127,24 +125,24 @@ def diameter_m(sites: Located, chosen: Sequence[int] | np.ndarray) -> float:
     return float(pair_distances_m(sites, index_pairs(chosen)).max(initial=0.0))
 
 
-def pairwise_links(sites: Located, chosen: Sequence[int], route_factor: float = 0.0) -> pd.DataFrame:
+def pairwise_links(sites: Located, chosen: Sequence[int]) -> pd.DataFrame:
     """Every two of the chosen sites: columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s."""
     pairs = index_pairs(chosen)
     ends = {"": pairs[:, 0], "_to": pairs[:, 1]}
     where = {f"{axis}{end}": getattr(sites, axis)[at] for end, at in ends.items() for axis in ("latitude", "longitude")}
     far = pair_distances_m(sites, pairs)
-    return pd.DataFrame(where | {"distance_m": far, "delay_s": fibre_delays_s(far, route_factor)["middle"]})
+    return pd.DataFrame(where | {"distance_m": far, "delay_s": fibre_delays_s(far)["middle"]})
 
 
-def fibre_delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]:
+def fibre_delays_s(distance_m: ArrayLike) -> dict[str, Any]:
     """One-way delay T = D f tau [s] over the catalog's fibre, for a great circle D: low, middle and high.
 
-    route_factor f: length of the fibre over the great circle; 0 for the catalog's, whose bounds give low and high.
+    f: length of the fibre over the great circle, the catalog's route factor with its bounds.
     """
     fibre = catalog.item("wide_area", "fibre")
-    row, tau = fibre.row("route_factor"), fibre["delay"]
-    factors = [route_factor] * 3 if route_factor else [row.low, row.value, row.high]
-    return {bound: one_way_delay(distance_m, factor, tau) for bound, factor in zip(_BOUNDS, factors, strict=True)}
+    f, tau = fibre.row("route_factor"), fibre["delay"]
+    factors = {"low": f.low, "middle": f.value, "high": f.high}
+    return {bound: one_way_delay(distance_m, factor, tau) for bound, factor in factors.items()}
 
 
 def distance_to_place(sites: Located, item: str) -> np.ndarray:

@@ -67,7 +67,7 @@ class PowerGrid:
         if lost := sorted(ends - set(self.substations["sub_id"])):
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
-    def with_plants(self, plants: pd.DataFrame, name: str = "plants of your own") -> "PowerGrid":
+    def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
         """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`).
 
         plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other required
@@ -90,7 +90,7 @@ class PowerGrid:
                 "largest_unit_w": given["power_w"],
             }
             given = given.assign(**{column: value for column, value in filled.items() if column not in given})
-        return replace(self, name=f"{self.name}, {name}", plants=given)
+        return replace(self, name=f"{self.name}, plants of your own", plants=given)
 
     @cached_property
     def power_w(self) -> np.ndarray:
@@ -99,13 +99,8 @@ class PowerGrid:
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
-        names, label = self._fuels
-        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[label]
-
-    @cached_property
-    def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Unique fuels, and each plant's row among them."""
-        return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
+        of_fuel = {name: catalog.item("fuels", name)[parameter] for name in catalog.names("fuels")}
+        return self.plants["fuel"].map(of_fuel).to_numpy(float)
 
     def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
         """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""

@@ -43,8 +43,8 @@ _RESERVES = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserv
 class PowerNodes:
     """Plants grouped into nodes, the one with most power first.
 
-    latitude, longitude: of the centres [degrees], shape (nodes,). of_plant, of_load, of_substation: node of each row of
-    the grid's tables, -1 for a load or substation farther than the radius from every centre. supply: of each node.
+    latitude, longitude: of the centres [degrees], shape (nodes,). of_plant: node of each of the grid's plants. supply:
+    of each node.
     """
 
     grid: PowerGrid
@@ -53,8 +53,6 @@ class PowerNodes:
     latitude: np.ndarray
     longitude: np.ndarray
     of_plant: np.ndarray
-    of_load: np.ndarray
-    of_substation: np.ndarray
     supply: Supply
 
     def __len__(self) -> int:
@@ -175,13 +173,13 @@ def power_nodes(
     order = np.argsort(-np.bincount(node, weights=power), kind="stable")
     of_plant, centre = np.argsort(order)[node][site.ravel()], centre[order]
     latitude, longitude = degrees_of(centre)
-    of_load, of_substation = (
-        _nearest(table, unit_vectors(latitude, longitude), radius_m) for table in (grid.loads, grid.substations)
+    loads, substations = (
+        _members(_nearest(table, unit_vectors(latitude, longitude), radius_m), len(centre))
+        for table in (grid.loads, grid.substations)
     )
-    plants, loads, substations = (_members(of, len(centre)) for of in (of_plant, of_load, of_substation))
     load_w, lines_w = loads @ grid.loads["load_w"].to_numpy(float), crossing_lines_w(grid, substations)
-    offer = supply_of_groups(grid, plants, load_w, lines_w, oil, coal_basis)
-    return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, of_load, of_substation, offer)
+    offer = supply_of_groups(grid, _members(of_plant, len(centre)), load_w, lines_w, oil, coal_basis)
+    return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, offer)
 
 
 def node_counts(groupings: Iterable[PowerNodes], demand_w: float, most_coal: float = 0.5) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
@@ -131,9 +132,8 @@ def undominated_sites(
     near = pairs_within(options, within_m)
     a, b = np.where(rank[near[:, 0]] < rank[near[:, 1]], near[:, ::-1].T, near.T)  # b may replace a
     alike = options.power_w[b] >= options.power_w[a]
-    authority = np.unique(options.authority, return_inverse=True)[1]
-    authority[~np.isin(options.authority, list(caps or {}))] = -1
-    alike &= authority[a] == authority[b]
+    capped = pd.Index(list(caps or {})).get_indexer(options.authority)  # -1 for the others
+    alike &= capped[a] == capped[b]
     a, b = a[alike], b[alike]
     if not apart:
         subset = _shared(options, a, b) == size[b]
@@ -244,7 +244,7 @@ class SplitTerms:
         return SplitConstraints(
             options.power_w,
             self.demand_w,
-            _labels(options.authority, list(caps)),
+            pd.Index(list(caps)).get_indexer(options.authority),
             list(caps.values()),
             most,
         )
@@ -262,9 +262,3 @@ class SplitTerms:
                 over[own] *= min(1.0, max(cap - own.sum() * self.least_part_w, 0.0) / total)
         rest = self.demand_w - self.k * self.least_part_w
         return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
-
-
-def _labels(names: np.ndarray, asked: Sequence[str]) -> np.ndarray:
-    """Place of each name in `asked`, -1 for others."""
-    numbers = {name: number for number, name in enumerate(asked)}
-    return np.array([numbers.get(name, -1) for name in names.tolist()], int)

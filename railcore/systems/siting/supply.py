@@ -4,7 +4,7 @@ Source: the rules are readings of flops2024, section 2, which asks for spare cap
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,11 @@ class Supply:
 
     def __getitem__(self, chosen: Any) -> "Supply":
         """The same of some groups, by mask or index."""
-        return Supply(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+        return Supply(**{name: power[chosen] for name, power in vars(self).items()})
 
     def table(self) -> pd.DataFrame:
         """One row for each group."""
-        return pd.DataFrame({field.name: getattr(self, field.name) for field in fields(self)})
+        return pd.DataFrame(vars(self))
 
 
 def counted_plants(grid: PowerGrid, oil: bool = True) -> np.ndarray:
@@ -117,12 +117,9 @@ def supply_of_groups(
 
 
 def largest_member(groups: csr_array, values: np.ndarray) -> np.ndarray:
-    """Largest value of each group's members, 0 for a group of none. groups: sparse (groups, members)."""
-    most = np.zeros(groups.shape[0])
-    filled = np.flatnonzero(np.diff(groups.indptr))
-    if len(filled):
-        most[filled] = np.maximum.reduceat(values[groups.indices], groups.indptr[filled])
-    return most
+    """Largest value, 0 or more, of each group's members; 0 for a group of none. groups: sparse (groups, members)."""
+    of_members = csr_array((values[groups.indices], groups.indices, groups.indptr), shape=groups.shape)
+    return of_members.max(axis=1).toarray().ravel()
 
 
 def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
@@ -130,9 +127,9 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
 
     substations: sparse (groups, substations of the grid) with 1 for a member.
     """
-    number = pd.Series(np.arange(len(grid.substations)), grid.substations["sub_id"])
-    ends = tuple(number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub"))
-    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(number), len(number)))
+    stations = pd.Index(grid.substations["sub_id"])
+    ends = tuple(stations.get_indexer(grid.lines[end]) for end in ("from_sub", "to_sub"))
+    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(stations), len(stations)))
     touching = lines.sum(axis=0) + lines.sum(axis=1)
     return substations @ touching - 2 * (substations @ lines).multiply(substations).sum(axis=1)
 
@@ -202,13 +199,6 @@ RULES = {
 }
 
 
-def rule(name: str) -> Rule:
-    """The rule of this name. Raises UnknownName listing the nearest."""
-    if name not in RULES:
-        raise UnknownName("rule", name, list(RULES))
-    return RULES[name]
-
-
 def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
     """True where coal does not dominate and the lines replace the largest producer.
 
@@ -239,7 +229,9 @@ def available_power_w(supply: Supply, name: str, most_coal: float = 0.5, reserve
     ------
     UnknownName (a ValueError) for a rule; errors of `eligible`.
     """
-    return np.where(eligible(supply, most_coal, reserve), np.maximum(rule(name).power(supply), 0.0), 0.0)
+    if name not in RULES:
+        raise UnknownName("rule", name, list(RULES))
+    return np.where(eligible(supply, most_coal, reserve), np.maximum(RULES[name].power(supply), 0.0), 0.0)
 
 
 def feeds_demand(
