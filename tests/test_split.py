@@ -300,7 +300,8 @@ def test_rows_of_every_k():
     solved = rows[rows["problem"] == ""]
     assert len(solved) and len(solved) < 6 and rows.loc[rows["problem"] != "", "longest_m"].isna().all()
     assert np.allclose(solved["part_w"] * solved["k"], 1.5e9)
-    assert (solved["candidates"] >= solved["enough"]).all() and (solved["enough"] >= solved["left"]).all()
+    assert (solved["candidates"] >= solved["strong_enough"]).all()
+    assert (solved["strong_enough"] >= solved["undominated"]).all()
     assert split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km).table(options).shape[1] == 6
 
 

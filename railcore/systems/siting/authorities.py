@@ -47,6 +47,7 @@ def authority_table() -> pd.DataFrame:
     return result.assign(window=read["window"], capacity_as_of=read["capacity_as_of"].astype(str))
 
 
+@cache
 def authority_row(code: str) -> pd.Series:
     """The row of `authority_table` of one authority. Raises UnknownName listing the nearest codes."""
     rows = authority_table().set_index("authority", drop=False)

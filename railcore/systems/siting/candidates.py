@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from railcore.facts import checks
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
 from railcore.systems.siting.supply import (
@@ -18,7 +19,6 @@ from railcore.systems.siting.supply import (
     available_power_w,
     counted_plants,
     crossing_lines_w,
-    feeds_demand,
     supply_of_groups,
 )
 
@@ -148,7 +148,7 @@ def candidates_by_radius(
     ------
     ValueError for a radius outside 5 to 150 km.
     """
-    radii, kinds, found = list(radii_m), list(oil), []
+    radii, kinds = list(radii_m), list(oil)
     for radius in radii:
         if not _LEAST_RADIUS_M <= radius <= _MOST_RADIUS_M:
             raise ValueError(
@@ -161,11 +161,12 @@ def candidates_by_radius(
     )
     load_w = sums_within_radii(here, loads, radii, grid.loads["load_w"].to_numpy(float))
     members, stations = within_radii(here, plants, radii), within_radii(here, substations, radii)
+    found = []
     for radius, mine, load, ends in zip(radii, members, load_w, stations, strict=True):
         lines = crossing_lines_w(grid, ends)
-        for kind in kinds:
-            offer = supply_of_groups(grid, mine, load, lines, kind, coal_basis)
-            each = Candidates(grid, radius, kind, *at, mine, offer)
+        for counts_oil in kinds:
+            offer = supply_of_groups(grid, mine, load, lines, counts_oil, coal_basis)
+            each = Candidates(grid, radius, counts_oil, *at, mine, offer)
             found.append(each[np.flatnonzero(offer.installed_w > 0)])
     return found
 
@@ -250,20 +251,30 @@ def siting_sensitivity(
     (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
     has.
     """
+    checks.positive("demand_w", demand_w, "watts")
     rows = []
     for each in found:
-        masks, known = {name: region(each) for name, region in regions.items()}, dict[bytes, tuple[int, bool]]()
+        inside = {name: region(each) for name, region in regions.items()}
+        counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            passing = feeds_demand(each.supply, demand_w, rule, most_coal, reserve)
             power = available_power_w(each.supply, rule, most_coal, reserve)
-            for name, mask in masks.items():
-                here = passing & mask
-                if (key := here.tobytes()) not in known:  # where all pass by one rule they do by others
-                    known[key] = most_disjoint(each.plants[np.flatnonzero(here)])
-                count, exact = known[key]
-                row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
-                row |= {"centres": int(here.sum()), "places": count, "exact": exact}
-                rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})
+            for name, mask in inside.items():
+                passing = mask & (power >= demand_w)
+                if (key := passing.tobytes()) not in counted:
+                    counted[key] = most_disjoint(each.plants[np.flatnonzero(passing)])
+                count, exact = counted[key]
+                rows.append(
+                    {
+                        "radius_m": each.radius_m,
+                        "rule": rule,
+                        "oil": each.oil,
+                        "region": name,
+                        "centres": int(passing.sum()),
+                        "places": count,
+                        "exact": exact,
+                        "best_w": float(power[mask].max(initial=0.0)),
+                    }
+                )
     return pd.DataFrame(rows)
 
 

@@ -279,7 +279,7 @@ def _edges(
     options: SiteOptions, constraints: SplitConstraints, sharing: np.ndarray, separation_m: float, reach_m: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m]."""
-    near = np.sort(pairs_within(options, reach_m), axis=1)
+    near = pairs_within(options, reach_m)
     key = near[:, 0] * len(options) + near[:, 1]
     at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
     near = near[sharing[at] != key] if len(sharing) else near

@@ -99,8 +99,13 @@ class PowerGrid:
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
-        of_fuel = {name: catalog.item("fuels", name)[parameter] for name in catalog.names("fuels")}
-        return self.plants["fuel"].map(of_fuel).to_numpy(float)
+        names, label = self._fuels
+        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[label]
+
+    @cached_property
+    def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Unique fuels, and each plant's row among them."""
+        return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
 
     def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
         """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""

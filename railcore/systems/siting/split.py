@@ -42,8 +42,8 @@ class Split:
 
     terms: what was asked. places: indices of the options, most power first. power_w: what each carries [W]; usable_w:
     what it could. longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
-    candidates: with power to offer; enough: of these, with at least the least share; left: of these, undominated,
-    among which the split is optimal.
+    candidates: with power to offer; strong_enough: of these, with at least the least share; undominated: of these,
+    those that no other replaces, among which the split is optimal.
     """
 
     terms: SplitTerms
@@ -53,8 +53,8 @@ class Split:
     longest_m: float
     spare_w: float
     candidates: int
-    enough: int
-    left: int
+    strong_enough: int
+    undominated: int
 
     def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
@@ -106,8 +106,8 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
         longest_m=diameter_m(options, places),
         spare_w=float(usable[places].sum() - demand_w),
         candidates=int((usable > 0).sum()),
-        enough=enough,
-        left=len(kept),
+        strong_enough=enough,
+        undominated=len(kept),
     )
 
 
@@ -124,18 +124,20 @@ def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7
     Returns
     -------
     A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
-    enough, left, problem (empty, or what `split` says of the demand).
+    strong_enough, undominated, problem (empty, or what `split` says of the demand).
     """
-    columns, rows = "k demand_w longest_m spare_w part_w places candidates enough left problem".split(), []
+    rows = []
     for k in ks:
-        row: dict[str, Any] = {"k": k, "demand_w": demand_w}
         try:
             found = split(options, demand_w, k, **terms)
         except NoPlaces as error:
-            rows.append(row | {"places": (), "problem": str(error)})
+            row = {"places": (), "problem": str(error)}
         else:
-            row |= {name: getattr(found, name) for name in ("longest_m", "spare_w", "candidates", "enough", "left")}
-            rows.append(row | {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""})
+            counts = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
+            row = {name: getattr(found, name) for name in counts}
+            row |= {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""}
+        rows.append({"k": k, "demand_w": demand_w, **row})
+    columns = "k demand_w longest_m spare_w part_w places candidates strong_enough undominated problem".split()
     return pd.DataFrame(rows).reindex(columns=columns)
 
 

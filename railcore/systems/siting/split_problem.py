@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
@@ -126,24 +126,23 @@ def undominated_sites(
     """
     checks.at_least("within_m", within_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
-    first = (size, -options.power_w) if apart else (-options.power_w, size)
-    order = np.lexsort((np.arange(len(options)), *first))
-    rank = np.argsort(order)
-    near = pairs_within(options, within_m)
-    a, b = np.where(rank[near[:, 0]] < rank[near[:, 1]], near[:, ::-1].T, near.T)  # b may replace a
-    alike = options.power_w[b] >= options.power_w[a]
-    capped = pd.Index(list(caps or {})).get_indexer(options.authority)  # -1 for the others
-    alike &= capped[a] == capped[b]
-    a, b = a[alike], b[alike]
+    order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
+    some, size = options[order], size[order]
+    b, a = pairs_within(some, within_m).T  # b comes first and may replace a
+    capped = pd.Index(list(caps or {})).get_indexer(some.authority)  # -1 for the others
+    alike = (some.power_w[b] >= some.power_w[a]) & (capped[b] == capped[a])
+    b, a = b[alike], a[alike]
     if not apart:
-        subset = _shared(options, a, b) == size[b]
-        a, b = a[subset], b[subset]
-    replaced = csr_array((np.ones(len(a)), (rank[b], a)), shape=(len(options), len(options)))
-    keep = np.ones(len(options), bool)
-    for one, (start, end) in zip(order.tolist(), pairwise(replaced.indptr.tolist()), strict=True):
+        subset = _shared(some, a, b) == size[b]
+        b, a = b[subset], a[subset]
+    pairs = coo_array((np.ones(len(a), bool), (b, a)), shape=(len(order), len(order)))
+    pairs.has_canonical_format = True  # each pair is there once
+    replaced = pairs.tocsr()
+    keep = np.ones(len(order), bool)
+    for one, (start, end) in enumerate(pairwise(replaced.indptr.tolist())):
         if keep[one]:
             keep[replaced.indices[start:end]] = False
-    return np.flatnonzero(keep)
+    return np.sort(order[keep])
 
 
 def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -227,8 +226,9 @@ class SplitTerms:
         """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
         if self.k > len(options):
             raise ValueError(f"k is {self.k}: there are {len(options)} candidates, give at most as many places")
-        if unknown := sorted(set(self.authority_caps) - set(known := options.authority.tolist())):
-            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {sorted(set(known))}")
+        if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
+            known = np.unique(options.authority).tolist()
+            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {known}")
 
     def usable_w(self, options: SiteOptions) -> np.ndarray:
         """u = min(P, place cap) [W]."""
