@@ -168,7 +168,7 @@ def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
 
 def test_unequal_places_wait_for_the_smallest():
     name, case = NAMES[1], MIXTURE
-    uneven = multisite_times({name: case}, 2, 10 * ms, shared=[[0.3, 0.7]]).iloc[0]
+    uneven = multisite_times({name: case}, 2, 10 * ms, rack_shares=[[0.3, 0.7]]).iloc[0]
     small, large = (np.floor(part * 23333 / case.model.layers) for part in (0.3, 0.7))
     laid, site, chunk = (
         case.layout,
@@ -184,15 +184,15 @@ def test_unequal_places_wait_for_the_smallest():
     even = multisite_times({name: case}, 2, 10 * ms).iloc[0]
     assert uneven.wide_area_s > even.wide_area_s and uneven.least_wan_Bps > even.least_wan_Bps
     assert uneven.least_site_Bps == pytest.approx(even.least_site_Bps)  # as many gradients, in the same pass
-    same = multisite_times({name: case}, 2, 10 * ms, shared=[[0.5, 0.5]]).iloc[0]
+    same = multisite_times({name: case}, 2, 10 * ms, rack_shares=[[0.5, 0.5]]).iloc[0]
     assert same.equals(even)
 
 
 def test_a_place_without_a_replica_is_not_a_number():
-    table = multisite_times(CASES, 2, 10 * ms, shared=[[0.001, 0.999]])
+    table = multisite_times(CASES, 2, 10 * ms, rack_shares=[[0.001, 0.999]])
     assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
-    with pytest.raises(ValueError, match="shared has"):
-        multisite_times(CASES, 2, 10 * ms, shared=[[1.0]])
+    with pytest.raises(ValueError, match="rack_shares has"):
+        multisite_times(CASES, 2, 10 * ms, rack_shares=[[1.0]])
 
 
 def test_more_micro_batches_hide_the_exchange_in_more_work():
@@ -291,7 +291,7 @@ def test_a_siting_is_its_places_joined(table):
     delay = geometry.fibre_delays_s(row.longest_m)
     assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
     alone = multisite_times(
-        {NAMES[1]: MIXTURE}, 4, delay["middle"], shared=[placement.even_shares(POWER, 4.19 * GW)]
+        {NAMES[1]: MIXTURE}, 4, delay["middle"], rack_shares=[placement.even_shares(POWER, 4.19 * GW)]
     ).iloc[0]
     assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
 

@@ -99,19 +99,14 @@ class PowerGrid:
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
-        names, label = self._fuels
-        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[label]
-
-    @cached_property
-    def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Unique fuels, and each plant's row among them."""
-        return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
+        number, names = pd.factorize(self.plants["fuel"])
+        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[number]
 
     def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
         """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""
-        labels, number = np.unique(self.plants[column].fillna("").to_numpy(str), return_inverse=True)
+        number, labels = pd.factorize(self.plants[column].fillna(""), sort=True)
         shape = (len(number), len(labels))
-        return labels, csr_array((weight, (np.arange(len(number)), number)), shape=shape)
+        return np.asarray(labels, str), csr_array((weight, (np.arange(len(number)), number)), shape=shape)
 
     def largest_label(self, column: str, groups: csr_array, weight: np.ndarray) -> np.ndarray:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""

@@ -36,7 +36,11 @@ from railcore.systems.siting.supply import (
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-_RESERVES = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `supply.eligible` behind each count
+_RESERVE_OF_COUNT = {
+    "not_coal": "none",
+    "n1_unit": "unit",
+    "n1_site": "site",
+}  # reserve of `supply.eligible` behind each count
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ def node_counts(groupings: Iterable[PowerNodes], demand_w: float, most_coal: flo
     checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
-        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in _RESERVES.items()}
+        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in _RESERVE_OF_COUNT.items()}
         for rule in RULES:
             power = {kind: available_power_w(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
