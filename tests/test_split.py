@@ -279,6 +279,22 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     assert options.power_w[found].sum() == pytest.approx(best)
 
 
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 4), separation=st.sampled_from([0.0, 80 * km, 300 * km]))
+def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, separation):
+    """The bound that stops the programme from growing leaves out none that matters."""
+    options = make(seed, n=60, plants=40, span=9.0)
+    options = options[np.argsort(-options.power_w, kind="stable")]
+    constraints = SplitConstraints(options.power_w, 0.0, np.full(60, -1), (), ())
+    power = []
+    for size in (1000, 5):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("railcore.systems.siting.mixed_integer._FIRST_SIZE", size)
+            found = strongest_places(options, constraints, k, separation)
+        power.append(None if found is None else options.power_w[found].sum())
+    assert power[0] == pytest.approx(power[1])
+
+
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
     options = SiteOptions([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])

@@ -54,9 +54,10 @@ def strongest_places(
 ) -> list[int] | None:
     """The k places with most usable power that meet the constraints.
 
-    Solves the programme of the first candidates, then of more. Let u be the power of the strongest one left out, and
-    v_1 >= v_2 >= ... that of candidates half a separation apart, which others replace: no solution with one left out is
-    better where u + v_1 + ... + v_(k-1) <= power of the places found.
+    Solves the programme of the first candidates, then of more, until a bound says that those left out add nothing.
+    The bound: discs with a radius of half the separation, around candidates taken by falling power v_1 >= v_2 >= ...,
+    cover all candidates, and at most one place lies in each. With u the power of the strongest candidate left out,
+    places that include such a one have at most u + v_1 + ... + v_(k-1).
 
     Parameters
     ----------

@@ -36,11 +36,7 @@ from railcore.systems.siting.supply import (
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-_RESERVE_OF_COUNT = {
-    "not_coal": "none",
-    "n1_unit": "unit",
-    "n1_site": "site",
-}  # reserve of `supply.eligible` behind each count
+_RESERVE_OF_COUNT = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # as `supply.eligible` takes it
 
 
 @dataclass(frozen=True)

@@ -310,12 +310,7 @@ def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longi
 
 
 def places_near_line(
-    places: Places,
-    line: pd.Series,
-    demand_w: float,
-    radius_m: float,
-    most_coal: float = 0.5,
-    reserve: str = "unit",
+    places: Places, line: pd.Series, demand_w: float, radius_m: float, most_coal: float = 0.5, reserve: str = "unit"
 ) -> pd.DataFrame:
     """Places near the ends of a line, and which of them feed a demand: a row for each rule and end.
 

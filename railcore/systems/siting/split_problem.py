@@ -59,12 +59,7 @@ class SiteOptions:
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
-def site_options(
-    candidates: Candidates,
-    rule: str,
-    most_coal: float = 0.5,
-    reserve: str = "unit",
-) -> SiteOptions:
+def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
     """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
 
     Parameters
@@ -78,14 +73,13 @@ def site_options(
     -------
     `SiteOptions` in the order of the candidates.
     """
-    power = available_power_w(candidates.supply, rule, most_coal, reserve)
     return SiteOptions(
         candidates.latitude,
         candidates.longitude,
-        power,
-        candidates.plants,
-        candidates.most_of("authority"),
-        candidates.radius_m,
+        power_w=available_power_w(candidates.supply, rule, most_coal, reserve),
+        plants=candidates.plants,
+        authority=candidates.most_of("authority"),
+        radius_m=candidates.radius_m,
     )
 
 
@@ -241,13 +235,8 @@ class SplitTerms:
             int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
             for cap in caps.values()
         ]
-        return SplitConstraints(
-            options.power_w,
-            self.demand_w,
-            pd.Index(list(caps)).get_indexer(options.authority),
-            list(caps.values()),
-            most,
-        )
+        group = pd.Index(list(caps)).get_indexer(options.authority)  # -1 for those without a cap
+        return SplitConstraints(options.power_w, self.demand_w, group, list(caps.values()), most)
 
     def allocated_w(self, options: SiteOptions) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
