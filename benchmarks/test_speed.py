@@ -140,7 +140,7 @@ def test_rails_and_planes_of_a_million_networks(benchmark):
 def siting_options(radius_m=100e3):
     """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
     demand = float(np.min(specification.document_size(document="flops2024").total_w))
-    return split.site_options(candidates.candidates(grid.grid(), radius_m), "idle fuelled"), demand
+    return split.site_options(candidates.candidates(grid.load_grid(), radius_m), "idle fuelled"), demand
 
 
 def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
@@ -148,7 +148,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
 
     def sweep():
-        return candidates.siting_sensitivity(candidates.candidates_by_radius(grid.grid(), radii), demand, REGIONS)
+        return candidates.siting_sensitivity(candidates.candidates_by_radius(grid.load_grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert len(table) == len(radii) * len(supply.RULES) * len(REGIONS) * 2

@@ -23,7 +23,7 @@ def demand_hours() -> pd.DataFrame:
 def generation_hours() -> pd.DataFrame:
     """Net generation, and its part of each source."""
     read = pd.read_parquet(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
-    names = {"net_gen_mw": "net_generation"} | dict(eia.meanings("hourly column"))
+    names = {"net_gen_mw": "net_generation"} | dict(eia.code_meanings("hourly column"))
     columns = {f"{ours}_w": read[name].astype("Float64").astype(float) * MW for name, ours in names.items()}
     return _series(read["ba"], read["utc"], **columns)
 

@@ -32,9 +32,9 @@ def test_the_table_has_the_authorities_that_serve_load():
 
 
 def test_an_unknown_authority_is_refused_with_the_nearest():
-    assert authorities.authority("PJM")["capacity_w"] == 200847 * MW
+    assert authorities.authority_row("PJM")["capacity_w"] == 200847 * MW
     with pytest.raises(UnknownName, match=r"balancing authority 'NEVPP' does not exist: the nearest are .*'NEVP'"):
-        authorities.authority("NEVPP")
+        authorities.authority_row("NEVPP")
     for use in (
         siting_claims.demand_side,
         siting_claims.larger_bounds,

@@ -16,7 +16,7 @@ from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
 from railcore.systems.siting import authorities, eia
-from railcore.systems.siting.grid import NEEDED, grid
+from railcore.systems.siting.grid import REQUIRED_COLUMNS, load_grid
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 real = pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
@@ -87,8 +87,8 @@ def test_a_workbook_becomes_plants_by_site_and_fuel(tmp_path):
         "1 rows without",
     ):
         assert words in said, said
-    assert list(found.columns) == NEEDED["plants"].split()
-    assert grid().with_plants(found).plants["power_w"].sum() == found["power_w"].sum()
+    assert list(found.columns) == REQUIRED_COLUMNS["plants"].split()
+    assert load_grid().with_plants(found).plants["power_w"].sum() == found["power_w"].sum()
 
 
 def test_storage_counts_as_other_where_it_is_asked_for(tmp_path):
@@ -152,7 +152,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
             read(tmp_path / "empty.csv")
 
 
-SOURCES = list(eia.meanings("plant column"))
+SOURCES = list(eia.code_meanings("plant column"))
 
 
 def plant_table(tmp_path, **change):
@@ -183,10 +183,9 @@ def test_the_csv_form_becomes_plants_too(tmp_path):
 
 def test_every_fuel_that_codes_name_is_in_the_catalog_or_storage():
     for kind in ("energy source", "prime mover", "hourly source", "hourly column", "plant column"):
-        assert set(eia.meanings(kind).values()) <= {*catalog.names("fuels"), "storage"}
-    states = {name for name in eia.meanings("state").values() if name}
-    assert len(states) == 49 and states == set(grid().plants["state"]) | states
-    assert set(grid().plants["state"]) <= states
+        assert set(eia.code_meanings(kind).values()) <= {*catalog.names("fuels"), "storage"}
+    states = {name for name in eia.code_meanings("state").values() if name}
+    assert len(states) == 49 and set(load_grid().plants["state"]) <= states
 
 
 def six_months(
@@ -285,7 +284,7 @@ def spikes(values, **rule):
     """Hours that the rule marks, of series in rows or of one."""
     rows = np.atleast_2d(values)
     frame = pd.concat([series(row, code=f"{i:03d}") for i, row in enumerate(rows)])
-    return authorities.screened(frame, **rule)["demand_spike"].to_numpy().reshape(np.shape(values))
+    return authorities.screen_spikes(frame, **rule)["demand_spike"].to_numpy().reshape(np.shape(values))
 
 
 def test_no_spike_where_there_is_none():
@@ -326,7 +325,7 @@ def test_the_rule_is_local_and_deterministic_and_takes_series_in_rows():
 
 def test_what_is_expected_is_the_formula_computed_by_hand():
     x = load(hours=24 * 12)
-    e, limit = authorities.expected_hours(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
+    e, limit = authorities.expected_values(x, spreads=3, floor=0.1, level_hours=5, profile_days=2, spread_hours=30)
     t = 24 * 6 + 3
     level = [np.median(x[i - 5 : i + 6]) for i in range(5, len(x) - 5)]
     m = dict(zip(range(5, len(x) - 5), level, strict=True))
@@ -357,7 +356,7 @@ def test_quality_counts_what_is_missing_doubled_and_wrong():
     blank = again.iloc[[1]].assign(demand_w=np.nan)
     two = series(load(hours=5, seed=3), code="PJM", start="2023-01-03")
     none = series([np.nan] * 4, code="AEC")
-    found = authorities.quality(pd.concat([one, again, blank, two, none])).set_index("authority")
+    found = authorities.data_quality(pd.concat([one, again, blank, two, none])).set_index("authority")
     srp = found.loc["SRP"]
     assert (srp["hours"], srp["missing"], srp["duplicated"], srp["differing"], srp["spikes"]) == (477, 3, 3, 1, 1)
     assert srp["first"] == pd.Timestamp("2023-01-01") and srp["last"] == pd.Timestamp("2023-01-20 23:00")
@@ -369,22 +368,22 @@ def test_a_spike_among_doubled_hours_is_found_in_either_row_and_in_any_order():
     one = series(load(hours=24 * 20))
     wrong = one.iloc[[100]].assign(demand_w=9e11)
     for rows in (pd.concat([one, wrong]), pd.concat([wrong, one]).sample(frac=1, random_state=0)):
-        found = authorities.screened(rows)
+        found = authorities.screen_spikes(rows)
         assert list(found.loc[found["demand_spike"], "demand_w"]) == [9e11]
         assert np.isnan(found.loc[found["demand_spike"], "demand_screened_w"]).all()
 
 
 def test_cleaned_keeps_the_rest_and_says_what_it_needs():
     frame = series(load()).assign(net_generation_w=series(load(seed=5))["demand_w"])
-    found = authorities.screened(frame)
+    found = authorities.screen_spikes(frame)
     pd.testing.assert_series_equal(found["demand_screened_w"], frame["demand_w"], check_names=False)
     assert {"net_generation_screened_w", "net_generation_spike"} <= set(found) and "demand_spike" not in frame
     with pytest.raises(ValueError, match="no column 'demand_w'"):
-        authorities.screened(frame[["authority", "hour_utc"]])
+        authorities.screen_spikes(frame[["authority", "hour_utc"]])
     with pytest.raises(ValueError, match="no column 'load'"):
-        authorities.quality(frame, "load")
+        authorities.data_quality(frame, "load")
     with pytest.raises(ValueError, match="no rows"):
-        authorities.quality(frame[:0])
+        authorities.data_quality(frame[:0])
 
 
 def test_unknown_authorities_are_named_with_the_nearest():
@@ -421,7 +420,7 @@ def demand():
 
 @pytest.fixture(scope="module")
 def screened(demand):
-    return authorities.screened(demand)
+    return authorities.screen_spikes(demand)
 
 
 WINDOW = ("2022-10-08", "2024-10-08")
@@ -469,7 +468,7 @@ def test_recall_and_false_positives_of_our_rule(screened):
 
 @real
 def test_quality_of_the_real_demand(demand):
-    found = authorities.quality(demand).set_index("authority")
+    found = authorities.data_quality(demand).set_index("authority")
     assert (found["hours"] + found["missing"] == 18288).all() and not found["duplicated"].any()
     assert found.loc["SRP", "missing"] == 48 and found.loc["AEC", "hours"] == 0
 
@@ -477,7 +476,7 @@ def test_quality_of_the_real_demand(demand):
 @real
 def test_real_generation_is_the_sum_of_its_sources_at_the_hours_of_demand(demand):
     found = real_hours.generation_hours()
-    parts = [f"{fuel}_w" for fuel in eia.meanings("hourly column").values()]
+    parts = [f"{fuel}_w" for fuel in eia.code_meanings("hourly column").values()]
     assert (found[parts].sum(axis=1) - found["net_generation_w"]).abs().max() <= 2 * MW
     assert found["authority"].nunique() == 9 and found["net_generation_w"].max() > 150 * GW
     # Both files end an hour in the same way: changes match best without a shift (ERCO trades little with others).

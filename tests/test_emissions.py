@@ -8,15 +8,15 @@ from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
 from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.grid import PowerGrid, electricity_prices, grid
-from railcore.systems.siting.nodes import nodes
+from railcore.systems.siting.grid import PowerGrid, electricity_prices, load_grid
+from railcore.systems.siting.nodes import power_nodes
 from railcore.systems.siting.placement import carbon_and_cost, even_shares
 from railcore.systems.siting.supply import average_intensity, marginal_intensity
 
 
 @pytest.fixture(scope="module")
 def embedded() -> PowerGrid:
-    return grid()
+    return load_grid()
 
 
 def group_of(mask: np.ndarray) -> csr_array:
@@ -45,7 +45,7 @@ def test_oil_can_be_left_out(embedded):
 
 
 def test_a_loop_over_the_plants_of_nodes(embedded):
-    found = nodes(embedded, 100e3)
+    found = power_nodes(embedded, 100e3)
     average, marginal = average_intensity(embedded, found.plants), marginal_intensity(embedded, found.plants)
     assert average.shape == marginal.shape == (len(found),)
     fuels = {name: catalog.item("fuels", name) for name in catalog.names("fuels")}

@@ -15,7 +15,7 @@ import pytest
 
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.units import GB, Gbps, day, ms
-from railcore.systems.siting.grid import cities, grid
+from railcore.systems.siting.grid import cities, load_grid
 
 T = 1e12
 
@@ -488,7 +488,7 @@ def test_two_datacenters_and_their_round_trip():
 
 def test_where_the_coasts_are():
     """Washington is a city of data/grid; the Pacific DC Intertie is that grid's longest line of direct current."""
-    table, made = cities(), grid()
+    table, made = cities(), load_grid()
     city = table[(table["city"] == "Washington") & (table["state"] == "DC")].iloc[0]
     east, west = (
         [catalog.item("wide_area", f"flops2024 {end}")[axis] for axis in ("latitude_deg", "longitude_deg")]

@@ -11,9 +11,9 @@ from railcore.facts import catalog, units
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import nodes as module
 from railcore.systems.siting.geometry import unit_vectors, within_radius
-from railcore.systems.siting.grid import PowerGrid, grid
-from railcore.systems.siting.nodes import METHODS, accounting, nodes
-from railcore.systems.siting.supply import RULES, eligible, passes
+from railcore.systems.siting.grid import PowerGrid, load_grid
+from railcore.systems.siting.nodes import METHODS, node_counts, power_nodes
+from railcore.systems.siting.supply import RULES, eligible, feeds_demand
 
 KM = 1e3
 WASHINGTON = (38.90, -77.04)
@@ -68,7 +68,7 @@ def small(seed: int, sites: int = 14) -> PowerGrid:
 
 @pytest.fixture(scope="module")
 def embedded() -> PowerGrid:
-    return grid()
+    return load_grid()
 
 
 SEEDS = st.integers(0, 10_000)
@@ -105,20 +105,20 @@ def by_hand(power_grid: PowerGrid, radius_m: float) -> set[frozenset[tuple]]:
 @given(SEEDS, RADII)
 def test_densest_first_is_the_slow_way(seed, radius):
     power_grid = small(seed)
-    assert sets(nodes(power_grid, radius)) == by_hand(power_grid, radius)
+    assert sets(power_nodes(power_grid, radius)) == by_hand(power_grid, radius)
 
 
 @settings(max_examples=15)
 @given(SEEDS, RADII, st.sampled_from(list(METHODS)))
 def test_every_plant_is_in_one_node_whatever_the_order_of_rows(seed, radius, method):
     power_grid = small(seed)
-    found = nodes(power_grid, radius, method)
+    found = power_nodes(power_grid, radius, method)
     assert found.plants.sum(axis=0) == pytest.approx(1)
     assert (found.plants.sum(axis=1) >= 1).all()
     shuffled = power_grid.with_plants(power_grid.plants.sample(frac=1, random_state=seed))
-    again = nodes(shuffled, radius, method)
+    again = power_nodes(shuffled, radius, method)
     assert sets(again) == sets(found)
-    for name in ("latitude", "longitude", "of_load", "of_substation"):
+    for name in ("latitude", "longitude"):
         assert getattr(again, name) == pytest.approx(getattr(found, name), rel=1e-12)
     assert again.supply.table().to_numpy() == pytest.approx(found.supply.table().to_numpy(), rel=1e-12)
     text = ["name", "state", "authority", "fuels"]
@@ -131,10 +131,10 @@ def test_bounds_of_both_ways(seed, radius):
     power_grid = small(seed)
     place = power_grid.plants[["latitude", "longitude"]].to_numpy().T
     apart = great_circle_distance(*(axis[:, None] for axis in place), *(axis[None, :] for axis in place))
-    found = nodes(power_grid, radius)
+    found = power_nodes(power_grid, radius)
     centre = np.stack([found.latitude, found.longitude])[:, found.of_plant]
     assert (great_circle_distance(*centre, *place) <= radius * (1 + 1e-9) + 0.1).all()
-    linked = nodes(power_grid, radius, "complete linkage")
+    linked = power_nodes(power_grid, radius, "complete linkage")
     centre = np.stack([linked.latitude, linked.longitude])[:, linked.of_plant]
     assert (great_circle_distance(*centre, *place) <= 2 * radius * (1 + 1e-9) + 0.1).all()
     label = linked.of_plant
@@ -150,8 +150,8 @@ def test_bounds_of_both_ways(seed, radius):
 def test_tiny_and_huge_radius(method):
     power_grid = small(7)
     places = power_grid.plants.groupby(["latitude", "longitude"]).ngroups
-    assert len(nodes(power_grid, 1e-2, method)) == places
-    one = nodes(power_grid, 5000 * KM, method)
+    assert len(power_nodes(power_grid, 1e-2, method)) == places
+    one = power_nodes(power_grid, 5000 * KM, method)
     assert len(one) == 1
     assert one.supply.interconnect_w == pytest.approx(0)
     assert one.supply.load_w == pytest.approx(power_grid.loads["load_w"].sum())
@@ -161,7 +161,7 @@ def test_tiny_and_huge_radius(method):
 @given(SEEDS, RADII, st.sampled_from(list(METHODS)))
 def test_lines_and_loads_by_hand(seed, radius, method):
     power_grid = small(seed)
-    found = nodes(power_grid, radius, method)
+    found = power_nodes(power_grid, radius, method)
     subs = power_grid.substations
     of = {}
     for row in subs.itertuples():
@@ -183,7 +183,7 @@ def test_lines_and_loads_by_hand(seed, radius, method):
 
 
 def test_table_of_the_embedded_grid(embedded):
-    found = nodes(embedded, 100 * KM)
+    found = power_nodes(embedded, 100 * KM)
     table = found.table()
     assert table["plants"].sum() == len(embedded.plants)
     assert (table["installed_w"] + table["coal_w"]).sum() == pytest.approx(embedded.plants["power_w"].sum())
@@ -200,7 +200,7 @@ def test_table_of_the_embedded_grid(embedded):
 
 def test_what_the_docstring_says_of_the_embedded_grid(embedded):
     power = {
-        (method, km): (lambda s: (s.installed_w + s.coal_w).max() / 1e9)(nodes(embedded, km * KM, method).supply)
+        (method, km): (lambda s: (s.installed_w + s.coal_w).max() / 1e9)(power_nodes(embedded, km * KM, method).supply)
         for method in METHODS
         for km in (50, 100)
     }
@@ -215,8 +215,8 @@ def test_what_the_docstring_says_of_the_embedded_grid(embedded):
 
 
 def test_accounting_narrows(embedded):
-    groups = [nodes(embedded, km * KM, method) for method in METHODS for km in (25, 100)]
-    table = accounting(groups, 4.19e9)
+    groups = [power_nodes(embedded, km * KM, method) for method in METHODS for km in (25, 100)]
+    table = node_counts(groups, 4.19e9)
     assert len(table) == len(groups) * len(RULES)
     for more, fewer in (
         ("nodes", "not_coal"),
@@ -235,27 +235,27 @@ def test_accounting_narrows(embedded):
         assert (row.method, row.radius_m, row.nodes) == (group.method, group.radius_m, len(group))
         assert row.n1_unit == eligible(group.supply, reserve="unit").sum()
         assert row.n1_site == eligible(group.supply, reserve="site").sum()
-        assert row.unit_passing == passes(group.supply, 4.19e9, row.rule).sum()
-        assert row.site_passing == passes(group.supply, 4.19e9, row.rule, reserve="site").sum()
-        assert passes(group.supply, row.best_w, row.rule).any()
-        assert not passes(group.supply, row.best_w * 1.0001, row.rule).any()
-    assert (accounting(groups, 8e9)["unit_passing"] <= table["unit_passing"]).all()
-    assert (accounting(groups, 8e9, most_coal=0.1)["not_coal"] <= table["not_coal"]).all()
+        assert row.unit_passing == feeds_demand(group.supply, 4.19e9, row.rule).sum()
+        assert row.site_passing == feeds_demand(group.supply, 4.19e9, row.rule, reserve="site").sum()
+        assert feeds_demand(group.supply, row.best_w, row.rule).any()
+        assert not feeds_demand(group.supply, row.best_w * 1.0001, row.rule).any()
+    assert (node_counts(groups, 8e9)["unit_passing"] <= table["unit_passing"]).all()
+    assert (node_counts(groups, 8e9, most_coal=0.1)["not_coal"] <= table["not_coal"]).all()
 
 
 def test_a_grid_of_coal_has_no_node_left():
     power_grid = small(3)
     coal = power_grid.with_plants(power_grid.plants.assign(fuel="coal").drop_duplicates("sub_id"))
-    table = accounting([nodes(coal, 50 * KM)], 1e6)
+    table = node_counts([power_nodes(coal, 50 * KM)], 1e6)
     assert (table[["not_coal", "n1_unit", "unit_passing", "best_w"]] == 0).all(axis=None)
     assert (table["best_w"] == 0).all()
-    assert set(nodes(coal, 50 * KM).table()["fuels"]) == {"coal 100%"}
+    assert set(power_nodes(coal, 50 * KM).table()["fuels"]) == {"coal 100%"}
 
 
 def test_one_plant_is_one_node():
     power_grid = small(5)
     for method in METHODS:
-        found = nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
+        found = power_nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
         assert len(found) == 1
         place = power_grid.plants.loc[0, ["latitude", "longitude"]]
         assert great_circle_distance(found.latitude, found.longitude, *place) == pytest.approx(0, abs=0.1)
@@ -264,20 +264,20 @@ def test_one_plant_is_one_node():
 def test_errors_name_argument_value_and_remedy(embedded):
     for radius in (0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a positive number"):
-            nodes(embedded, radius)
+            power_nodes(embedded, radius)
     with pytest.raises(ValueError, match="method 'densest' does not exist: the nearest are 'densest first'"):
-        nodes(embedded, 50 * KM, "densest")
+        power_nodes(embedded, 50 * KM, "densest")
     with pytest.raises(ValueError, match="coal_basis is 'heat'"):
-        nodes(small(1), 50 * KM, coal_basis="heat")
+        power_nodes(small(1), 50 * KM, coal_basis="heat")
     with pytest.raises(ValueError, match="has no plants"):
-        nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
-    found = nodes(small(1), 50 * KM)
+        power_nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
+    found = power_nodes(small(1), 50 * KM)
     for demand in (0, -1.0, np.nan):
         with pytest.raises(ValueError, match="demand_w is"):
-            accounting([found], demand)
+            node_counts([found], demand)
     with pytest.raises(ValueError, match="most_coal is 0"):
-        accounting([found], 1e9, most_coal=0)
+        node_counts([found], 1e9, most_coal=0)
 
 
 def test_module_has_a_default_that_it_lists():
-    assert nodes(small(2), 50 * KM).method == next(iter(module.METHODS))
+    assert power_nodes(small(2), 50 * KM).method == next(iter(module.METHODS))

@@ -17,27 +17,26 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import (
     best_by_rule,
+    candidate_centres,
     candidates,
     candidates_by_radius,
-    centres,
     most_disjoint,
     siting_sensitivity,
 )
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii, within_radius
-from railcore.systems.siting.grid import PowerGrid, cities, grid, nearest_city, outlines, state_of
+from railcore.systems.siting.grid import PowerGrid, cities, load_grid, nearest_city, state_of, state_outlines
 from railcore.systems.siting.supply import (
     RULES,
     Supply,
-    available,
+    available_power_w,
     crossing_lines_w,
     eligible,
+    feeds_demand,
     largest_member,
-    passes,
-    rule,
-    supply,
+    supply_of_groups,
 )
 
-EMBEDDED, HERE = grid(), unit_vectors([0.0], [0.0])
+EMBEDDED, HERE = load_grid(), unit_vectors([0.0], [0.0])
 FUELS = catalog.names("fuels")
 
 
@@ -114,7 +113,7 @@ def test_supply_of_one_circle_by_hand():
     assert (got.largest_unit_w, got.largest_site_w) == (900e6, 1200e6)
     assert got.coal_share == pytest.approx(2000 / 4900) and got.load_w == pytest.approx(400e6)
     assert got.interconnect_w == pytest.approx(1100e6)  # the two lines to site 6 alone
-    assert rule("headroom after load").power(got) == pytest.approx(2400e6 - 900e6 - 400e6)
+    assert RULES["headroom after load"].power(got) == pytest.approx(2400e6 - 900e6 - 400e6)
     dry = around(made, oil=False).supply[0]
     assert got.installed_w - dry.installed_w == pytest.approx(200e6) and dry.largest_site_w == 1000e6
     by_energy = around(made, coal_basis="energy").supply[0].coal_share
@@ -134,7 +133,7 @@ def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
     made = tiny(rows, wires)
     split = rng.random(n) < 0.5
     groups = csr_array(np.array([split, ~split, np.ones(n)], float))
-    got = supply(made, groups, np.zeros(3), crossing_lines_w(made, groups), oil)
+    got = supply_of_groups(made, groups, np.zeros(3), crossing_lines_w(made, groups), oil)
     for name in ("installed_w", "firm_w", "idle_w", "idle_fuelled_w", "coal_w"):
         one, two, both = getattr(got, name)
         assert one + two == pytest.approx(both)
@@ -160,21 +159,24 @@ def test_coal_and_reserve_exclude_and_a_bare_margin_passes():
     assert eligible(offer(), reserve="none").all() and not eligible(offer(interconnect_w=0.99e9)).any()
     assert not eligible(offer(coal_w=5e9, coal_share=0.5)).any()
     assert eligible(offer(coal_w=5e9, coal_share=0.5), most_coal=0.6).all()
-    assert passes(offer(), 5e9, "installed").all() and not passes(offer(), 5.01e9, "installed").any()
-    assert passes(offer(), 3e9, "firm minus largest").all() and not passes(offer(), 3.01e9, "firm minus largest").any()
-    assert available(offer(load_w=9e9), "headroom after load") == 0
-    assert not passes(offer(load_w=9e9), 1.0, "headroom after load").any()
+    assert feeds_demand(offer(), 5e9, "installed").all() and not feeds_demand(offer(), 5.01e9, "installed").any()
+    assert (
+        feeds_demand(offer(), 3e9, "firm minus largest").all()
+        and not feeds_demand(offer(), 3.01e9, "firm minus largest").any()
+    )
+    assert available_power_w(offer(load_w=9e9), "headroom after load") == 0
+    assert not feeds_demand(offer(load_w=9e9), 1.0, "headroom after load").any()
 
 
 def test_rules_never_give_more_than_is_installed_and_less_is_less():
     found = candidates(EMBEDDED, 50e3)
-    given_by = {name: available(found.supply, name) for name in RULES}
+    given_by = {name: available_power_w(found.supply, name) for name in RULES}
     for power in given_by.values():
         assert np.all(power <= found.supply.installed_w + 1)
     assert np.all(given_by["idle fuelled"] <= given_by["idle firm"] + 1)
     assert np.all(given_by["headroom after load"] <= given_by["firm minus largest"] + 1)
-    stricter = passes(found.supply, 4e9, "installed", reserve="site")
-    assert np.all(stricter <= passes(found.supply, 4e9, "installed")) and stricter.sum() > 0
+    stricter = feeds_demand(found.supply, 4e9, "installed", reserve="site")
+    assert np.all(stricter <= feeds_demand(found.supply, 4e9, "installed")) and stricter.sum() > 0
 
 
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=9))
@@ -209,7 +211,7 @@ def test_embedded_grid_is_whole():
     assert EMBEDDED.plants["authority"].notna().all()
     assert set(EMBEDDED.plants["interconnect"]) == {"Eastern", "Western", "Texas"}
     assert EMBEDDED.plants["power_w"].sum() == pytest.approx(1.2e12, rel=0.01)
-    assert len(outlines()) == 49 and "District of Columbia" in outlines()
+    assert len(state_outlines()) == 49 and "District of Columbia" in state_outlines()
     assert cities()["population"].min() >= 50_000
 
 
@@ -231,7 +233,7 @@ def test_states_of_most_plants_are_the_files_own():
 
 
 def test_candidates_grow_with_the_radius():
-    at = centres(EMBEDDED, 2.0)
+    at = candidate_centres(EMBEDDED, 2.0)
     small, large = (candidates(EMBEDDED, radius, at=at) for radius in (25e3, 75e3))
     assert len(small) < len(large) <= len(at[0])
     where = {place: i for i, place in enumerate(zip(large.latitude, large.longitude, strict=True))}
@@ -241,7 +243,7 @@ def test_candidates_grow_with_the_radius():
     assert set(small.most_of("interconnect")) <= {"Eastern", "Western", "Texas"}
     table = small.table("installed")
     assert (table["available_w"] <= table["installed_w"]).all() and len(table) == len(small)
-    chosen = small[small.passing(2e9, "installed")]
+    chosen = small[feeds_demand(small.supply, 2e9, "installed")]
     assert len(chosen) and (chosen.supply.installed_w >= 2e9).all()
 
 
@@ -262,7 +264,10 @@ def test_sensitivity_is_monotone_and_agrees_with_candidates():
     parts = sum(keyed.loc[(50e3, "idle firm", True, part), "centres"] for part in ("Eastern", "Western", "Texas"))
     assert parts == keyed.loc[(50e3, "idle firm", True, "whole country"), "centres"]
     found = candidates(EMBEDDED, 50e3, step_deg=1.0, oil=False)
-    assert keyed.loc[(50e3, "installed", False, "whole country"), "centres"] == found.passing(4.2e9, "installed").sum()
+    assert (
+        keyed.loc[(50e3, "installed", False, "whole country"), "centres"]
+        == feeds_demand(found.supply, 4.2e9, "installed").sum()
+    )
     ruled = best_by_rule(found)
     assert list(ruled["rule"]) == list(RULES) and (ruled["near"].str.len() > 3).all()
     best = (
@@ -315,23 +320,23 @@ def test_own_plants_need_four_columns():
 
 
 def test_own_grid_from_a_folder(tmp_path):
-    for kind in siting_grid.COLUMNS:
+    for kind in siting_grid.REQUIRED_COLUMNS:
         source = siting_grid.files.DATA / "grid" / f"{kind}.csv.gz"
         (tmp_path / source.name).write_bytes(source.read_bytes())
-    again = grid(tmp_path)
+    again = load_grid(tmp_path)
     assert again.name == tmp_path.name and again.plants.equals(EMBEDDED.plants)
     (tmp_path / "loads.csv.gz").unlink()
     with pytest.raises(ValueError, match=r"no loads\.csv"):
-        grid(tmp_path)
+        load_grid(tmp_path)
     (tmp_path / "loads.csv").write_text("lat,lon,load_kw\n40,-80,3\n")
     with pytest.raises(ValueError, match="no column 'load_mw'"):
-        grid(tmp_path)
+        load_grid(tmp_path)
     (tmp_path / "loads.csv").write_text("lat,lon,load_mw\n40,-80,3\n")
     (tmp_path / "plants.csv.gz").unlink()
     whose = "sub_id,name,state,interconnect,lat,lon,fuel,units,mw,largest_unit_mw\n1,a,Ohio,Eastern,40,-80,gas,1,5,5\n"
     (tmp_path / "plants.csv").write_text(whose)
     with pytest.raises(ValueError, match="lack column 'authority'"):
-        grid(tmp_path)
+        load_grid(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -341,9 +346,9 @@ def test_own_grid_from_a_folder(tmp_path):
         (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
         (lambda: within_radius(HERE, HERE, 0.0), "radius_m is 0.0"),
         (lambda: unit_vectors([95.0], [0.0]), "latitude"),
-        (lambda: centres(EMBEDDED, 0.0), "step_deg"),
-        (lambda: passes(offer(), 0.0, "installed"), "demand_w"),
-        (lambda: passes(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
+        (lambda: candidate_centres(EMBEDDED, 0.0), "step_deg"),
+        (lambda: feeds_demand(offer(), 0.0, "installed"), "demand_w"),
+        (lambda: feeds_demand(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
         (lambda: eligible(offer(), most_coal=0.0), "most_coal"),
         (lambda: eligible(offer(), reserve="two"), "reserve"),
         (lambda: around(tiny([(1, 40, -80, "gas", 1e9, 1e9)]), coal_basis="money"), "coal_basis"),

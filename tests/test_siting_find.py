@@ -16,10 +16,10 @@ from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, candidates_by_radius
-from railcore.systems.siting.grid import PowerGrid, grid
-from railcore.systems.siting.options import OBJECTIVES, site_options
+from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import find_places, nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.supply import RULES
+from railcore.systems.siting.split_problem import OBJECTIVES, site_options
+from railcore.systems.siting.supply import RULES, feeds_demand
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
 PLANTS = [
@@ -265,7 +265,7 @@ def test_counts_of_places_near_a_city():
 
 def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     """What the notebook says of the radius that the document leaves out."""
-    narrow, wide = candidates_by_radius(grid(), [7 * km, 8 * km], [True])
-    assert not narrow.passing(LOW, RULE).any() and wide.passing(LOW, RULE).any()
-    others = {name: narrow.passing(LOW, name).any() for name in RULES if name != RULE}
+    narrow, wide = candidates_by_radius(load_grid(), [7 * km, 8 * km], [True])
+    assert not feeds_demand(narrow.supply, LOW, RULE).any() and feeds_demand(wide.supply, LOW, RULE).any()
+    others = {name: feeds_demand(narrow.supply, LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())

@@ -35,7 +35,7 @@ def closed():
 
 @pytest.fixture(scope="module")
 def real():
-    return grids.grid(), grids.outlines(), grids.cities()
+    return grids.load_grid(), grids.state_outlines(), grids.cities()
 
 
 def small_grid(count=40):

@@ -9,9 +9,9 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.options import SiteOptions, SplitNeeds, SplitTerms, undominated
-from railcore.systems.siting.search import strongest
+from railcore.systems.siting.mixed_integer import strongest_places
 from railcore.systems.siting.split import split, splits
+from railcore.systems.siting.split_problem import SiteOptions, SplitConstraints, SplitTerms, undominated_sites
 
 km = 1e3
 
@@ -191,20 +191,21 @@ def test_what_dominates():
     options = SiteOptions(
         np.full(5, 40.0), np.array([-100, -100.1, -100.1, -100, -104.0]), [5, 5, 5, 9, 7], plants, list("aaaba")
     )
-    assert undominated(options, 20 * km).tolist() == [1, 3, 4]  # fewer plants; the first of equals; too weak; too far
-    assert undominated(options, 0.0).tolist() == [0, 1, 3, 4]
-    assert undominated(options, 500 * km).tolist() == [3, 4]  # same power or more of fewer plants
-    assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km).tolist() == [1, 4]
-    assert undominated(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
+    # fewer plants; the first of equals; too weak; too far
+    assert undominated_sites(options, 20 * km).tolist() == [1, 3, 4]
+    assert undominated_sites(options, 0.0).tolist() == [0, 1, 3, 4]
+    assert undominated_sites(options, 500 * km).tolist() == [3, 4]  # same power or more of fewer plants
+    assert undominated_sites(replace(options, power_w=np.full(5, 5.0)), 20 * km).tolist() == [1, 4]
+    assert undominated_sites(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
 
 
 def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1.0], [0, 0, 1.0]]))
     circles = SiteOptions(np.full(4, 40.0), np.array([-100, -100.1, -100.1, -104]), [5, 5, 6, 5], plants, list("aaaa"))
     circles = replace(circles, radius_m=50 * km)
-    assert undominated(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
-    assert undominated(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
-    assert undominated(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
+    assert undominated_sites(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
+    assert undominated_sites(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
+    assert undominated_sites(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
     assert split(circles, 8e0, 2, least_separation_m=300 * km).terms.within_m == 50 * km
 
 
@@ -237,7 +238,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     found = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"railcore.systems.siting.search.{name}", value)
+            patch.setattr(f"railcore.systems.siting.cliques.{name}", value)
             other = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
@@ -267,15 +268,31 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     options = make(11, n=300, plants=150, span=20.0)
     options = options[np.argsort(-options.power_w, kind="stable")]
     none = np.full(300, -1)
-    needs = SplitNeeds(options.power_w, 0.0, none, (), ())
+    needs = SplitConstraints(options.power_w, 0.0, none, (), ())
     both = (options.plants @ options.plants.T).toarray() > 0
     best = max(
         options.power_w[list(three)].sum()
         for three in combinations(range(120), 3)
         if not (both[three[0], three[1]] or both[three[0], three[2]] or both[three[1], three[2]])
     )
-    found = strongest(options, needs, 3, 0.0)
+    found = strongest_places(options, needs, 3, 0.0)
     assert options.power_w[found].sum() == pytest.approx(best)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 4), separation=st.sampled_from([0.0, 80 * km, 300 * km]))
+def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, separation):
+    """The bound that stops the programme from growing leaves out none that matters."""
+    options = make(seed, n=60, plants=40, span=9.0)
+    options = options[np.argsort(-options.power_w, kind="stable")]
+    constraints = SplitConstraints(options.power_w, 0.0, np.full(60, -1), (), ())
+    power = []
+    for size in (1000, 5):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("railcore.systems.siting.mixed_integer._FIRST_SIZE", size)
+            found = strongest_places(options, constraints, k, separation)
+        power.append(None if found is None else options.power_w[found].sum())
+    assert power[0] == pytest.approx(power[1])
 
 
 def test_power_dealt_between_unequal_places():
@@ -299,7 +316,8 @@ def test_rows_of_every_k():
     solved = rows[rows["problem"] == ""]
     assert len(solved) and len(solved) < 6 and rows.loc[rows["problem"] != "", "longest_m"].isna().all()
     assert np.allclose(solved["part_w"] * solved["k"], 1.5e9)
-    assert (solved["candidates"] >= solved["enough"]).all() and (solved["enough"] >= solved["left"]).all()
+    assert (solved["candidates"] >= solved["strong_enough"]).all()
+    assert (solved["strong_enough"] >= solved["undominated"]).all()
     assert split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km).table(options).shape[1] == 6
 
 
@@ -346,7 +364,7 @@ def test_terms_are_checked_without_options():
     with pytest.raises(ValueError, match="within_m"):
         SplitTerms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, -1.0)
     with pytest.raises(ValueError, match="within_m"):
-        undominated(make(1), -1.0)
+        undominated_sites(make(1), -1.0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -359,6 +377,8 @@ def test_strongest_within_a_reach(seed):
     power = [
         options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
     ]
-    found = strongest(options, SplitNeeds(options.power_w, 0.0, none, (), ()), 3, 100 * km, reach_m=350 * km)
+    found = strongest_places(
+        options, SplitConstraints(options.power_w, 0.0, none, (), ()), 3, 100 * km, reach_m=350 * km
+    )
     assert (found is None) == (not power)
     assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

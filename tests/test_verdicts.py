@@ -21,7 +21,7 @@ from railcore.network import scale_out
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import Case
 from railcore.systems.siting import candidates, eia, nodes
-from railcore.systems.siting.grid import grid
+from railcore.systems.siting.grid import load_grid
 from railcore.systems.siting.supply import RULES
 from railcore.training import scaling_laws, transformer
 from railcore.workbench.driver import parameters
@@ -141,9 +141,9 @@ def test_seven_claims_of_the_document_are_calibrated():
 @pytest.fixture(scope="module")
 def accounts():
     """`siting.account` by radius of a single place."""
-    own, need = grid(), float(SIZED.total_w.min())
+    own, need = load_grid(), float(SIZED.total_w.min())
     *points, near = candidates.candidates_by_radius(own, [5 * km, 25 * km, 100 * km], [True])
-    groups = [nodes.nodes(own, 100 * km, method) for method in nodes.METHODS]
+    groups = [nodes.power_nodes(own, 100 * km, method) for method in nodes.METHODS]
     return {each.radius_m: siting.siting_account(each, near, groups, need, 150 * km) for each in points}
 
 
@@ -186,9 +186,9 @@ def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_the_stored_account_is_that_of_the_real_plants():
-    real, stored = grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account()
+    real, stored = load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account()
     point, near = candidates.candidates_by_radius(real, [5 * km, 100 * km], [True])
-    groups = [nodes.nodes(real, 100 * km, method) for method in nodes.METHODS]
+    groups = [nodes.power_nodes(real, 100 * km, method) for method in nodes.METHODS]
     found = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)
     pd.testing.assert_frame_equal(found, stored[[*found]], check_dtype=False, rtol=1e-9)
 

@@ -1,7 +1,7 @@
 """What a siting adds to training: delay and capacity between its places, and the time of an iteration.
 
-Every two places are joined by fibre, as long as between the two farthest; racks are shared as evenly as the powers
-of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
+Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
+powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
 `datacenter.exposed`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
 a datacenter, k places, c wide-area capacity of a GPU.
 """
@@ -18,8 +18,8 @@ from railcore.facts import catalog
 from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, chunk_bytes, least_wan_Bps, tokens
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
-from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
-from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
+from railcore.systems.siting.geometry import Located, diameter_m, fibre_delays_s
+from railcore.systems.siting.placement import Sitings, shares_or_nan, siting_indices
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -60,7 +60,7 @@ def multisite_times(
     datacenters: ArrayLike,
     one_way_delay_s: ArrayLike,
     wan_Bps: ArrayLike | None = None,
-    shared: Sequence[Sequence[float] | np.ndarray] | None = None,
+    rack_shares: Sequence[Sequence[float] | np.ndarray] | None = None,
     micro_batches: int = 1,
 ) -> pd.DataFrame:
     """Times of every case in k datacenters with a delay between them.
@@ -75,7 +75,7 @@ def multisite_times(
     datacenters, one_way_delay_s, wan_Bps
         Number of places, delay between two [s] and wide-area capacity of a GPU [bytes/s], by default the case's: arrays
         that broadcast, a row for each element.
-    shared
+    rack_shares
         Share of the racks of every place, for each row; even by default.
     micro_batches
         m, of an iteration.
@@ -99,17 +99,19 @@ def multisite_times(
         k, delay, c = (np.ravel(each) for each in np.broadcast_arrays(datacenters, one_way_delay_s, capacity))
         even = case.changed(site={"datacenters": k, "one_way_delay_s": np.where(k > 1, delay, 0.0), "wan_Bps": c})
         keys = {"model": name, "datacenters": k, "one_way_delay_s": even.site.one_way_delay_s, "wan_Bps": c}
-        parts.append(pd.DataFrame(keys | _times(even, _racks_per_layer(case, k, shared), micro_batches)))
+        parts.append(pd.DataFrame(keys | _times(even, _racks_per_layer(case, k, rack_shares), micro_batches)))
     return pd.concat(parts, ignore_index=True)
 
 
 def _racks_per_layer(
-    case: Case, k: np.ndarray, shared: Sequence[Sequence[float] | np.ndarray] | None
+    case: Case, k: np.ndarray, rack_shares: Sequence[Sequence[float] | np.ndarray] | None
 ) -> tuple[np.ndarray, ...]:
     """Racks that hold a layer in the smallest and in the largest place and in all, shape (rows,)."""
-    rows = [np.full(int(count), 1 / count) for count in k] if shared is None else [np.asarray(row) for row in shared]
+    if rack_shares is None:
+        rack_shares = [np.full(int(count), 1 / count) for count in k]
+    rows = [np.asarray(row) for row in rack_shares]
     if [len(row) for row in rows] != list(k):
-        raise ValueError(f"shared has {[len(row) for row in rows]} places: give one share for each of {list(k)}")
+        raise ValueError(f"rack_shares has {[len(row) for row in rows]} places: give one share for each of {list(k)}")
     held = [np.floor(row * case.site.racks / np.ceil(case.layer.layers) * (1 + 1e-12)) for row in rows]
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
@@ -130,7 +132,7 @@ def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
     done = m * tokens(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
-    hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
+    hidden_s = longest_hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
         "exposed_share": t.share(case.rule, m),
@@ -155,7 +157,7 @@ def _seconds_per_token_alone(case: Case, m: int) -> float:
     return float((m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m)) / (m * tokens(one.layer, one.layout)))
 
 
-def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
     Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
@@ -217,20 +219,20 @@ def training_by_siting(
 
     Raises
     ------
-    ValueError as in `placement.checked_sitings`.
+    ValueError as in `placement.siting_indices`.
     """
-    power, rows, shared = np.asarray(power_w, float), [], []
-    for name, at in checked_sitings(places, power, sitings).items():
-        total, far = float(power[at].sum()), longest_m(places, at)
+    power, rows, rack_shares = np.asarray(power_w, float), [], []
+    for name, at in siting_indices(places, power, sitings).items():
+        total, far = float(power[at].sum()), diameter_m(places, at)
         delay = fibre_delays_s(far)
-        shared.append(shares_or_nan(power[at], demand_w))
+        rack_shares.append(shares_or_nan(power[at], demand_w))
         rows.append(
             {
                 "siting": name,
                 "meets": total >= demand_w,
                 "power_w": total,
                 "spare_w": total - demand_w,
-                "least_share": shared[-1].min(),
+                "least_share": rack_shares[-1].min(),
                 "longest_m": far,
                 "delay_low_s": float(delay["low"]),
                 "delay_high_s": float(delay["high"]),
@@ -238,7 +240,8 @@ def training_by_siting(
             }
         )
     table = pd.DataFrame(rows)
-    added = multisite_times(cases, [len(each) for each in shared], table.pop("one_way_delay_s"), shared=shared)
+    places_of_each = [len(each) for each in rack_shares]
+    added = multisite_times(cases, places_of_each, table.pop("one_way_delay_s"), rack_shares=rack_shares)
     whole = pd.concat([pd.concat([table] * len(cases), ignore_index=True), added], axis=1)
     marks = [_best_and_pareto(of_one, tolerance) for _, of_one in whole.groupby("model", sort=False)]
     return whole.join(pd.concat(marks))

@@ -9,15 +9,15 @@ import pandas as pd
 
 from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, files, units
-from railcore.systems.siting.authorities import MOST_PARTS, authority, authority_table, feeders_of_parts
-from railcore.systems.siting.candidates import Candidates, Region
-from railcore.systems.siting.geometry import distance_to
+from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.systems.siting.candidates import Candidates, Region, most_disjoint
+from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.nodes import Nodes
-from railcore.systems.siting.options import SiteOptions
+from railcore.systems.siting.nodes import PowerNodes
 from railcore.systems.siting.placement import nearest_direct_line, places_near_line
 from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.supply import RULES, passes
+from railcore.systems.siting.split_problem import SiteOptions
+from railcore.systems.siting.supply import RULES, feeds_demand
 
 TABLE = "flops2024.table1"
 EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
@@ -25,9 +25,9 @@ PAIR = "east and west"
 AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
 REGIONS: dict[str, Region] = {
     "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
+    "100 km of Washington, D.C.": lambda found: distance_to_place(found, EAST) <= AROUND_M,
     "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
+    "100 km of the intertie": lambda found: distance_to_place(found, WEST) <= AROUND_M,
     "Eastern": lambda found: found.interconnect == "Eastern",
     "Western": lambda found: found.interconnect == "Western",
     "Texas": lambda found: found.interconnect == "Texas",
@@ -63,7 +63,7 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
     """
     regions, rows = printed_regions(), []
     for code, printed in printed_w.items():
-        row = authority(code)
+        row = authority_row(code)
         if not np.isfinite(printed):
             raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
         entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
@@ -86,7 +86,7 @@ def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
     if not printed_w:
         raise ValueError("printed_w is empty: give disposable power by authority in watts")
     for code in printed_w:
-        authority(code)
+        authority_row(code)
     rows = authority_table()
     chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
     return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
@@ -99,14 +99,14 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
     """
     found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
-    eastern = {code for code in disposable_w if authority(code)["interconnect"] == "Eastern"}
-    northwestern = {code for code in disposable_w if printed.get(code, authority(code)["region"]) == "Northwest"}
+    eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
+    northwestern = {code for code in disposable_w if printed.get(code, authority_row(code)["region"]) == "Northwest"}
     for name, codes in (("east", eastern), ("northwest", northwestern)):
         found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
     return found
 
 
-def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
+def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = MAX_PARTS) -> float:
     """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
 
     The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
@@ -176,12 +176,15 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    here = distance_to(found, EAST) <= around_m
-    return {name: found.places(here & found.passing(demand_w, name, **asked))[0] for name in RULES}
+    near, counts = distance_to_place(found, EAST) <= around_m, {}
+    for name in RULES:
+        feeding = np.flatnonzero(near & feeds_demand(found.supply, demand_w, name, **asked))
+        counts[name], _ = most_disjoint(found.plants[feeding])
+    return counts
 
 
 def siting_account(
-    point: Candidates, near: Candidates, groups: Iterable[Nodes], demand_w: float, anchors_m: float, **asked: Any
+    point: Candidates, near: Candidates, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
 ) -> pd.DataFrame:
     """The document's account of places, in numbers.
 
@@ -209,8 +212,8 @@ def siting_account(
         "washington_places": counts_by_rule(near, demand_w, AROUND_M, **asked).values(),
     }
     for group in (each for each in groups if each.radius_m == near.radius_m):
-        here = distance_to(group, EAST) <= AROUND_M
-        meets = [int((here & passes(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
+        here = distance_to_place(group, EAST) <= AROUND_M
+        meets = [int((here & feeds_demand(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
         columns[NODES + group.method.replace(" ", "_")] = meets
     line = intertie(near.grid)
     west = places_near_line(near, line, demand_w / 2, anchors_m, **asked)

@@ -16,11 +16,11 @@ import pandas as pd
 from railcore.facts import catalog, checks, files, units
 from railcore.systems.siting import eia
 
-MOST_PARTS = 12
-TOTALS = ("demand", "net_generation")
-SPREAD = 1.4826  # of a normal distribution over its median absolute deviation
-HOUR = np.timedelta64(1, "h")
-CLEANED = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
+MAX_PARTS = 12
+_TOTALS = ("demand", "net_generation")
+_SIGMA_PER_MAD = 1.4826  # of a normal distribution over its median absolute deviation
+_HOUR = np.timedelta64(1, "h")
+_CLEANINGS = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
 
 
 @cache
@@ -47,7 +47,8 @@ def authority_table() -> pd.DataFrame:
     return result.assign(window=read["window"], capacity_as_of=read["capacity_as_of"].astype(str))
 
 
-def authority(code: str) -> pd.Series:
+@cache
+def authority_row(code: str) -> pd.Series:
     """The row of `authority_table` of one authority. Raises UnknownName listing the nearest codes."""
     rows = authority_table().set_index("authority", drop=False)
     if code not in rows.index:
@@ -81,29 +82,29 @@ def disposable_power(
     start, end
         Dates such as "2022-10-08": hours between the two midnights (UTC), by default all.
     clean
-        "screened" removes spikes by `screened`; "clean" and "adjusted" take the publisher's columns, and generation
-        by our rule where the publisher cleans demand alone.
+        "screened" removes spikes by `screen_spikes`. "clean" and "adjusted" take the publisher's columns, and remove
+        spikes of generation by our rule where the publisher cleans demand alone.
     rule
-        Parameters of `expected_hours`.
+        Parameters of `expected_values`.
 
     Returns
     -------
     Columns authority; for kind raw and clean generation_<kind>_w, generation_<kind>_at, demand_<kind>_w,
-    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `screened`
+    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `screen_spikes`
     removes. NaN where there are no values.
 
     Raises
     ------
     ValueError for missing columns, an unknown kind of cleaning and a window without hours.
     """
-    checks.one_of("clean", clean, CLEANED)
-    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == CLEANED[0] else [f"demand_{clean}_w"])))
-    kept = _between(screened(series, **rule), start, end).astype({"authority": str})
+    checks.one_of("clean", clean, _CLEANINGS)
+    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == "screened" else [f"demand_{clean}_w"])))
+    kept = _between(screen_spikes(series, **rule), start, end).astype({"authority": str})
     kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
     published = f"net_generation_{clean}_w"
     of = {
         "generation_raw": "net_generation_w",
-        "generation_clean": published if published in kept else f"net_generation_{CLEANED[0]}_w",
+        "generation_clean": published if published in kept else "net_generation_screened_w",
         "demand_raw": "demand_w",
         "demand_clean": f"demand_{clean}_w",
     }
@@ -145,9 +146,9 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
     Raises UnknownName for an unknown code, ValueError for a demand that is not above 0 and for most outside 1 to 12.
     """
     checks.positive("demand_w", demand_w, "watts")
-    checks.whole("most", most, 1, MOST_PARTS)
+    checks.whole("most", most, 1, MAX_PARTS)
     for code in disposable_w:
-        authority(code)
+        authority_row(code)
     rows = []
     for k in range(1, most + 1):
         part = demand_w / k
@@ -158,7 +159,7 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
     return pd.DataFrame(rows)
 
 
-def expected_hours(
+def expected_values(
     values: np.ndarray,
     spreads: float = 8.0,
     floor: float = 0.25,
@@ -175,7 +176,7 @@ def expected_hours(
     Parameters
     ----------
     values
-        x: shape (hours,) or (series, hours); NaN is missing and bridged by a straight line. At both ends the series is
+        x, shape (hours,); NaN is missing and bridged by a straight line. At both ends the series is
         mirrored.
     spreads, floor
         Factors of s and of |m| in the limit.
@@ -194,18 +195,13 @@ def expected_hours(
     checks.positive("floor", floor)
     for name, reach in (("level_hours", level_hours), ("profile_days", profile_days), ("spread_hours", spread_hours)):
         checks.whole(name, reach)
-    values = np.asarray(values, float)
-    if values.ndim > 1:
-        each = [expected_hours(row, spreads, floor, level_hours, profile_days, spread_hours) for row in values]
-        e, limit = np.stack(each, axis=1)
-        return e, limit
-    x = _bridged(values)
+    x = _bridged(np.asarray(values, float))
     m = _median(x, level_hours)
     part = np.divide(x, m, out=np.ones_like(x), where=m != 0)
     days = np.pad(part, (0, -len(x) % 24), constant_values=1.0).reshape(-1, 24)
     h = np.stack([_median(column, profile_days) for column in days.T], axis=1).ravel()[: len(x)]
     e = m * h
-    s = SPREAD * _median(np.abs(x - e), spread_hours)
+    s = _SIGMA_PER_MAD * _median(np.abs(x - e), spread_hours)
     return e, np.maximum(spreads * s, floor * np.abs(m))
 
 
@@ -222,19 +218,19 @@ def _median(values: np.ndarray, reach: int) -> np.ndarray:
 
 
 def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
-    """True where a row of a long series is a reporting spike: |x - e| > limit, with e and limit of `expected_hours`.
+    """True where a row of a long series is a reporting spike: |x - e| > limit, with e and limit of `expected_values`.
 
     Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than
     level_hours moves the level with it and is not found.
     """
     category = series["authority"].astype("category").cat
     code, hours = category.codes.to_numpy(), series["hour_utc"].to_numpy("datetime64[h]")
-    at = ((hours - hours.min()) / HOUR).astype(int)
+    at = ((hours - hours.min()) / _HOUR).astype(int)
     values = series[column].to_numpy(float)
     there = np.flatnonzero(np.isfinite(values))
     matrix = np.full((len(category.categories), at.max() + 1), np.nan)
     matrix[code[there], at[there]] = values[there]
-    e, limit = expected_hours(matrix, **rule)
+    e, limit = np.stack([expected_values(row, **rule) for row in matrix], axis=1)
     off = np.abs(np.where(np.isfinite(values), values, np.inf) - e[code, at])
     return np.isfinite(values) & (off > limit[code, at])
 
@@ -248,13 +244,13 @@ def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
         raise ValueError("series has no rows: give one or more hours")
 
 
-def screened(series: pd.DataFrame, **rule: Any) -> pd.DataFrame:
+def screen_spikes(series: pd.DataFrame, **rule: Any) -> pd.DataFrame:
     """The series with demand_spike (True or False) and demand_screened_w (NaN at a spike), and so for net_generation.
 
-    rule: parameters of `expected_hours`. The screened columns are ours; demand_clean_w and demand_adjusted_w are the
+    rule: parameters of `expected_values`. The screened columns are ours; demand_clean_w and demand_adjusted_w are the
     publisher's, where a file has them. Raises ValueError for a series without authority, hour_utc and either total.
     """
-    present = [name for name in TOTALS if f"{name}_w" in series]
+    present = [name for name in _TOTALS if f"{name}_w" in series]
     _known_columns(series, ("authority", "hour_utc", *(() if present else ("demand_w",))))
     added = {}
     for name in present:
@@ -263,12 +259,12 @@ def screened(series: pd.DataFrame, **rule: Any) -> pd.DataFrame:
     return series.assign(**added)
 
 
-def quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.DataFrame:
+def data_quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.DataFrame:
     """What a column of a long series lacks, one row for each authority.
 
     Columns authority; hours with a value; first, last: hour in the series; missing: hours between them that are absent
     or blank; duplicated: rows with a value beyond the first of an hour; differing: hours whose rows disagree; spikes:
-    rows that `screened` marks. rule: parameters of `expected_hours`. Raises ValueError for an unknown column.
+    rows that `screen_spikes` marks. rule: parameters of `expected_values`. Raises ValueError for an unknown column.
     """
     _known_columns(series, ("authority", "hour_utc", column))
     keys = ["authority", "hour_utc"]
@@ -280,6 +276,6 @@ def quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.D
     spans = {"first": ("hour_utc", "min"), "last": ("hour_utc", "max"), "spikes": ("spike", "sum")}
     counts = each[["hours", "duplicated", "differing"]].groupby("authority", observed=True).sum()
     result = table.groupby("authority", observed=True).agg(**spans).join(counts)
-    result["missing"] = ((result["last"] - result["first"]) / HOUR).astype(int) + 1 - result["hours"]
+    result["missing"] = ((result["last"] - result["first"]) / _HOUR).astype(int) + 1 - result["hours"]
     columns = ["authority", "hours", "first", "last", "missing", "duplicated", "differing", "spikes"]
     return result.reset_index().astype({"authority": str})[columns]

@@ -10,13 +10,21 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from railcore.facts import checks
 from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
-from railcore.systems.siting.grid import PowerGrid, nearest_city, outlines, state_of
-from railcore.systems.siting.supply import RULES, Supply, available, crossing_lines_w, passes, rules_count, supply
+from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
+from railcore.systems.siting.supply import (
+    RULES,
+    Supply,
+    available_power_w,
+    counted_plants,
+    crossing_lines_w,
+    supply_of_groups,
+)
 
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
-NEAREST, FARTHEST = 5e3, 150e3  # radii that candidates are meant for [m]
-EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
+_LEAST_RADIUS_M, _MOST_RADIUS_M = 5e3, 150e3  # radii that candidates are meant for [m]
+_MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
 @dataclass(frozen=True)
@@ -45,30 +53,12 @@ class Candidates:
 
     def most_of(self, column: str) -> np.ndarray:
         """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
-        return self.grid.largest_label(column, self.plants, self.grid.power_w * rules_count(self.grid, self.oil))
+        return self.grid.largest_label(column, self.plants, self.grid.power_w * counted_plants(self.grid, self.oil))
 
     @cached_property
     def interconnect(self) -> np.ndarray:
         """Interconnection that has most of each centre's counted power."""
         return self.most_of("interconnect")
-
-    def passing(self, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
-        """True for the centres that feed the demand.
-
-        Parameters
-        ----------
-        demand_w, rule, most_coal, reserve
-            As in `supply.passes`.
-
-        Returns
-        -------
-        Array of booleans of shape (n,).
-        """
-        return passes(self.supply, demand_w, rule, most_coal, reserve)
-
-    def places(self, mask: np.ndarray) -> tuple[int, bool]:
-        """How many of the centres of a mask share no plant, and whether that is exact: `most_disjoint`."""
-        return most_disjoint(self.plants[np.flatnonzero(mask)])
 
     def table(self, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
         """One row for each centre: where, authority, interconnection, power by the rule and its parts [W]."""
@@ -78,11 +68,11 @@ class Candidates:
             state=self.state,
             authority=self.most_of("authority"),
             interconnect=self.interconnect,
-            available_w=available(self.supply, rule, most_coal, reserve),
+            available_w=available_power_w(self.supply, rule, most_coal, reserve),
         )
 
 
-def centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
+def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     """Latitude, longitude and state of a lattice of centres over the country and of each site of plants.
 
     The sites are centres too because a small circle around a point of the lattice misses plants between two points.
@@ -90,7 +80,7 @@ def centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
     """
     if not 0 < step_deg <= 2:
         raise ValueError(f"step_deg is {step_deg!r}: give degrees above 0 and at most 2, such as 0.25")
-    corners = np.concatenate([ring for rings in outlines().values() for ring in rings])  # longitude, latitude
+    corners = np.concatenate([ring for rings in state_outlines().values() for ring in rings])  # longitude, latitude
     first, last = np.floor(corners.min(axis=0) / step_deg), np.ceil(corners.max(axis=0) / step_deg)
     east, north = (np.arange(low, high + 1) * step_deg for low, high in zip(first, last, strict=True))
     latitude, longitude = (axis.ravel() for axis in np.meshgrid(north, east, indexing="ij"))
@@ -118,9 +108,9 @@ def candidates(
     step_deg
         Between the centres of the lattice [degrees].
     oil, coal_basis
-        As in `supply.supply`.
+        As in `supply.supply_of_groups`.
     at
-        Centres in place of those of `centres`.
+        Centres in place of those of `candidate_centres`.
 
     Returns
     -------
@@ -158,27 +148,30 @@ def candidates_by_radius(
     ------
     ValueError for a radius outside 5 to 150 km.
     """
-    radii, kinds, found = list(radii_m), list(oil), []
+    radii, kinds = list(radii_m), list(oil)
     for radius in radii:
-        if not NEAREST <= radius <= FARTHEST:
-            raise ValueError(f"radius_m is {radius!r}: give {NEAREST:.0f} to {FARTHEST:.0f} m (5 to 150 km)")
-    at = centres(grid, step_deg) if at is None else at
+        if not _LEAST_RADIUS_M <= radius <= _MOST_RADIUS_M:
+            raise ValueError(
+                f"radius_m is {radius!r}: give {_LEAST_RADIUS_M:.0f} to {_MOST_RADIUS_M:.0f} m (5 to 150 km)"
+            )
+    at = candidate_centres(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
     plants, loads, substations = (
         unit_vectors(table["latitude"], table["longitude"]) for table in (grid.plants, grid.loads, grid.substations)
     )
     load_w = sums_within_radii(here, loads, radii, grid.loads["load_w"].to_numpy(float))
     members, stations = within_radii(here, plants, radii), within_radii(here, substations, radii)
+    found = []
     for radius, mine, load, ends in zip(radii, members, load_w, stations, strict=True):
         lines = crossing_lines_w(grid, ends)
-        for kind in kinds:
-            offer = supply(grid, mine, load, lines, kind, coal_basis)
-            each = Candidates(grid, radius, kind, *at, mine, offer)
+        for counts_oil in kinds:
+            offer = supply_of_groups(grid, mine, load, lines, counts_oil, coal_basis)
+            each = Candidates(grid, radius, counts_oil, *at, mine, offer)
             found.append(each[np.flatnonzero(offer.installed_w > 0)])
     return found
 
 
-def most_disjoint(plants: csr_array, exact: int = EXACT_ROWS) -> tuple[int, bool]:
+def most_disjoint(plants: csr_array, exact: int = _MOST_EXACT_ROWS) -> tuple[int, bool]:
     """How many rows can be taken at once so that no two share a plant, and whether that is exact.
 
     Set packing, max sum y with sum over the rows that hold a plant of y <= 1, y in {0, 1}, solved by HiGHS for at most
@@ -258,20 +251,30 @@ def siting_sensitivity(
     (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
     has.
     """
+    checks.positive("demand_w", demand_w, "watts")
     rows = []
     for each in found:
-        masks, known = {name: region(each) for name, region in regions.items()}, dict[bytes, tuple[int, bool]]()
+        inside = {name: region(each) for name, region in regions.items()}
+        counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            passing = each.passing(demand_w, rule, most_coal, reserve)
-            power = available(each.supply, rule, most_coal, reserve)
-            for name, mask in masks.items():
-                here = passing & mask
-                if (key := here.tobytes()) not in known:  # where all pass by one rule they do by others
-                    known[key] = each.places(here)
-                count, exact = known[key]
-                row = {"radius_m": each.radius_m, "rule": rule, "oil": each.oil, "region": name}
-                row |= {"centres": int(here.sum()), "places": count, "exact": exact}
-                rows.append(row | {"best_w": float(power[mask].max(initial=0.0))})
+            power = available_power_w(each.supply, rule, most_coal, reserve)
+            for name, mask in inside.items():
+                passing = mask & (power >= demand_w)
+                if (key := passing.tobytes()) not in counted:
+                    counted[key] = most_disjoint(each.plants[np.flatnonzero(passing)])
+                count, exact = counted[key]
+                rows.append(
+                    {
+                        "radius_m": each.radius_m,
+                        "rule": rule,
+                        "oil": each.oil,
+                        "region": name,
+                        "centres": int(passing.sum()),
+                        "places": count,
+                        "exact": exact,
+                        "best_w": float(power[mask].max(initial=0.0)),
+                    }
+                )
     return pd.DataFrame(rows)
 
 
@@ -280,7 +283,7 @@ def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit
 
     Columns rule, radius_m, formula, meaning, most_of_one_place_w, near.
     """
-    power = np.stack([available(found.supply, name, most_coal, reserve) for name in RULES])
+    power = np.stack([available_power_w(found.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
     return pd.DataFrame(
         {

@@ -11,14 +11,14 @@ import pandas as pd
 
 from railcore.facts import catalog, files, units
 from railcore.facts.tables import read_csv
-from railcore.systems.siting.grid import NEEDED
+from railcore.systems.siting.grid import REQUIRED_COLUMNS
 
 _WORDS = {"watts": "w", "kilowatts": "kw", "megawatts": "mw", "megawatthours": "mwh"}
 _UNIT = re.compile(r"\b(?:[kmgt]?wh?|kilowatts|megawatts|megawatthours|watts)\b")
 
 
 @cache
-def meanings(kind: str) -> Mapping[str, str]:
+def code_meanings(kind: str) -> Mapping[str, str]:
     """Meaning of each of EIA's codes of a kind, such as "energy source" or "state", from data/grid/eia_codes.csv."""
     rows = read_csv(files.data("grid/eia_codes.csv"))
     return {row["code"]: row["meaning"] for row in rows if row["kind"] == kind}
@@ -86,16 +86,11 @@ def _missing(own: Mapping[str, object], spellings: Sequence[str], where: str) ->
     return f"{where}: no column {spellings[0]!r}; {there}: give the file as EIA publishes it"
 
 
-def as_watts(table: pd.DataFrame, column: object, where: str) -> pd.Series:
-    """A column of MW in watts, NaN where blank or "."; separators of thousands are read.
+def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
+    """A column as numbers, NaN where blank or "."; separators of thousands are read.
 
     Raises ValueError naming the file, the column and the first text that is no number.
     """
-    return as_numbers(table, column, where) * units.MW
-
-
-def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
-    """A column as numbers, NaN where blank or "."; errors as `as_watts`."""
     values = table[column]
     if pd.api.types.is_numeric_dtype(values):
         return values.astype(float)
@@ -107,11 +102,10 @@ def as_numbers(table: pd.DataFrame, column: object, where: str) -> pd.Series:
     return read.astype(float)
 
 
-def with_rows(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The table. Raises ValueError where it has no rows."""
-    if not len(table):
+def check_has_rows(table: pd.DataFrame, where: str) -> None:
+    """Raise ValueError for a table without rows."""
+    if table.empty:
         raise ValueError(f"{where}: no rows below the header: give a file with data")
-    return table
 
 
 def existing_file(path: str | Path) -> Path:
@@ -121,7 +115,7 @@ def existing_file(path: str | Path) -> Path:
     return path
 
 
-GENERATORS = {
+_GENERATOR_COLUMNS = {
     "sub_id": ("Plant ID", "Plant Code"),
     "name": ("Plant Name",),
     "state": ("Plant State", "State"),
@@ -132,8 +126,8 @@ GENERATORS = {
     "longitude": ("Longitude",),
     "power_w": ("Net Summer Capacity (MW)", "Summer Capacity (MW)"),
 }
-NAMEPLATE = "Nameplate Capacity (MW)"
-SITES = {
+_NAMEPLATE = "Nameplate Capacity (MW)"
+_SITE_COLUMNS = {
     "sub_id": ("plant_code",),
     "name": ("name",),
     "state": ("state",),
@@ -141,15 +135,16 @@ SITES = {
     "latitude": ("lat",),
     "longitude": ("lon",),
 }
-SUMS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
-LATITUDES, LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
-TITLES = 20  # rows in which the header is looked for
-STORAGE = "storage"
-OF_NERC = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
+_SUM_COLUMNS = ("nameplate_mw", "summer_mw")  # of all fuels of a plant
+_LATITUDES, _LONGITUDES = (24.0, 50.0), (-126.0, -66.0)  # of the contiguous states and their shelf [degrees]
+_SHEET = "Operating"
+_MOST_TITLE_ROWS = 20  # rows in which the header is looked for
+_STORAGE = "storage"
+_NERC_INTERCONNECTS = {"WECC": "Western", "TRE": "Texas"}  # the others are Eastern
 
 
-def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") -> pd.DataFrame:
-    """Plants of an EIA-860M workbook (.xlsx) or of a CSV with MW by fuel, one row for each plant and fuel.
+def plants(path: str | Path, storage: bool = False) -> pd.DataFrame:
+    """Plants of an EIA-860M workbook (.xlsx, sheet "Operating") or of a CSV with MW by fuel, a row for each and fuel.
 
     Columns as `PowerGrid.plants`: sub_id the EIA plant code, authority the balancing authority's code, interconnect
     that of the authority (where there is none, of the CSV's column nerc, and "" in a workbook, which has no such
@@ -165,22 +160,22 @@ def plants(path: str | Path, storage: bool = False, sheet: str = "Operating") ->
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
     path = existing_file(path)
-    read = _workbook(path, sheet) if path.suffix.lower() == ".xlsx" else _table(path)
-    notes = list(read.attrs["warnings"])
-    inside = [name for name in meanings("state").values() if name]
+    read = _workbook_plants(path) if path.suffix.lower() == ".xlsx" else _csv_plants(path)
+    notes = list(read.attrs.get("warnings", ()))
+    inside = [name for name in code_meanings("state").values() if name]
     read = _without(read, ~read["state"].isin(inside), "outside the contiguous states", notes)
     read = _without(read, read["latitude"].isna() | read["longitude"].isna(), "without coordinates", notes)
     if not storage:
-        read = _without(read, read["fuel"] == STORAGE, "of storage", notes)
+        read = _without(read, read["fuel"] == _STORAGE, "of storage", notes)
     read = _without(read, ~(read["power_w"] > 0), "without power", notes)
     if not len(read):
         raise ValueError(f"{path.name}: no plant is left ({'; '.join(notes) or 'no rows'}): give plants of the country")
-    _in_country(read, path.name)
-    read = read.assign(fuel=read["fuel"].replace(STORAGE, "other"))
+    _check_in_country(read, path.name)
+    read = read.assign(fuel=read["fuel"].replace(_STORAGE, "other"))
     firsts = {name: (name, "first") for name in ("name", "state", "interconnect", "authority", "latitude", "longitude")}
-    sums = {"units": ("count", "sum"), "power_w": ("power_w", "sum")}
+    sums = {"units": ("power_w", "size"), "power_w": ("power_w", "sum")}
     grouped = read.groupby(["sub_id", "fuel"], as_index=False).agg(**firsts, **sums, largest_unit_w=("power_w", "max"))
-    result = grouped[NEEDED["plants"].split()]
+    result = grouped[REQUIRED_COLUMNS["plants"].split()]
     result.attrs["warnings"] = tuple(notes)
     return result
 
@@ -193,8 +188,8 @@ def _without(table: pd.DataFrame, lost: pd.Series, text: str, notes: list[str]) 
     return table[~lost]
 
 
-def _in_country(table: pd.DataFrame, where: str) -> None:
-    good = table["latitude"].between(*LATITUDES) & table["longitude"].between(*LONGITUDES)
+def _check_in_country(table: pd.DataFrame, where: str) -> None:
+    good = table["latitude"].between(*_LATITUDES) & table["longitude"].between(*_LONGITUDES)
     if not good.all():
         row = table[~good].iloc[0]
         raise ValueError(
@@ -203,32 +198,32 @@ def _in_country(table: pd.DataFrame, where: str) -> None:
         )
 
 
-def _workbook(path: Path, sheet: str) -> pd.DataFrame:
+def _workbook_plants(path: Path) -> pd.DataFrame:
     """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
     except Exception as error:  # openpyxl lets zipfile's and its own errors through
         raise ValueError(f"{path.name}: cannot be read as a workbook ({error}): give EIA-860M's .xlsx") from None
     with book:
-        if sheet not in book.sheet_names:
+        if _SHEET not in book.sheet_names:
             there = ", ".join(map(str, book.sheet_names))
-            raise ValueError(f"{path.name}: no sheet {sheet!r}; it has {there}: name one as sheet")
-        cells = pd.read_excel(book, sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
-    needed = [{plain_name(spelling) for spelling in GENERATORS[key]} for key in ("sub_id", "energy")]
-    where = f"{path.name}, sheet {sheet!r}"
-    for number, row in cells.head(TITLES).iterrows():
+            raise ValueError(f"{path.name}: no sheet {_SHEET!r}; it has {there}: give EIA-860M's .xlsx")
+        cells = pd.read_excel(book, _SHEET, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    needed = [{plain_name(spelling) for spelling in _GENERATOR_COLUMNS[key]} for key in ("sub_id", "energy")]
+    where = f"{path.name}, sheet {_SHEET!r}"
+    for number, row in cells.head(_MOST_TITLE_ROWS).iterrows():
         if all(spellings & set(row.map(plain_name)) for spellings in needed):
             table = cells.loc[number + 1 :].set_axis(pd.Index(row), axis=1)
             return _generators(table.loc[:, table.columns.notna() & ~table.columns.duplicated()], where)
     raise ValueError(
-        f"{where}: none of its first {TITLES} rows has the columns 'Plant ID' and 'Energy Source Code': "
+        f"{where}: none of its first {_MOST_TITLE_ROWS} rows has the columns 'Plant ID' and 'Energy Source Code': "
         "give EIA-860M's inventory of generators"
     )
 
 
 def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
     header = list(table.columns)
-    here = find_columns(header, GENERATORS, where)
+    here = find_columns(header, _GENERATOR_COLUMNS, where)
     code = pd.to_numeric(table[here["sub_id"]], errors="coerce")
     stray = code.isna() & table[here["energy"]].map(_text).ne("")
     if stray.any():
@@ -236,11 +231,12 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise ValueError(
             f"{where}: column {here['sub_id']!r} holds {given!r}, expected a plant's code: correct that row"
         )
-    table = with_rows(table[code.notna()], where)
-    power_w, notes = as_watts(table, here["power_w"], where), []
-    if (blank := power_w.isna()).any() and plain_name(NAMEPLATE) in map(plain_name, header):
-        own = find_columns(header, {"": (NAMEPLATE,)}, where)[""]
-        power_w = power_w.fillna(as_watts(table, own, where))
+    table = table[code.notna()]
+    check_has_rows(table, where)
+    power_w, notes = as_numbers(table, here["power_w"], where) * units.MW, []
+    if (blank := power_w.isna()).any() and plain_name(_NAMEPLATE) in map(plain_name, header):
+        own = find_columns(header, {"": (_NAMEPLATE,)}, where)[""]
+        power_w = power_w.fillna(as_numbers(table, own, where) * units.MW)
         notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate is taken for it"]
     text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
     check_authorities(text["authority"], f"{where}, column {here['authority']!r}")
@@ -254,8 +250,7 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
             "interconnect": text["authority"].map(interconnects()).fillna(""),
             "latitude": as_numbers(table, here["latitude"], where),
             "longitude": as_numbers(table, here["longitude"], where),
-            "fuel": text["mover"].map(meanings("prime mover")).fillna(fuel),
-            "count": 1,
+            "fuel": text["mover"].map(code_meanings("prime mover")).fillna(fuel),
             "power_w": power_w,
         }
     )
@@ -268,49 +263,51 @@ def _text(cell: object) -> str:
 
 
 def _meaning(codes: pd.Series, kind: str, where: str) -> pd.Series:
-    if stray := sorted(set(codes) - set(meanings(kind))):
+    if stray := sorted(set(codes) - set(code_meanings(kind))):
         raise ValueError(f"{where}: {kind} {stray[0]!r} is unknown: add it to data/grid/eia_codes.csv")
-    return codes.map(meanings(kind))
+    return codes.map(code_meanings(kind))
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _csv_plants(path: Path) -> pd.DataFrame:
     """Plants of a CSV with a row for each plant and net summer MW in a column for each fuel."""
     try:
         table = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
     except (ValueError, OSError) as error:  # no columns, no text, no such compression
         raise ValueError(f"{path.name}: cannot be read as CSV ({error}): give EIA-860M as .xlsx or CSV") from None
-    names, where = list(with_rows(table, path.name).columns), path.name
-    here = find_columns(names, SITES, where)
-    fuels = find_columns(names, {source: (f"{source}_mw",) for source in meanings("plant column")}, where)
-    if stray := [name for name in names if split_unit(name)[1] == "mw" and name not in {*fuels.values(), *SUMS}]:
+    names, where = list(table.columns), path.name
+    check_has_rows(table, where)
+    here = find_columns(names, _SITE_COLUMNS, where)
+    fuels = find_columns(names, {source: (f"{source}_mw",) for source in code_meanings("plant column")}, where)
+    if stray := [
+        name for name in names if split_unit(name)[1] == "mw" and name not in {*fuels.values(), *_SUM_COLUMNS}
+    ]:
         raise ValueError(f"{where}: column {stray[0]!r} is of an unknown fuel: add it to data/grid/eia_codes.csv")
     code = table[here["authority"]].map(_text)
     check_authorities(code, f"{where}, column {here['authority']!r}")
-    nerc = table["nerc"].map(lambda name: OF_NERC.get(name, "Eastern")) if "nerc" in table else ""
+    nerc = table["nerc"].map(lambda name: _NERC_INTERCONNECTS.get(name, "Eastern")) if "nerc" in table else ""
     site = pd.DataFrame({key: table[own] for key, own in here.items()}).assign(
-        state=table[here["state"]].replace(dict(meanings("state"))),
+        state=table[here["state"]].replace(dict(code_meanings("state"))),
         authority=code,
         interconnect=code.map(interconnects()).fillna(nerc),
         latitude=as_numbers(table, here["latitude"], where),
         longitude=as_numbers(table, here["longitude"], where),
     )
-    parts = []
-    for source, own in fuels.items():
-        watts = as_watts(table, own, where).fillna(0.0)
-        parts.append(site.assign(fuel=meanings("plant column")[source], count=1, power_w=watts))
-    every = pd.concat([part[part["power_w"] != 0] for part in parts], ignore_index=True)
-    every.attrs["warnings"] = []
-    return every
+    parts = [
+        site.assign(fuel=code_meanings("plant column")[source], power_w=as_numbers(table, own, where) * units.MW)
+        for source, own in fuels.items()
+    ]
+    every = pd.concat(parts, ignore_index=True)
+    return every[every["power_w"].fillna(0.0) != 0]
 
 
-HOURS = {
+_HOUR_COLUMNS = {
     "authority": ("Balancing Authority",),
     "hour_utc": ("UTC Time at End of Hour",),
     "demand_w": ("Demand (MW)",),
     "net_generation_w": ("Net Generation (MW)",),
 }
-TOTALS = {"demand": "demand", "net generation": "net_generation", "total interchange": "interchange"}
-STYLES = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M", "ISO8601")  # of an hour; the six-month files write the first
+_TOTAL_NAMES = {"demand": "demand", "net generation": "net_generation", "total interchange": "interchange"}
+_HOUR_FORMATS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M", "ISO8601")  # of an hour; the six-month files write the first
 
 
 def balance_series(*paths: str | Path) -> pd.DataFrame:
@@ -323,25 +320,25 @@ def balance_series(*paths: str | Path) -> pd.DataFrame:
     """
     if not paths:
         raise ValueError("paths is empty: give one or more BALANCE files, such as EIA930_BALANCE_2023_Jan_Jun.csv")
-    tables = [_balance(existing_file(path)) for path in paths]
+    tables = [_balance_table(existing_file(path)) for path in paths]
     codes = sorted({code for table in tables for code in table["authority"].cat.categories})
     of = pd.CategoricalDtype(codes)
     return pd.concat([table.astype({"authority": of}) for table in tables], ignore_index=True)
 
 
-def _balance(path: Path) -> pd.DataFrame:
+def _balance_table(path: Path) -> pd.DataFrame:
     where = path.name
     try:
         names = list(pd.read_csv(path, nrows=0).columns)
-        here = find_columns(names, HOURS, where)
-        parts = _parts(names, where)
+        here = find_columns(names, _HOUR_COLUMNS, where)
+        parts = _source_columns(names, where)
         chosen = [here["authority"], here["hour_utc"], *(name for own in parts.values() for name in own)]
         read = pd.read_csv(path, usecols=chosen, thousands=",", keep_default_na=False, na_values=[""], low_memory=False)
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{where}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
-    with_rows(read, where)
+    check_has_rows(read, where)
     values = {
-        name: pd.concat([as_watts(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1)
+        name: pd.concat([as_numbers(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1) * units.MW
         for name, own in parts.items()
     }
     code = read[here["authority"]].astype("category")
@@ -349,13 +346,13 @@ def _balance(path: Path) -> pd.DataFrame:
         raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
     code = code.cat.rename_categories([str(name).strip() for name in code.cat.categories])
     check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
-    hours = _hours(read[here["hour_utc"]], where, here["hour_utc"])
+    hours = _utc_hours(read[here["hour_utc"]], where, here["hour_utc"])
     return pd.DataFrame({"authority": code, "hour_utc": hours, **values})
 
 
-def _parts(names: list[str], where: str) -> dict[str, list[str]]:
+def _source_columns(names: list[str], where: str) -> dict[str, list[str]]:
     """Columns of the file that make up each of ours, in the file's order."""
-    sources = {plain_name(source): fuel for source, fuel in meanings("hourly source").items()}
+    sources = {plain_name(source): fuel for source, fuel in code_meanings("hourly source").items()}
     parts: dict[str, list[str]] = {}
     for name in names:
         stem, of = split_unit(name)
@@ -364,7 +361,7 @@ def _parts(names: list[str], where: str) -> dict[str, list[str]]:
         source = base.removeprefix("net generation from ")
         if source != base and source not in sources:
             raise ValueError(f"{where}: column {name!r} is of an unknown source: add it to data/grid/eia_codes.csv")
-        ours = TOTALS.get(base) or (sources.get(source) if source != base else None)
+        ours = _TOTAL_NAMES.get(base) or (sources.get(source) if source != base else None)
         if ours and of != "mw":
             raise ValueError(f"{where}: column {name!r} is in {of or 'no unit'}, expected MW: convert it and rename it")
         if ours:
@@ -372,11 +369,11 @@ def _parts(names: list[str], where: str) -> dict[str, list[str]]:
     return parts
 
 
-def _hours(given: pd.Series, where: str, column: object) -> np.ndarray:
+def _utc_hours(given: pd.Series, where: str, column: object) -> np.ndarray:
     """Hours in UTC without a zone; each different text is read once."""
     codes, texts = pd.factorize(given)
     hours = pd.DatetimeIndex([pd.NaT] * len(texts))
-    for style in STYLES:
+    for style in _HOUR_FORMATS:
         read = pd.to_datetime(pd.Index(texts).astype(str), format=style, errors="coerce")
         hours = hours.where(hours.notna(), read)
     odd = hours.isna() | (hours != hours.floor("h"))

@@ -12,11 +12,9 @@ from scipy.spatial import cKDTree
 from railcore.facts import catalog, checks
 from railcore.network.wide_area import great_circle_distance, one_way_delay
 
-BOUNDS = ("low", "middle", "high")
-
 
 class Located(Protocol):
-    """Sites with a centre each, such as `Candidates`, `Nodes` and `SiteOptions`."""
+    """Sites with a centre each, such as `Candidates`, `PowerNodes` and `SiteOptions`."""
 
     @property
     def latitude(self) -> np.ndarray:
@@ -47,7 +45,7 @@ def degrees_of(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
-def chord(distance_m: float) -> float:
+def chord_length(distance_m: float) -> float:
     """Straight line through the unit sphere between points a great-circle distance apart: 2 sin(D / 2R)."""
     return float(2 * np.sin(min(distance_m / (2 * catalog.item("wide_area", "Earth")["radius"]), np.pi / 2)))
 
@@ -105,49 +103,49 @@ def _pairs_within(
     a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[float]]:
     """Both indices and the chord of every pair within the largest radius, and the chord of each radius."""
-    chords = [chord(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
+    chords = [chord_length(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
     pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), max(chords), output_type="ndarray")
     return pairs["i"].astype(np.int32), pairs["j"].astype(np.int32), pairs["v"], chords
 
 
-def distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
+def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
     """Great circles between the two sites of each pair of indices [m], shape (pairs,)."""
     one, other = np.asarray(pairs, int).reshape(-1, 2).T
     lat, lon = sites.latitude, sites.longitude
     return np.asarray(great_circle_distance(lat[one], lon[one], lat[other], lon[other]))
 
 
-def pairs_of(chosen: Sequence[int] | np.ndarray) -> np.ndarray:
+def index_pairs(chosen: Sequence[int] | np.ndarray) -> np.ndarray:
     """Every two of some indices, shape (pairs, 2)."""
     return np.asarray(chosen, int)[np.stack(np.triu_indices(len(chosen), 1), axis=1)]
 
 
-def longest_m(sites: Located, chosen: Sequence[int] | np.ndarray) -> float:
+def diameter_m(sites: Located, chosen: Sequence[int] | np.ndarray) -> float:
     """Longest distance between two of the chosen sites [m], 0 for one."""
-    return float(distances_m(sites, pairs_of(chosen)).max(initial=0.0))
+    return float(pair_distances_m(sites, index_pairs(chosen)).max(initial=0.0))
 
 
-def links_between(sites: Located, chosen: Sequence[int], route_factor: float = 0.0) -> pd.DataFrame:
+def pairwise_links(sites: Located, chosen: Sequence[int]) -> pd.DataFrame:
     """Every two of the chosen sites: columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s."""
-    pairs = pairs_of(chosen)
+    pairs = index_pairs(chosen)
     ends = {"": pairs[:, 0], "_to": pairs[:, 1]}
     where = {f"{axis}{end}": getattr(sites, axis)[at] for end, at in ends.items() for axis in ("latitude", "longitude")}
-    far = distances_m(sites, pairs)
-    return pd.DataFrame(where | {"distance_m": far, "delay_s": fibre_delays_s(far, route_factor)["middle"]})
+    far = pair_distances_m(sites, pairs)
+    return pd.DataFrame(where | {"distance_m": far, "delay_s": fibre_delays_s(far)["middle"]})
 
 
-def fibre_delays_s(distance_m: ArrayLike, route_factor: float = 0.0) -> dict[str, Any]:
+def fibre_delays_s(distance_m: ArrayLike) -> dict[str, Any]:
     """One-way delay T = D f tau [s] over the catalog's fibre, for a great circle D: low, middle and high.
 
-    route_factor f: length of the fibre over the great circle; 0 for the catalog's, whose bounds give low and high.
+    f: length of the fibre over the great circle, the catalog's route factor with its bounds.
     """
     fibre = catalog.item("wide_area", "fibre")
-    row, tau = fibre.row("route_factor"), fibre["delay"]
-    factors = [route_factor] * 3 if route_factor else [row.low, row.value, row.high]
-    return {bound: one_way_delay(distance_m, factor, tau) for bound, factor in zip(BOUNDS, factors, strict=True)}
+    f, tau = fibre.row("route_factor"), fibre["delay"]
+    factors = {"low": f.low, "middle": f.value, "high": f.high}
+    return {bound: one_way_delay(distance_m, factor, tau) for bound, factor in factors.items()}
 
 
-def distance_to(sites: Located, item: str) -> np.ndarray:
+def distance_to_place(sites: Located, item: str) -> np.ndarray:
     """Great circle from each site to a place of the catalog's family wide_area [m]."""
     place = catalog.item("wide_area", item)
     return great_circle_distance(sites.latitude, sites.longitude, place["latitude_deg"], place["longitude_deg"])

@@ -18,21 +18,21 @@ from scipy.spatial import cKDTree
 from railcore.facts import catalog, files, units
 from railcore.systems.siting.geometry import unit_vectors
 
-EMBEDDED = "synthetic grid of about 2016 to 2020"
-PLACE = {"lat": "latitude", "lon": "longitude"}
-COLUMNS = {
-    "plants": PLACE | {"mw": "power_w", "largest_unit_mw": "largest_unit_w"},
+_EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
+_PLACE_COLUMNS = {"lat": "latitude", "lon": "longitude"}
+_COLUMN_NAMES = {
+    "plants": _PLACE_COLUMNS | {"mw": "power_w", "largest_unit_mw": "largest_unit_w"},
     "lines": {"mw": "power_w", "km": "length_m"},
-    "substations": PLACE | {"load_mw": "load_w"},
-    "loads": PLACE | {"load_mw": "load_w"},
+    "substations": _PLACE_COLUMNS | {"load_mw": "load_w"},
+    "loads": _PLACE_COLUMNS | {"load_mw": "load_w"},
 }
-NEEDED = {
+REQUIRED_COLUMNS = {
     "plants": "sub_id name state interconnect authority latitude longitude fuel units power_w largest_unit_w",
     "lines": "from_sub to_sub kv circuits power_w length_m type",
     "substations": "sub_id name state latitude longitude",
     "loads": "latitude longitude load_w",
 }
-LEAST = ("latitude", "longitude", "fuel", "power_w")
+_LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PowerGrid:
     """Tables of a grid, in watts, metres and degrees.
 
     plants: one row for each site (`sub_id`) and fuel; lines: of 200 kV and more, merged by pair of substations and
-    voltage; substations; loads: in cells of 0.1 degree. Columns: `NEEDED`, and what else the files have.
+    voltage; substations; loads: in cells of 0.1 degree. Columns: `REQUIRED_COLUMNS`, and what else the files have.
 
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
     """
@@ -52,7 +52,7 @@ class PowerGrid:
     loads: pd.DataFrame
 
     def __post_init__(self) -> None:
-        for kind, needed in NEEDED.items():
+        for kind, needed in REQUIRED_COLUMNS.items():
             table = getattr(self, kind)
             if missing := [column for column in needed.split() if column not in table]:
                 raise ValueError(f"{kind} of grid {self.name!r} lack column {missing[0]!r}: they need {needed}")
@@ -67,17 +67,17 @@ class PowerGrid:
         if lost := sorted(ends - set(self.substations["sub_id"])):
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
-    def with_plants(self, plants: pd.DataFrame, name: str = "plants of your own") -> "PowerGrid":
+    def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
         """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`).
 
-        plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other columns of
-        `NEEDED` that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
+        plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other required
+        columns that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
         the outlines, and interconnect and authority of the nearest plant here.
         """
         given = plants.reset_index(drop=True)
-        if missing := [column for column in LEAST if column not in given]:
-            raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(LEAST)}")
-        if set(NEEDED["plants"].split()) - set(given):
+        if missing := [column for column in _LEAST_PLANT_COLUMNS if column not in given]:
+            raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(_LEAST_PLANT_COLUMNS)}")
+        if set(REQUIRED_COLUMNS["plants"].split()) - set(given):
             here, at = (unit_vectors(table["latitude"], table["longitude"]) for table in (self.plants, given))
             nearest = self.plants.iloc[cKDTree(here).query(at)[1]]
             filled = {
@@ -90,7 +90,7 @@ class PowerGrid:
                 "largest_unit_w": given["power_w"],
             }
             given = given.assign(**{column: value for column, value in filled.items() if column not in given})
-        return replace(self, name=f"{self.name}, {name}", plants=given)
+        return replace(self, name=f"{self.name}, plants of your own", plants=given)
 
     @cached_property
     def power_w(self) -> np.ndarray:
@@ -99,19 +99,14 @@ class PowerGrid:
 
     def fuel(self, parameter: str) -> np.ndarray:
         """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
-        names, label = self._fuels
-        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[label]
-
-    @cached_property
-    def _fuels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Unique fuels, and each plant's row among them."""
-        return np.unique(self.plants["fuel"].to_numpy(str), return_inverse=True)
+        number, names = pd.factorize(self.plants["fuel"])
+        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[number]
 
     def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
         """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""
-        labels, number = np.unique(self.plants[column].fillna("").to_numpy(str), return_inverse=True)
+        number, labels = pd.factorize(self.plants[column].fillna(""), sort=True)
         shape = (len(number), len(labels))
-        return labels, csr_array((weight, (np.arange(len(number)), number)), shape=shape)
+        return np.asarray(labels, str), csr_array((weight, (np.arange(len(number)), number)), shape=shape)
 
     def largest_label(self, column: str, groups: csr_array, weight: np.ndarray) -> np.ndarray:
         """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
@@ -119,13 +114,13 @@ class PowerGrid:
         return labels[(groups @ by_label).toarray().argmax(axis=1)]
 
 
-def grid(folder: str | Path = "") -> PowerGrid:
+def load_grid(folder: str | Path = "") -> PowerGrid:
     """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
 
     Raises ValueError naming the file or column that is missing.
     """
-    tables: dict[str, Any] = {kind: _table(kind, Path(folder) if folder else None) for kind in COLUMNS}
-    return PowerGrid(Path(folder).name if folder else EMBEDDED, **tables)
+    tables: dict[str, Any] = {kind: _table(kind, Path(folder) if folder else None) for kind in _COLUMN_NAMES}
+    return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)
 
 
 def _table(kind: str, folder: Path | None) -> pd.DataFrame:
@@ -137,19 +132,19 @@ def _table(kind: str, folder: Path | None) -> pd.DataFrame:
             raise ValueError(f"folder {folder.name!r} has no {kind}.csv.gz or {kind}.csv: give plants, lines, ...")
         path = found[0]
     read = pd.read_csv(path, keep_default_na=False, na_values=[""])
-    if missing := [column for column in COLUMNS[kind] if column not in read]:
-        raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(COLUMNS[kind])}")
-    table = read.rename(columns=COLUMNS[kind])
-    for old, new in COLUMNS[kind].items():
-        if old in read and old not in PLACE:
+    if missing := [column for column in _COLUMN_NAMES[kind] if column not in read]:
+        raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(_COLUMN_NAMES[kind])}")
+    table = read.rename(columns=_COLUMN_NAMES[kind])
+    for old, new in _COLUMN_NAMES[kind].items():
+        if old in read and old not in _PLACE_COLUMNS:
             table[new] = read[old].astype(float) * (units.km if old == "km" else units.MW)
     if kind == "plants" and "authority" not in table and "ipm_region" in table:
-        table["authority"] = table["ipm_region"].map(regions())
+        table["authority"] = table["ipm_region"].map(region_authorities())
     return table
 
 
 @cache
-def regions() -> Mapping[str, str]:
+def region_authorities() -> Mapping[str, str]:
     """Lead balancing authority of each region of the embedded grid's column ipm_region."""
     table = pd.read_csv(files.data("grid/regions.csv"), keep_default_na=False)
     return dict(zip(table["ipm_region"], table["authority"], strict=True))
@@ -158,7 +153,7 @@ def regions() -> Mapping[str, str]:
 @cache
 def cities() -> pd.DataFrame:
     """Cities of more than 50,000 people: city, state, latitude, longitude, population."""
-    return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=PLACE)
+    return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=_PLACE_COLUMNS)
 
 
 def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
@@ -185,7 +180,7 @@ def electricity_prices() -> Mapping[str, float]:
 
 
 @cache
-def outlines() -> dict[str, list[np.ndarray]]:
+def state_outlines() -> dict[str, list[np.ndarray]]:
     """Rings of longitude and latitude, shape (n, 2), that bound each state and the District of Columbia."""
     found: dict[str, list[np.ndarray]] = {}
     for feature in json.loads(gzip.decompress(files.data("grid/states.geojson.gz").read_bytes()))["features"]:
@@ -199,7 +194,7 @@ def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """State that each place lies in, "" outside the country. A place inside an odd number of rings is inside."""
     places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])
     state = np.full(len(places), "", dtype=object)
-    for name, rings in outlines().items():
+    for name, rings in state_outlines().items():
         corners = np.concatenate(rings)
         near = np.flatnonzero(np.all((places >= corners.min(axis=0)) & (places <= corners.max(axis=0)), axis=1))
         odd = np.zeros(len(near), bool)

@@ -22,29 +22,29 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
-from railcore.systems.siting.geometry import chord, degrees_of, unit_vectors, within_radius
+from railcore.systems.siting.geometry import chord_length, degrees_of, unit_vectors, within_radius
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import (
     RULES,
     Supply,
-    available,
+    available_power_w,
     average_intensity,
     crossing_lines_w,
     eligible,
-    supply,
+    supply_of_groups,
 )
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-STEPS = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # reserve of `supply.eligible` behind each count
+_RESERVE_OF_COUNT = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # as `supply.eligible` takes it
 
 
 @dataclass(frozen=True)
-class Nodes:
+class PowerNodes:
     """Plants grouped into nodes, the one with most power first.
 
-    latitude, longitude: of the centres [degrees], shape (nodes,). of_plant, of_load, of_substation: node of each row of
-    the grid's tables, -1 for a load or substation farther than the radius from every centre. supply: of each node.
+    latitude, longitude: of the centres [degrees], shape (nodes,). of_plant: node of each of the grid's plants. supply:
+    of each node.
     """
 
     grid: PowerGrid
@@ -53,8 +53,6 @@ class Nodes:
     latitude: np.ndarray
     longitude: np.ndarray
     of_plant: np.ndarray
-    of_load: np.ndarray
-    of_substation: np.ndarray
     supply: Supply
 
     def __len__(self) -> int:
@@ -121,7 +119,9 @@ def complete_linkage(sites: np.ndarray, power_w: np.ndarray, radius_m: float) ->
     """
     node = np.zeros(len(sites), int)
     if len(sites) > 1:
-        _, node = np.unique(fcluster(_tree(sites.tobytes()), chord(2 * radius_m), "distance"), return_inverse=True)
+        _, node = np.unique(
+            fcluster(_tree(sites.tobytes()), chord_length(2 * radius_m), "distance"), return_inverse=True
+        )
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
     return node, np.stack([np.bincount(node, weights=weight * axis) for axis in sites.T], axis=1)
 
@@ -135,9 +135,9 @@ def _tree(sites: bytes) -> np.ndarray:
 METHODS: dict[str, Method] = {"densest first": densest_first, "complete linkage": complete_linkage}
 
 
-def nodes(
+def power_nodes(
     grid: PowerGrid, radius_m: float, method: str = "densest first", oil: bool = True, coal_basis: str = "capacity"
-) -> Nodes:
+) -> PowerNodes:
     """Power nodes of a grid: every plant in one, whatever the order of the rows.
 
     A site's plants stay together. All power counts for the grouping, coal and oil too. Loads and substations belong to
@@ -150,11 +150,11 @@ def nodes(
     method
         One of `METHODS`.
     oil, coal_basis
-        As in `supply.supply`.
+        As in `supply.supply_of_groups`.
 
     Returns
     -------
-    `Nodes`, the one with most power first.
+    `PowerNodes`, the one with most power first.
 
     Raises
     ------
@@ -173,16 +173,16 @@ def nodes(
     order = np.argsort(-np.bincount(node, weights=power), kind="stable")
     of_plant, centre = np.argsort(order)[node][site.ravel()], centre[order]
     latitude, longitude = degrees_of(centre)
-    of_load, of_substation = (
-        _nearest(table, unit_vectors(latitude, longitude), radius_m) for table in (grid.loads, grid.substations)
+    loads, substations = (
+        _members(_nearest(table, unit_vectors(latitude, longitude), radius_m), len(centre))
+        for table in (grid.loads, grid.substations)
     )
-    plants, loads, substations = (_members(of, len(centre)) for of in (of_plant, of_load, of_substation))
     load_w, lines_w = loads @ grid.loads["load_w"].to_numpy(float), crossing_lines_w(grid, substations)
-    offer = supply(grid, plants, load_w, lines_w, oil, coal_basis)
-    return Nodes(grid, method, float(radius_m), latitude, longitude, of_plant, of_load, of_substation, offer)
+    offer = supply_of_groups(grid, _members(of_plant, len(centre)), load_w, lines_w, oil, coal_basis)
+    return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, offer)
 
 
-def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0.5) -> pd.DataFrame:
+def node_counts(groupings: Iterable[PowerNodes], demand_w: float, most_coal: float = 0.5) -> pd.DataFrame:
     """How many nodes each exclusion leaves, one row for each grouping and rule.
 
     Columns method, radius_m, rule; nodes; not_coal (coal share below most_coal); n1_unit and n1_site (of those, with
@@ -192,9 +192,9 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
     checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
-        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in STEPS.items()}
+        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in _RESERVE_OF_COUNT.items()}
         for rule in RULES:
-            power = {kind: available(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
+            power = {kind: available_power_w(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
             row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, "nodes": len(group), **left}
             rows.append({**row, **passing, "best_w": float(power["unit"].max())})
@@ -204,7 +204,7 @@ def accounting(groupings: Iterable[Nodes], demand_w: float, most_coal: float = 0
 def _nearest(table: pd.DataFrame, centre: np.ndarray, radius_m: float) -> np.ndarray:
     """Nearest centre within the radius of each row, -1 for none."""
     places = unit_vectors(table["latitude"], table["longitude"])
-    _, nearest = cKDTree(centre).query(places, distance_upper_bound=chord(radius_m) * (1 + 1e-12))
+    _, nearest = cKDTree(centre).query(places, distance_upper_bound=chord_length(radius_m) * (1 + 1e-12))
     return np.where(nearest < len(centre), nearest, -1)
 
 

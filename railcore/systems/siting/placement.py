@@ -19,15 +19,15 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.geometry import Located, fibre_delays_s
 from railcore.systems.siting.grid import PowerGrid, cities, electricity_prices, nearest_city, state_of
-from railcore.systems.siting.nodes import Nodes
-from railcore.systems.siting.supply import BASES, RULES, available, marginal_intensity
+from railcore.systems.siting.nodes import PowerNodes
+from railcore.systems.siting.supply import RULES, SHARE_BASES, available_power_w, marginal_intensity
 
-Places = Candidates | Nodes
+Places = Candidates | PowerNodes
 Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 RENEWABLE = ("geothermal", "hydro", "solar", "wind", "wind_offshore")
 DEGREES_PER_HOUR = 15.0  # that the sun moves over
 NEARBY_M = 500e3  # places that one storm or fault may take together
-WITHIN_S = (5e-3, 10e-3, 20e-3)  # delays of users that are told
+_DELAYS_S = (5e-3, 10e-3, 20e-3)  # delays of users that are told
 
 
 def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.ndarray:
@@ -52,7 +52,7 @@ def shares_or_nan(power_w: np.ndarray, demand_w: float) -> np.ndarray:
     return even_shares(power_w, demand_w) if np.sum(power_w) >= demand_w else np.full(len(power_w), np.nan)
 
 
-def checked_sitings(places: Located, power_w: np.ndarray, sitings: Sitings) -> dict[str, np.ndarray]:
+def siting_indices(places: Located, power_w: np.ndarray, sitings: Sitings) -> dict[str, np.ndarray]:
     """Sitings as arrays. Raises ValueError for no siting, one of no places, an unknown index and powers of others."""
     if not sitings:
         raise ValueError("sitings is empty: give at least one, such as {'one place': [0]}")
@@ -71,7 +71,7 @@ def power_mix(places: Places, column: str, basis: str = "capacity") -> pd.DataFr
     column: of the grid's plants. basis: "capacity" sums p, "energy" p c, with capacity factor c of the fuel. All
     plants count, coal too. Raises ValueError for an unknown column or basis.
     """
-    checks.one_of("basis", basis, BASES)
+    checks.one_of("basis", basis, SHARE_BASES)
     checks.one_of("column", column, places.grid.plants.columns)
     weight = places.grid.power_w * (1.0 if basis == "capacity" else places.grid.fuel("capacity_factor"))
     names, by_name = places.grid.power_by(column, weight)
@@ -98,10 +98,10 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
 
     Raises
     ------
-    ValueError as in `checked_sitings`.
+    ValueError as in `siting_indices`.
     """
     power = np.asarray(power_w, float)
-    every = checked_sitings(places, power, sitings)
+    every = siting_indices(places, power, sitings)
     at = np.concatenate(list(every.values()))
     latitude, longitude = places.latitude[at], places.longitude[at]
     columns = {
@@ -117,7 +117,7 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
         "power_w": power[at],
         "fed_w": np.concatenate([shares_or_nan(power[chosen], demand_w) * demand_w for chosen in every.values()]),
     }
-    for basis in BASES:
+    for basis in SHARE_BASES:
         columns[f"renewable_{basis}"] = power_mix(places, "fuel", basis).filter(RENEWABLE).sum(axis=1).to_numpy()[at]
     return pd.DataFrame(columns)
 
@@ -195,14 +195,14 @@ def siting_traits(
 
     Raises
     ------
-    ValueError as in `checked_sitings`.
+    ValueError as in `siting_indices`.
     """
     power = np.asarray(power_w, float)
     capacity, energy = (power_mix(places, "fuel", basis) for basis in ("capacity", "energy"))
     green = list(energy.columns.intersection(RENEWABLE))
     owners = {column: power_mix(places, column) for column in ("authority", "interconnect")}
     rows = []
-    for name, at in checked_sitings(places, power, sitings).items():
+    for name, at in siting_indices(places, power, sitings).items():
         fed, lat, lon = shares_or_nan(power[at], demand_w), places.latitude[at], places.longitude[at]
         here = {column: mix.iloc[at] for column, mix in owners.items()}
         near = great_circle_distance(lat[:, None], lon[:, None], lat, lon) <= nearby_m
@@ -221,7 +221,7 @@ def siting_traits(
                 "lost_place": float(fed.max()),
                 "lost_nearby": float((near @ fed).max()),
                 **{f"lost_{column}": float((fed @ mix.to_numpy()).max()) for column, mix in here.items()},
-                **user_latency(lat, lon, WITHIN_S),
+                **user_latency(lat, lon, _DELAYS_S),
             }
         )
     return pd.DataFrame(rows)
@@ -255,12 +255,12 @@ def carbon_and_cost(
 
     Raises
     ------
-    ValueError as in `checked_sitings`.
+    ValueError as in `siting_indices`.
     """
     power, joules, rows = np.asarray(power_w, float), demand_w * units.year, []
     carbon = marginal_intensity(places.grid, places.plants, oil)
     price = np.array([electricity_prices().get(state, np.nan) for state in places.state])
-    for name, at in checked_sitings(places, power, sitings).items():
+    for name, at in siting_indices(places, power, sitings).items():
         share = shares_or_nan(power[at], demand_w)
         intensity, mean_price = float(share @ carbon[at]), float(share @ price[at])
         rows.append(
@@ -310,12 +310,7 @@ def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longi
 
 
 def places_near_line(
-    places: Places,
-    line: pd.Series,
-    demand_w: float,
-    radius_m: float,
-    most_coal: float = 0.5,
-    reserve: str = "unit",
+    places: Places, line: pd.Series, demand_w: float, radius_m: float, most_coal: float = 0.5, reserve: str = "unit"
 ) -> pd.DataFrame:
     """Places near the ends of a line, and which of them feed a demand: a row for each rule and end.
 
@@ -336,7 +331,7 @@ def places_near_line(
     """
     distance, rows = distances_to_ends(line, places.latitude, places.longitude), []
     for rule in RULES:
-        power = available(places.supply, rule, most_coal, reserve)
+        power = available_power_w(places.supply, rule, most_coal, reserve)
         for end, away in zip(("from", "to"), distance.T, strict=True):
             near, enough = away <= radius_m, power >= demand_w
             rows.append(

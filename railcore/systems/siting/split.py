@@ -6,11 +6,11 @@ share, y_i 1 for a chosen candidate and x_i its power, every split meets
 sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
 sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
 
-"spare": max sum u_i y_i - d, solved as this mixed-integer programme (`search.strongest`; x follows in closed form,
-`SplitTerms.dealt_w`). "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The same programme says
-whether there are k places at all; an exact search for cliques in the graph of pairs that go together
-(`search.shortest`) finds the least D and the spare power at it. One D as a programme took HiGHS 1 to 20 s or more on
-1,300 candidates of radius 100 km, the search 0.1 s: parts of candidates pack far more tightly than whole ones.
+"spare": max sum u_i y_i - d. `mixed_integer.strongest_places` solves this programme; x follows in closed form
+(`SplitTerms.allocated_w`).
+"shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The programme says whether there are k places at
+all. `cliques.nearest_places` then finds the least D and the spare power at it by an exact search: HiGHS took 1 to 20 s
+or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,12 @@ from numpy.typing import ArrayLike
 from railcore.facts import units
 from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import Candidates, candidates
-from railcore.systems.siting.geometry import distance_to, links_between, longest_m
+from railcore.systems.siting.cliques import nearest_places
+from railcore.systems.siting.geometry import diameter_m, distance_to_place, pairwise_links
 from railcore.systems.siting.grid import PowerGrid, nearest_city
-from railcore.systems.siting.options import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated
+from railcore.systems.siting.mixed_integer import strongest_places
 from railcore.systems.siting.placement import Places
-from railcore.systems.siting.search import shortest, strongest
+from railcore.systems.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
 
 
 class NoPlaces(ValueError):
@@ -41,8 +42,8 @@ class Split:
 
     terms: what was asked. places: indices of the options, most power first. power_w: what each carries [W]; usable_w:
     what it could. longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
-    candidates: with power to offer; enough: of these, with at least the least share; left: of these, undominated,
-    among which the split is optimal.
+    candidates: with power to offer; strong_enough: of these, with at least the least share; undominated: of these,
+    those that no other replaces, among which the split is optimal.
     """
 
     terms: SplitTerms
@@ -52,8 +53,8 @@ class Split:
     longest_m: float
     spare_w: float
     candidates: int
-    enough: int
-    left: int
+    strong_enough: int
+    undominated: int
 
     def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
@@ -92,21 +93,21 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
     asked = SplitTerms(demand_w, k, objective, **{"within_m": resolution} | terms)
     asked.check(options)
     usable = asked.usable_w(options)
-    kept, enough = left(options, asked)
-    places = best(options, kept, asked)
+    kept, enough = _shortlist(options, asked)
+    places = _best_places(options, kept, asked)
     if not len(places):
-        raise NoPlaces(_why(options, asked))
+        raise NoPlaces(_why_infeasible(options, asked))
     places = places[np.lexsort((places, -usable[places]))]
     return Split(
         asked,
         places,
-        power_w=asked.dealt_w(options[places]),
+        power_w=asked.allocated_w(options[places]),
         usable_w=usable[places],
-        longest_m=longest_m(options, places),
+        longest_m=diameter_m(options, places),
         spare_w=float(usable[places].sum() - demand_w),
         candidates=int((usable > 0).sum()),
-        enough=enough,
-        left=len(kept),
+        strong_enough=enough,
+        undominated=len(kept),
     )
 
 
@@ -123,52 +124,54 @@ def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7
     Returns
     -------
     A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
-    enough, left, problem (empty, or what `split` says of the demand).
+    strong_enough, undominated, problem (empty, or what `split` says of the demand).
     """
-    columns, rows = "k demand_w longest_m spare_w part_w places candidates enough left problem".split(), []
+    rows = []
     for k in ks:
-        row: dict[str, Any] = {"k": k, "demand_w": demand_w}
         try:
             found = split(options, demand_w, k, **terms)
         except NoPlaces as error:
-            rows.append(row | {"places": (), "problem": str(error)})
+            row = {"places": (), "problem": str(error)}
         else:
-            row |= {name: getattr(found, name) for name in ("longest_m", "spare_w", "candidates", "enough", "left")}
-            rows.append(row | {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""})
+            counts = ("longest_m", "spare_w", "candidates", "strong_enough", "undominated")
+            row = {name: getattr(found, name) for name in counts}
+            row |= {"part_w": found.power_w.max(), "places": tuple(found.places.tolist()), "problem": ""}
+        rows.append({"k": k, "demand_w": demand_w, **row})
+    columns = "k demand_w longest_m spare_w part_w places candidates strong_enough undominated problem".split()
     return pd.DataFrame(rows).reindex(columns=columns)
 
 
-def left(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
+def _shortlist(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int]:
     """Indices of candidates with at least the least part that none dominates, and how many have that part.
 
     For the shortest split in even parts any power beyond the part is worth nothing, so that fewer plants dominate.
     """
     usable = terms.usable_w(options)
-    enough = np.flatnonzero((usable >= terms.part_w * (1 - 1e-12)) & (usable > 0))
+    enough = np.flatnonzero((usable >= terms.least_part_w * (1 - 1e-12)) & (usable > 0))
     even = terms.objective == "shortest" and terms.least_share == 1 and terms.k > 1
-    worth = np.minimum(usable, terms.part_w) if even else usable
+    worth = np.minimum(usable, terms.least_part_w) if even else usable
     some = replace(options[enough], power_w=worth[enough])
-    kept = undominated(some, terms.within_m, terms.authority_caps, terms.least_separation_m)
+    kept = undominated_sites(some, terms.within_m, terms.authority_caps, terms.least_separation_m)
     return enough[kept], len(enough)
 
 
-def best(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> np.ndarray:
+def _best_places(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> np.ndarray:
     """Indices of the best k of the options kept, none where no k meet the terms."""
     if len(kept) < terms.k:
         return kept[:0]
     some = replace(options[kept], power_w=terms.usable_w(options)[kept])
-    k, separation, needs = terms.k, terms.least_separation_m, terms.needs(some)
+    k, separation, constraints = terms.k, terms.least_separation_m, terms.constraints(some)
     nearest = terms.objective == "shortest" and k > 1
     order = np.argsort(-some.power_w, kind="stable")
-    found = order[strongest(some[order], needs[order], k, separation, heavy=not nearest) or order[:0]]
+    found = order[strongest_places(some[order], constraints[order], k, separation, maximise=not nearest) or order[:0]]
     if len(found) and nearest:
-        upper_m = longest_m(some, found)
+        upper_m = diameter_m(some, found)
         order = np.lexsort((some.latitude, some.longitude))
-        found = order[shortest(some[order], needs[order], k, separation, upper_m)]
+        found = order[nearest_places(some[order], constraints[order], k, separation, upper_m)]
     return kept[found]
 
 
-def _why(options: SiteOptions, terms: SplitTerms) -> str:
+def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
     """How much the best k places have, by halving a range to 1 / 2^8 of what the k strongest alone would have."""
     apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
     capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
@@ -178,7 +181,7 @@ def _why(options: SiteOptions, terms: SplitTerms) -> str:
     for _ in range(8 if most_w else 0):
         middle = (low + high) / 2
         less = replace(terms, demand_w=most_w * middle, objective="spare")
-        some = best(options, left(options, less)[0], less)
+        some = _best_places(options, _shortlist(options, less)[0], less)
         low, high = (middle, high) if len(some) else (low, middle)
     even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
     have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
@@ -191,7 +194,7 @@ class FoundPlaces:
 
     candidates: all that were there; split: which of them, as `Split`; places: one row each with name (nearest
     city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
-    for every two, as `geometry.links_between`.
+    for every two, as `geometry.pairwise_links`.
     """
 
     candidates: Candidates
@@ -248,7 +251,7 @@ def find_places(
     chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     table = chosen.table(options).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
-    return FoundPlaces(every, chosen, table, links_between(every, chosen.places.tolist()))
+    return FoundPlaces(every, chosen, table, pairwise_links(every, chosen.places.tolist()))
 
 
 def sitings_by_objective(
@@ -313,7 +316,7 @@ def nearest_to_anchors(
     """
     power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
     for name in anchors:
-        away = distance_to(places, name)
+        away = distance_to_place(places, name)
         enough = (away <= radius_m) & (power >= part_w)
         if not enough.any():
             best, part = (units.show(each, "W", 3) for each in (power[away <= radius_m].max(initial=0.0), part_w))

@@ -4,7 +4,7 @@ Source: the rules are readings of flops2024, section 2, which asks for spare cap
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.grid import PowerGrid
 
 COAL = "coal"
-BASES = ("capacity", "energy")
+SHARE_BASES = ("capacity", "energy")
 
 
 @dataclass(frozen=True)
@@ -42,25 +42,25 @@ class Supply:
 
     def __getitem__(self, chosen: Any) -> "Supply":
         """The same of some groups, by mask or index."""
-        return Supply(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+        return Supply(**{name: power[chosen] for name, power in vars(self).items()})
 
     def table(self) -> pd.DataFrame:
         """One row for each group."""
-        return pd.DataFrame({field.name: getattr(self, field.name) for field in fields(self)})
+        return pd.DataFrame(vars(self))
 
 
-def rules_count(grid: PowerGrid, oil: bool = True) -> np.ndarray:
+def counted_plants(grid: PowerGrid, oil: bool = True) -> np.ndarray:
     """True for the plants that rules count: all but coal and, where `oil` is False, oil."""
     return ~grid.plants["fuel"].isin([COAL] if oil else [COAL, "oil"]).to_numpy()
 
 
-def idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
+def plant_idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
     """What each counted plant leaves idle in an average hour and can buy fuel for [W]: f e p (1 - c), see `supply`."""
     idle = grid.power_w * grid.fuel("firm") * (1 - grid.fuel("capacity_factor"))
-    return idle * grid.fuel("fuelled") * rules_count(grid, oil)
+    return idle * grid.fuel("fuelled") * counted_plants(grid, oil)
 
 
-def supply(
+def supply_of_groups(
     grid: PowerGrid,
     plants: csr_array,
     load_w: np.ndarray,
@@ -95,9 +95,9 @@ def supply(
     ------
     ValueError for an unknown coal_basis.
     """
-    checks.one_of("coal_basis", coal_basis, BASES)
+    checks.one_of("coal_basis", coal_basis, SHARE_BASES)
     p, f, c = grid.power_w, grid.fuel("firm"), grid.fuel("capacity_factor")
-    mine, coal = rules_count(grid, oil), (grid.plants["fuel"] == COAL).to_numpy()
+    mine, coal = counted_plants(grid, oil), (grid.plants["fuel"] == COAL).to_numpy()
     _, site = np.unique(grid.plants["sub_id"], return_inverse=True)
     by_site = np.bincount(site, weights=p * mine)[site]
     weight = p if coal_basis == "capacity" else p * c
@@ -106,7 +106,7 @@ def supply(
         installed_w=plants @ (p * mine),
         firm_w=plants @ (p * f * mine),
         idle_w=plants @ (p * f * (1 - c) * mine),
-        idle_fuelled_w=plants @ idle_fuelled_w(grid, oil),
+        idle_fuelled_w=plants @ plant_idle_fuelled_w(grid, oil),
         largest_unit_w=largest_member(plants, grid.plants["largest_unit_w"].to_numpy(float) * mine),
         largest_site_w=largest_member(plants, by_site),
         coal_w=plants @ (p * coal),
@@ -117,12 +117,9 @@ def supply(
 
 
 def largest_member(groups: csr_array, values: np.ndarray) -> np.ndarray:
-    """Largest value of each group's members, 0 for a group of none. groups: sparse (groups, members)."""
-    most = np.zeros(groups.shape[0])
-    filled = np.flatnonzero(np.diff(groups.indptr))
-    if len(filled):
-        most[filled] = np.maximum.reduceat(values[groups.indices], groups.indptr[filled])
-    return most
+    """Largest value, 0 or more, of each group's members; 0 for a group of none. groups: sparse (groups, members)."""
+    of_members = csr_array((values[groups.indices], groups.indices, groups.indptr), shape=groups.shape)
+    return of_members.max(axis=1).toarray().ravel()
 
 
 def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
@@ -130,9 +127,9 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
 
     substations: sparse (groups, substations of the grid) with 1 for a member.
     """
-    number = pd.Series(np.arange(len(grid.substations)), grid.substations["sub_id"])
-    ends = tuple(number[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub"))
-    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(number), len(number)))
+    stations = pd.Index(grid.substations["sub_id"])
+    ends = tuple(stations.get_indexer(grid.lines[end]) for end in ("from_sub", "to_sub"))
+    lines = csr_array((grid.lines["power_w"].to_numpy(float), ends), shape=(len(stations), len(stations)))
     touching = lines.sum(axis=0) + lines.sum(axis=1)
     return substations @ touching - 2 * (substations @ lines).multiply(substations).sum(axis=1)
 
@@ -141,7 +138,7 @@ def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
     """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
 
     k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
-    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `Nodes.plants`.
+    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `PowerNodes.plants`.
     """
     return _weighted_carbon(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
 
@@ -149,10 +146,10 @@ def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
 def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
     """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
 
-    k = sum w e / sum w, with carbon intensity e and w of `idle_fuelled_w`. All plants give the same share of
+    k = sum w e / sum w, with carbon intensity e and w of `plant_idle_fuelled_w`. All plants give the same share of
     what they have idle; the order in which a market calls them is left out.
     """
-    return _weighted_carbon(grid, plants, idle_fuelled_w(grid, oil))
+    return _weighted_carbon(grid, plants, plant_idle_fuelled_w(grid, oil))
 
 
 def _weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
@@ -202,13 +199,6 @@ RULES = {
 }
 
 
-def rule(name: str) -> Rule:
-    """The rule of this name. Raises UnknownName listing the nearest."""
-    if name not in RULES:
-        raise UnknownName("rule", name, list(RULES))
-    return RULES[name]
-
-
 def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
     """True where coal does not dominate and the lines replace the largest producer.
 
@@ -221,7 +211,7 @@ def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> n
     return clean & (supply.interconnect_w >= getattr(supply, producer)) if producer else clean
 
 
-def available(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+def available_power_w(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
     """Power that a rule lets a datacenter have of each group [W], 0 where the group is not eligible.
 
     Parameters
@@ -239,10 +229,14 @@ def available(supply: Supply, name: str, most_coal: float = 0.5, reserve: str = 
     ------
     UnknownName (a ValueError) for a rule; errors of `eligible`.
     """
-    return np.where(eligible(supply, most_coal, reserve), np.maximum(rule(name).power(supply), 0.0), 0.0)
+    if name not in RULES:
+        raise UnknownName("rule", name, list(RULES))
+    return np.where(eligible(supply, most_coal, reserve), np.maximum(RULES[name].power(supply), 0.0), 0.0)
 
 
-def passes(supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:
+def feeds_demand(
+    supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, reserve: str = "unit"
+) -> np.ndarray:
     """True where a group is eligible and has the demand by the rule.
 
     Parameters
@@ -250,7 +244,7 @@ def passes(supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, r
     supply, demand_w
         Of the groups, and the power asked for [W].
     name, most_coal, reserve
-        As in `available`.
+        As in `available_power_w`.
 
     Returns
     -------
@@ -258,7 +252,7 @@ def passes(supply: Supply, demand_w: float, name: str, most_coal: float = 0.5, r
 
     Raises
     ------
-    ValueError for a demand that is not above 0; errors of `available`.
+    ValueError for a demand that is not above 0; errors of `available_power_w`.
     """
     checks.positive("demand_w", demand_w, "watts")
-    return available(supply, name, most_coal, reserve) >= demand_w
+    return available_power_w(supply, name, most_coal, reserve) >= demand_w

@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import pandas as pd
+from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.geometry import chord, unit_vectors
-from railcore.systems.siting.supply import available
+from railcore.systems.siting.geometry import chord_length, unit_vectors
+from railcore.systems.siting.supply import available_power_w
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,7 @@ class SiteOptions:
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
-def site_options(
-    candidates: Candidates,
-    rule: str,
-    most_coal: float = 0.5,
-    reserve: str = "unit",
-) -> SiteOptions:
+def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
     """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
 
     Parameters
@@ -71,31 +67,30 @@ def site_options(
     candidates
         To choose from.
     rule, most_coal, reserve
-        As in `supply.available`, which gives the power.
+        As in `supply.available_power_w`, which gives the power.
 
     Returns
     -------
     `SiteOptions` in the order of the candidates.
     """
-    power = available(candidates.supply, rule, most_coal, reserve)
     return SiteOptions(
         candidates.latitude,
         candidates.longitude,
-        power,
-        candidates.plants,
-        candidates.most_of("authority"),
-        candidates.radius_m,
+        power_w=available_power_w(candidates.supply, rule, most_coal, reserve),
+        plants=candidates.plants,
+        authority=candidates.most_of("authority"),
+        radius_m=candidates.radius_m,
     )
 
 
 def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
     """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
     tree = cKDTree(unit_vectors(options.latitude, options.longitude))
-    found = tree.query_pairs(chord(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
+    found = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
     return np.asarray(found, np.int64).reshape(-1, 2)
 
 
-def undominated(
+def undominated_sites(
     options: SiteOptions, within_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
@@ -125,25 +120,23 @@ def undominated(
     """
     checks.at_least("within_m", within_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
-    first = (size, -options.power_w) if apart else (-options.power_w, size)
-    order = np.lexsort((np.arange(len(options)), *first))
-    rank = np.argsort(order)
-    near = pairs_within(options, within_m)
-    a, b = np.where(rank[near[:, 0]] < rank[near[:, 1]], near[:, ::-1].T, near.T)  # b may replace a
-    alike = options.power_w[b] >= options.power_w[a]
-    authority = np.unique(options.authority, return_inverse=True)[1]
-    authority[~np.isin(options.authority, list(caps or {}))] = -1
-    alike &= authority[a] == authority[b]
-    a, b = a[alike], b[alike]
+    order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
+    some, size = options[order], size[order]
+    b, a = pairs_within(some, within_m).T  # b comes first and may replace a
+    capped = pd.Index(list(caps or {})).get_indexer(some.authority)  # -1 for the others
+    alike = (some.power_w[b] >= some.power_w[a]) & (capped[b] == capped[a])
+    b, a = b[alike], a[alike]
     if not apart:
-        subset = _shared(options, a, b) == size[b]
-        a, b = a[subset], b[subset]
-    replaced = csr_array((np.ones(len(a)), (rank[b], a)), shape=(len(options), len(options)))
-    keep = np.ones(len(options), bool)
-    for one, (start, end) in zip(order.tolist(), pairwise(replaced.indptr.tolist()), strict=True):
+        subset = _shared(some, a, b) == size[b]
+        b, a = b[subset], a[subset]
+    pairs = coo_array((np.ones(len(a), bool), (b, a)), shape=(len(order), len(order)))
+    pairs.has_canonical_format = True  # each pair is there once
+    replaced = pairs.tocsr()
+    keep = np.ones(len(order), bool)
+    for one, (start, end) in enumerate(pairwise(replaced.indptr.tolist())):
         if keep[one]:
             keep[replaced.indices[start:end]] = False
-    return np.flatnonzero(keep)
+    return np.sort(order[keep])
 
 
 def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -159,28 +152,28 @@ MOST_PLACES = 10  # an exact search takes too long for more
 
 
 @dataclass(frozen=True)
-class SplitNeeds:
+class SplitConstraints:
     """What k places must have besides going together in pairs.
 
-    usable_w: power of each candidate. demand_w: of all k. area: label of each candidate's capped authority, -1 for
-    none; cap_w, most_places: by label, of power and places.
+    usable_w: power of each candidate. demand_w: of all k. cap_group: number of
+    each candidate's capped authority, -1 for none; cap_w, most_places: most power [W] and places of each such group.
     """
 
     usable_w: np.ndarray
     demand_w: float
-    area: np.ndarray
+    cap_group: np.ndarray
     cap_w: Sequence[float]
     most_places: Sequence[int]
 
     def power_w(self, chosen: Sequence[int]) -> float:
         """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
-        usable, area = self.usable_w[list(chosen)], self.area[list(chosen)]
-        capped = (min(cap, float(usable[area == label].sum())) for label, cap in enumerate(self.cap_w))
-        return float(usable[area < 0].sum()) + sum(capped)
+        usable, group = self.usable_w[list(chosen)], self.cap_group[list(chosen)]
+        capped = (min(cap, float(usable[group == number].sum())) for number, cap in enumerate(self.cap_w))
+        return float(usable[group < 0].sum()) + sum(capped)
 
-    def __getitem__(self, chosen: Any) -> "SplitNeeds":
+    def __getitem__(self, chosen: Any) -> "SplitConstraints":
         """The same of some candidates, by index or slice."""
-        return replace(self, usable_w=self.usable_w[chosen], area=self.area[chosen])
+        return replace(self, usable_w=self.usable_w[chosen], cap_group=self.cap_group[chosen])
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,7 @@ class SplitTerms:
     these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
     authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
     part, that every place carries; 1 for even parts, as training in step over all places wants. within_m: resolution at
-    which dominated candidates are removed (`undominated`).
+    which dominated candidates are removed (`undominated_sites`).
 
     Raises ValueError naming the argument out of range.
     """
@@ -219,7 +212,7 @@ class SplitTerms:
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
 
     @property
-    def part_w(self) -> float:
+    def least_part_w(self) -> float:
         """The least that a place carries: s d / k [W]."""
         return self.least_share * self.demand_w / self.k
 
@@ -227,41 +220,34 @@ class SplitTerms:
         """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
         if self.k > len(options):
             raise ValueError(f"k is {self.k}: there are {len(options)} candidates, give at most as many places")
-        if unknown := sorted(set(self.authority_caps) - set(known := options.authority.tolist())):
-            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {sorted(set(known))}")
+        if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
+            known = np.unique(options.authority).tolist()
+            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {known}")
 
     def usable_w(self, options: SiteOptions) -> np.ndarray:
         """u = min(P, place cap) [W]."""
         return np.minimum(options.power_w, self.place_cap_w)
 
-    def needs(self, options: SiteOptions) -> SplitNeeds:
+    def constraints(self, options: SiteOptions) -> SplitConstraints:
         """What a search for places must meet, for options whose power is the usable one."""
         caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
-        most = [int(min(cap * (1 + 1e-12) / self.part_w, self.k)) if self.part_w else self.k for cap in caps.values()]
-        return SplitNeeds(
-            options.power_w,
-            self.demand_w,
-            _labels(options.authority, list(caps)),
-            list(caps.values()),
-            most,
-        )
+        most = [
+            int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
+            for cap in caps.values()
+        ]
+        group = pd.Index(list(caps)).get_indexer(options.authority)  # -1 for those without a cap
+        return SplitConstraints(options.power_w, self.demand_w, group, list(caps.values()), most)
 
-    def dealt_w(self, options: SiteOptions) -> np.ndarray:
+    def allocated_w(self, options: SiteOptions) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
 
         l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's
         authority: what i may carry; f = (d - k l) / (sum of v - k l), the same for all.
         """
-        over = self.usable_w(options) - self.part_w
+        over = self.usable_w(options) - self.least_part_w
         for authority, cap in self.authority_caps.items():
             own = options.authority == authority
             if (total := over[own].sum()) > 0:
-                over[own] *= min(1.0, max(cap - own.sum() * self.part_w, 0.0) / total)
-        rest = self.demand_w - self.k * self.part_w
-        return np.full(len(over), self.part_w) + (rest / over.sum() * over if rest > 0 else 0.0)
-
-
-def _labels(names: np.ndarray, asked: Sequence[str]) -> np.ndarray:
-    """Place of each name in `asked`, -1 for others."""
-    numbers = {name: number for number, name in enumerate(asked)}
-    return np.array([numbers.get(name, -1) for name in names.tolist()], int)
+                over[own] *= min(1.0, max(cap - own.sum() * self.least_part_w, 0.0) / total)
+        rest = self.demand_w - self.k * self.least_part_w
+        return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)

@@ -1,0 +1,290 @@
+"""The nearest k places of a split: cliques in a graph that joins candidates that can be chosen together."""
+
+from dataclasses import dataclass
+from heapq import nlargest
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from railcore.systems.siting.geometry import diameter_m, pair_distances_m
+from railcore.systems.siting.mixed_integer import strongest_places
+from railcore.systems.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
+
+Bits = int  # a set of candidates: bit i for candidate i
+Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
+_SAME = 1e-9  # distances that differ by less of themselves are equal
+_MANY = 1000  # candidates, of which so many give a first upper bound: a third of the time at 4,000
+_FEW = 300  # candidates that go with a pair, more are left to the programme
+_GROWTH = 1.3  # of the distance that the search tries next
+
+
+class CliqueSearch:
+    """Cliques of k in a graph of candidates that meet `constraints`, by branch and bound."""
+
+    def __init__(self, constraints: SplitConstraints, k: int) -> None:
+        self.constraints, self.k = constraints, k
+        self.cap_groups = [bits_of(constraints.cap_group == number) for number in range(len(constraints.cap_w))]
+        self.demand_w = constraints.demand_w * (1 - 1e-12)
+        self.usable_w = constraints.usable_w.tolist()
+        self.any_feed = bool(constraints.usable_w.min() * k >= self.demand_w)  # every allowed set has the demand
+
+    def connect(self, edges: np.ndarray) -> None:
+        """Take these pairs as the graph, less candidates that have too few neighbours."""
+        n = len(self.constraints.usable_w)
+        while len(edges):
+            enough = np.bincount(edges.ravel(), minlength=n) >= self.k - 1
+            if enough[edges].all():
+                break
+            edges = edges[enough[edges].all(axis=1)]
+        self.near = neighbour_sets(n, edges)
+
+    def first_clique(self, start: int) -> tuple[int, list[int]]:
+        """The first clique whose lowest member is `start` or later, with that member; [] where there is none."""
+        for lowest in self.near:
+            if lowest >= start and (found := self._above(lowest)):
+                return lowest, found
+        return start, []
+
+    def common_neighbours(self, a: int, b: int) -> Bits:
+        """The candidates that go with both of a pair."""
+        return self.near.get(a, 0) & self.near.get(b, 0)
+
+    def heaviest(self, a: int, b: int, best: Weighed) -> Weighed:
+        """The clique with most usable power that holds both of a pair, or `best` where none has more."""
+        others = self.common_neighbours(a, b)
+        near = {one: self.near[one] & others for one in members_of(others)}
+        return self._branch(near, others, 0).heaviest([a, b], others, best)
+
+    def _above(self, lowest: int) -> list[int]:
+        """A clique of `lowest` and later candidates, in numbers from it on: the sets are short."""
+        shift = lowest + 1
+        others = self.near[lowest] >> shift
+        near = {one: self.near[one + shift] >> shift & others for one in members_of(others)}
+        for one, joint in near.items():
+            if joint.bit_count() < self.k - 2:
+                others ^= 1 << one
+        top = nlargest(self.k - 1, (self.usable_w[one + shift] for one in members_of(others)))
+        if not self.any_feed and self.constraints.power_w([lowest]) + sum(top) < self.demand_w:
+            return []
+        return self._branch(near, others, shift).grow([lowest], others)
+
+    def _branch(self, near: dict[int, Bits], others: Bits, shift: int) -> "Branch":
+        inside = members_of(others)
+        apart = {one: others & ~near[one] & ~(1 << one) for one in inside}
+        return Branch(self, near, apart, shift, max((self.usable_w[one + shift] for one in inside), default=0.0))
+
+    def allowed(self, chosen: list[int], others: Bits, most_w: float, shift: int = 0) -> Bits | None:
+        """Those of `others` that may still join the chosen ones.
+
+        Parameters
+        ----------
+        chosen, others
+            Candidates of the clique, and the set of those that go with all of them, in numbers less `shift`.
+        most_w
+            Usable power that none of the others exceeds [W].
+        shift
+            Added to a number of the set for the candidate's own.
+
+        Returns
+        -------
+        A set, or None where no completion can meet the constraints.
+        """
+        constraints, need = self.constraints, self.k - len(chosen)
+        for number, members in enumerate(self.cap_groups):
+            free = constraints.most_places[number] - int((constraints.cap_group[chosen] == number).sum())
+            if free < 0:
+                return None
+            others = others if free else others & ~(members >> shift)
+        if others.bit_count() < need:
+            return None
+        if self.any_feed or constraints.power_w(chosen) + need * most_w >= self.demand_w:
+            return others
+        return None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The part of a search above one candidate: sets hold numbers less `shift`.
+
+    near: neighbours of each there; apart: the others but itself; most_w: usable power of the strongest.
+    """
+
+    search: CliqueSearch
+    near: dict[int, Bits]
+    apart: dict[int, Bits]
+    shift: int
+    most_w: float
+
+    def grow(self, chosen: list[int], others: Bits) -> list[int]:
+        """A completion of `chosen` to k by some of `others`, [] where there is none."""
+        need = self.search.k - len(chosen)
+        allowed = self.search.allowed(chosen, others, self.most_w, self.shift)
+        if allowed is None:
+            return []
+        if not need:
+            return chosen
+        for candidate in self._branches(allowed, need):
+            if found := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
+                return found
+            allowed ^= 1 << candidate
+        return []
+
+    def heaviest(self, chosen: list[int], others: Bits, best: Weighed) -> Weighed:
+        """The completion of `chosen` to k with most usable power, or `best` where none has more."""
+        search, need = self.search, self.search.k - len(chosen)
+        allowed = search.allowed(chosen, others, self.most_w, self.shift)
+        if allowed is None:
+            return best
+        inside = members_of(allowed)
+        weight = sum(search.usable_w[one] for one in chosen)
+        if weight + sum(nlargest(need, (search.usable_w[one + self.shift] for one in inside))) <= best[0]:
+            return best
+        if not need:
+            return weight, chosen
+        for candidate in inside if self._branches(allowed, need) else []:
+            best = self.heaviest([*chosen, candidate + self.shift], allowed & self.near[candidate], best)
+            allowed ^= 1 << candidate
+        return best
+
+    def _branches(self, others: Bits, need: int) -> list[int]:
+        """Candidates one of which every clique of `need` holds: all but those of the first need - 1 colours.
+
+        A colour is a set in which no two go together, so that a clique has at most one member of each.
+        """
+        apart = self.apart
+        for _ in range(need - 1):
+            free = others
+            while free:
+                low = free & -free
+                others ^= low
+                free &= apart[low.bit_length() - 1]
+        return members_of(others)
+
+
+def bits_of(mask: np.ndarray) -> Bits:
+    """The set of a boolean mask."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def members_of(of: Bits) -> list[int]:
+    """Numbers of a set's members, rising."""
+    found = []
+    while of:
+        low = of & -of
+        found.append(low.bit_length() - 1)
+        of ^= low
+    return found
+
+
+def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
+    """For each of n candidates that has an edge the set of those it shares one with, by rising number."""
+    graph = csr_array((np.ones(2 * len(edges), bool), (edges.T.ravel(), edges[:, ::-1].T.ravel())), shape=(n, n))
+    found = {}
+    for one in np.flatnonzero(np.diff(graph.indptr)).tolist():
+        mask = np.zeros(n, bool)
+        mask[graph.indices[graph.indptr[one] : graph.indptr[one + 1]]] = True
+        found[one] = bits_of(mask)
+    return found
+
+
+def nearest_places(
+    options: SiteOptions, constraints: SplitConstraints, k: int, separation_m: float, upper_m: float
+) -> list[int]:
+    """The k places with the least longest distance, and of these with most usable power.
+
+    A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
+    a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
+    Where the pairs that are D apart go with few others, their cliques are tried for power, else the programme is.
+
+    Parameters
+    ----------
+    options, constraints
+        Candidates in an order along the map, so that neighbours left to try lie to one side, and what they must meet.
+    k, separation_m
+        Number of places, and the least distance between two [m].
+    upper_m
+        A distance within which k places are known [m].
+
+    Returns
+    -------
+    Their numbers, none where there are no k places.
+    """
+    search, usable = CliqueSearch(constraints, k), constraints.usable_w
+    diameter, edges, far = _least_diameter(search, options, separation_m, upper_m)
+    reach_m = diameter * (1 + _SAME)
+    search.connect(edges[far <= reach_m])
+    best: Weighed = (-1.0, [])
+    for a, b in edges[np.abs(far - diameter) <= diameter * _SAME].tolist():
+        common = search.common_neighbours(a, b)
+        if common.bit_count() <= _FEW:
+            best = search.heaviest(a, b, best)
+            continue
+        some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
+        if usable[some[:k]].sum() > best[0]:
+            found = some[strongest_places(options[some], constraints[some], k, separation_m, reach_m=reach_m) or []]
+            best = max(best, (float(usable[found].sum()), found.tolist()), key=lambda each: each[0])
+    return best[1]
+
+
+def _least_diameter(
+    search: CliqueSearch, options: SiteOptions, separation_m: float, upper_m: float
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Least longest distance of k places [m], inf where there are none, with pairs that hold them and their lengths."""
+    constraints, sharing = search.constraints, _sharing(options)
+    reach = max(separation_m, upper_m / 64)
+    if len(options) > _MANY:
+        some = np.sort(np.random.default_rng(0).permutation(len(options))[:_MANY])
+        known = _least_diameter(CliqueSearch(constraints[some], search.k), options[some], separation_m, upper_m)[0]
+        reach, upper_m = (known, known) if known < np.inf else (reach, upper_m)
+    while True:
+        reach = min(reach * _GROWTH, upper_m * (1 + 2 * _SAME))
+        edges, far = _edges(options, constraints, sharing, separation_m, reach)
+        search.connect(edges)
+        start, found = search.first_clique(0)
+        if found:
+            break
+        if reach > upper_m:
+            return np.inf, edges[:0], far[:0]
+    while found:
+        longest = _diameter_around(search, options, edges, far, found)
+        search.connect(edges[(far < longest * (1 - _SAME)) & (edges[:, 0] >= start)])
+        start, found = search.first_clique(start)
+    return longest, edges, far
+
+
+def _diameter_around(
+    search: CliqueSearch, options: SiteOptions, edges: np.ndarray, far: np.ndarray, found: list[int]
+) -> float:
+    """Least longest distance [m] of the cliques among the neighbours of a found one's first place."""
+    around = np.zeros(len(options), bool)
+    around[edges[(edges == found[0]).any(axis=1)]] = True
+    inside = around[edges].all(axis=1)
+    edges, far = edges[inside], far[inside]
+    while found:
+        longest = diameter_m(options, found)
+        near = far < longest * (1 - _SAME)
+        edges, far = edges[near], far[near]
+        search.connect(edges)
+        found = search.first_clique(0)[1]
+    return longest
+
+
+def _sharing(options: SiteOptions) -> np.ndarray:
+    """Pairs of candidates that share a plant, i n + j, sorted."""
+    both = (options.plants @ options.plants.T).tocoo()
+    return np.sort(both.row.astype(np.int64) * len(options) + both.col)
+
+
+def _edges(
+    options: SiteOptions, constraints: SplitConstraints, sharing: np.ndarray, separation_m: float, reach_m: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m]."""
+    near = pairs_within(options, reach_m)
+    key = near[:, 0] * len(options) + near[:, 1]
+    at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
+    near = near[sharing[at] != key] if len(sharing) else near
+    far = pair_distances_m(options, near)
+    cap_group, single = constraints.cap_group[near], np.array([*constraints.most_places, 2]) < 2
+    alone = (cap_group[:, 0] == cap_group[:, 1]) & single[cap_group[:, 0]]  # two of an authority that may have one
+    fits = (far >= separation_m) & (far <= reach_m) & ~alone
+    return near[fits], far[fits]
