@@ -236,7 +236,7 @@ def region_maps(
     figure = plt.figure(figsize=(11, 6.5), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        ax = draw_states(map_panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m)
+        ax = draw_states(map_panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, 1.5)
         corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         tiles = PolyCollection(list(corners), facecolor=_FOUND, edgecolor="white", linewidth=0.4, zorder=1)

@@ -85,9 +85,10 @@ def draw_states(
     outlines: Outlines,
     origin: tuple[float, float] = ORIGIN,
     half_m: float = 0.0,
+    border_zorder: float = 0.0,
     rasterized: bool = False,
 ) -> Axes:
-    """States in thin grey at one scale both ways; their borders lie over areas of a zorder below 1.5.
+    """States in thin grey at one scale both ways.
 
     Parameters
     ----------
@@ -95,6 +96,8 @@ def draw_states(
         Where to draw; rings of (longitude, latitude) by state.
     origin, half_m
         Middle of the map, and how far it reaches to all sides [m]; all states where that is 0.
+    border_zorder
+        Draw the borders at this zorder, above areas that are drawn between it and 0.
     rasterized
         Store the states as an image in an SVG, for small maps.
 
@@ -109,9 +112,10 @@ def draw_states(
     else:
         low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
     shapes = Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
-    ax.add_artist(PathPatch(shapes, facecolor=_LAND, linewidth=0, rasterized=rasterized, zorder=0))
-    borders: dict = {"facecolor": "none", "edgecolor": _BORDER, "linewidth": 0.6}
-    ax.add_artist(PathPatch(shapes, rasterized=rasterized, zorder=1.5, **borders))
+    style: dict = {"linewidth": 0.6, "rasterized": rasterized}
+    ax.add_artist(PathPatch(shapes, facecolor=_LAND, edgecolor="none" if border_zorder else _BORDER, zorder=0, **style))
+    if border_zorder:
+        ax.add_artist(PathPatch(shapes, facecolor="none", edgecolor=_BORDER, zorder=border_zorder, **style))
     box = ax.get_window_extent()
     middle, half = (low + high) / 2, (high - low) / 2 * 1.02
     half = np.array([box.width, box.height]) * max(half / [box.width, box.height])
