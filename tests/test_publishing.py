@@ -15,7 +15,7 @@ import pytest
 
 from railcore.facts import files
 from railcore.workbench.driver import kernels, stamps
-from railcore.workbench.driver.run import load
+from railcore.workbench.driver.run import load_notebook
 
 CHANGED = ("figures", "notebooks", "build/stamps")
 LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
@@ -252,7 +252,7 @@ def test_what_is_no_notebook_is_said(monkeypatch, tmp_path, text):
     monkeypatch.setattr("railcore.facts.files.NOTEBOOKS", tmp_path)
     (tmp_path / "01_a.ipynb").write_bytes(text)
     with pytest.raises(ValueError, match=r"notebooks/01_a\.ipynb is no (notebook|JSON in UTF-8)"):
-        load("01_a")
+        load_notebook("01_a")
 
 
 def test_what_is_no_notebook_stops_no_other(suite):

@@ -277,8 +277,8 @@ def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
     ax = basemap.map_panel(figure, (1, 1, 6, 2))
     ax.set(xlim=(0, 3), ylim=(2, 0))
-    outlines = [symbols.outline(text, 10)[0] for text in ("88", "8")]
-    symbols.stamp(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")
+    outlines = [symbols.text_outline(text, 10)[0] for text in ("88", "8")]
+    symbols.draw_marks(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")
     (marks,) = ax.collections
     for path in marks.get_paths():
         box = path.get_extents(marks.get_transform())  # around the place

@@ -79,7 +79,7 @@ def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) 
 
 def _listed(claim_id: str, others: Mapping[str, Values]) -> str:
     entry, given = claims.claim(claim_id), {name: values.get(claim_id) for name, values in others.items()}
-    shown = {name: claims.amount(value, entry.unit) for name, value in given.items() if value is not None}
+    shown = {name: claims.claim_amount(value, entry.unit) for name, value in given.items() if value is not None}
     return ", ".join(f"{name}: {text}" for name, text in shown.items())
 
 

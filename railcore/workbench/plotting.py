@@ -47,7 +47,7 @@ def house_style() -> None:
     pd.set_option("display.max_colwidth", None, "display.max_rows", 200)
 
 
-def dark_is_high() -> mpl.colors.Colormap:
+def heat_colours() -> mpl.colors.Colormap:
     """Colours of every heat map: dark is high, and the palest still differs from the white of no value."""
     return mpl.colors.ListedColormap(mpl.colormaps["cividis_r"](np.linspace(0.2, 1, 256)))
 
@@ -126,7 +126,7 @@ def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
     ax.set_xlabel(label)
 
 
-def note(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
+def text_beside(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
     """A text beside a place of the axes.
 
     Parameters
@@ -145,7 +145,7 @@ def note(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **
     ax.annotate(text, at, shift, textcoords="offset points", **style)
 
 
-def entitle(ax: Axes, title: str, left: bool = False) -> None:
+def panel_title(ax: Axes, title: str, left: bool = False) -> None:
     """A small title of one of several panels, in the middle or on the left."""
     ax.set_title(title, fontsize=10, loc="left" if left else "center", y=1 if left else None)
 
@@ -201,13 +201,13 @@ def legend_below(figure: Figure, ax: Axes, columns: int = 0, **options) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
 
 
-def look(i: int, style: str = "-", **more) -> dict:
+def line_style(i: int, style: str = "-", **more) -> dict:
     """Colour and marker of the line number `i`, the same in every chart."""
     marker = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
     return {**marker, "linestyle": style, **more}
 
 
-def lines(
+def plot_lines(
     data: pd.DataFrame,
     x: str,
     y: str,
@@ -245,7 +245,7 @@ def lines(
         broader = sum(2 * _shared_points(drawn, later) >= len(drawn) for later in over)
         size: dict = {"linewidth": 1.5 + 1.8 * broader, "markersize": 4.5 + 3.5 * broader}
         name = label.format(value if isinstance(value, str) else number(value))
-        ax.plot(*drawn.T, **look(i, ("-", "--")[i % 2], label=name, **size))
+        ax.plot(*drawn.T, **line_style(i, ("-", "--")[i % 2], label=name, **size))
     return ax
 
 

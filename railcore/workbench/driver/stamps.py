@@ -9,7 +9,7 @@ from typing import Any
 
 from railcore.facts import files
 
-LAST = ("21", "00")  # these read what the others wrote, and run after them in this order
+LAST_NOTEBOOKS = ("21", "00")  # these read what the others wrote, and run after them in this order
 
 
 def sha256(path: Path) -> str:
@@ -17,7 +17,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def sources(notebook: Mapping) -> list:
+def cell_sources(notebook: Mapping) -> list:
     """A notebook's sources: its cells without outputs and counts."""
     return [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
 
@@ -31,7 +31,7 @@ def module_path(name: str) -> str:
     return ""
 
 
-def snapshot() -> dict[str, str]:
+def source_hashes() -> dict[str, str]:
     """Hash of every file that a run may use, by path, as it is when the run begins."""
     folders = ((files.ROOT / "railcore", "*.py"), (files.DATA, "*"))
     paths = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
@@ -57,10 +57,10 @@ def used_hash(
     The hash.
     """
     used = ["constraints.txt", *map(module_path, modules), *data]
-    if name[:2] in LAST:
+    if name[:2] in LAST_NOTEBOOKS:
         used += [path for path in figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
     hashes = [(path, (known or {}).get(path) or sha256(files.ROOT / path)) for path in used]
-    parts = [sources(notebook), sys.version_info[:2], hashes]
+    parts = [cell_sources(notebook), sys.version_info[:2], hashes]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -76,7 +76,7 @@ def stamp_path(name: str) -> Path:
     return files.BUILD / "stamps" / f"{name}.json"
 
 
-def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
     """Stamp a notebook.
 
     Parameters
