@@ -278,7 +278,7 @@ def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
     ax = heatmaps.traffic_matrices({"all": entries}, 1024).axes[0]
-    assert ax.get_xlabel() == "to GPU, 4 of them a cell" and len(ax.patches) == 1
+    assert ax.get_xlabel() == "to GPU (4 to a cell)" and len(ax.patches) == 1
     part = heatmaps.traffic_matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[
         0
     ]

@@ -247,9 +247,8 @@ def record(
     if rows:  # all of one notebook
         path = files.output_folder() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
         merged = {row["id"]: row for row in [*read_csv(path), *rows]}
-        files.write_whole(
-            path, csv_text(RECORDED_COLUMNS, [merged[claim_id] for claim_id in claims() if claim_id in merged])
-        )
+        ordered = [merged[claim_id] for claim_id in claims() if claim_id in merged]
+        files.write_whole(path, csv_text(RECORDED_COLUMNS, ordered))
     return MarkdownText(_comparison(rows, custom))
 
 
@@ -264,12 +263,13 @@ def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
-    table = [(row["verdict"], _compared(row, custom)) for row in rows]
+    table = [comparison_row(row) for row in rows]
     if custom:
+        shown = ("where", "claim", "document", "ours")
         note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
-        return note + markdown_table([cells for _, cells in table])
-    agree = [cells for judged, cells in table if judged == "reproduced"]
-    differ = [cells for judged, cells in table if judged != "reproduced"]
+        return note + markdown_table([{key: cells[key] for key in shown} for cells in table])
+    agree = [cells for cells in table if cells["verdict"] == "reproduced"]
+    differ = [cells for cells in table if cells["verdict"] != "reproduced"]
     count = Counter(row["basis"] for row in rows if row["verdict"] == "reproduced")
     rest = ", ".join(f"{count[basis]} {basis}" for basis in BASES if count[basis])
     folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
@@ -277,13 +277,17 @@ def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     return f"**{len(agree)} of {len(rows)} claims are reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
 
 
-def _compared(row: Mapping[str, str], custom: bool) -> dict[str, str]:
+def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
+    """A recorded row (id, value, verdict, reason, basis) for a person, beside what the document says."""
     entry, ours = claim(row["id"]), row["value"]
-    cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
-    cells["ours"] = claim_amount(float(ours), entry.unit) if ours else ""
-    if custom:
-        return cells
-    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in ("verdict", "basis", "reason")}
+    return {
+        "where": f"{entry.document}, {entry.where}",
+        "claim": entry.claim,
+        "document": _paper(entry),
+        "ours": claim_amount(float(ours), entry.unit) if ours else "",
+        "deviation": _deviation_text(ours, entry),
+        **{key: row[key] for key in ("verdict", "basis", "reason")},
+    }
 
 
 def claim_amount(value: float, unit: str) -> str:
@@ -298,7 +302,7 @@ def _paper(entry: Claim) -> str:
     return f"{RELATIONS[entry.relation]}\u00a0{claim_amount(entry.paper_value, entry.unit)}"
 
 
-def _percent(value: str, entry: Claim) -> str:
+def _deviation_text(value: str, entry: Claim) -> str:
     if not value:
         return ""
     off = deviation(float(value), entry.paper_value)

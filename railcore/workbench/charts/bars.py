@@ -1,6 +1,6 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,7 +51,7 @@ _TRAFFIC_KINDS = {  # kinds of traffic: name and colour
 
 
 def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
-    """Bars from `at_low` to `at_high` around `centre`, the widest on top.
+    """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
     """
@@ -64,12 +64,12 @@ def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
             rightward = value > row.centre or (value == row.centre and colour == _HIGH)
             if one_side and shorter:  # its text would be lost in the longer bar
                 value, rightward = row.centre, not rightward
-            _beside(ax, value, i, text, rightward, fontsize=7)
+            _beside(ax, value, i, units.words(text), rightward, fontsize=7)
     ends = [Patch(color=_LOW, label="at its low"), Patch(color=_HIGH, label="at its high")]
     ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
-    ax.set_xlabel(label)
+    percent_axis(ax.xaxis, label)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.18)
     return ax
@@ -89,9 +89,9 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
         part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(_MOST_INPUTS, "swing")
         for end in ("low", "high"):  # an end that changes nothing goes into the name
             still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
-            part.loc[still, "input"] += " (" + part.loc[still, end] + ": no change)"
+            part.loc[still, "input"] += " (" + part.loc[still, end].map(units.words) + ": no change)"
             part.loc[still, end] = ""
-        percent_axis(tornado_chart(part, ax, "exposed share of the time").xaxis)
+        tornado_chart(part, ax, "exposed share of the time")
         panel_title(ax, model_name(model), left=True)
     return figure
 
@@ -171,9 +171,7 @@ def authority_demand(data: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
     raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
     ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=_REPORTED, label="largest demand as reported")
-    ax.barh(
-        at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=_CLEANED, label="the same, cleaned of reporting errors"
-    )
+    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=_CLEANED, label="the same, without reporting errors")
     hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": _PRINTED, "hatch": "////", "linewidth": 0.8}
     ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
     implied = clean + printed.fillna(0)
@@ -196,21 +194,10 @@ def authority_demand(data: pd.DataFrame) -> Figure:
 
 def _stacked_bars(
     table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
-) -> Axes:
-    """Bars stacked from the columns of a table, one for each row of its index.
+) -> None:
+    """A bar for each row, stacked from the columns; by default in the colours of the house, hatched from the ninth on.
 
-    Parameters
-    ----------
-    table, ax
-        Heights, and where to draw them.
-    across
-        Bars to the right instead of upwards.
-    width, colours
-        Of the bars; of the columns, by default those of the house, hatched from the ninth on.
-
-    Returns
-    -------
-    The axes.
+    across: bars to the right instead of upwards.
     """
     drawn = table.rename(index=number) if table.index.dtype.kind in "iuf" else table
     drawn = drawn.fillna(0.0).rename_axis(None)
@@ -221,7 +208,17 @@ def _stacked_bars(
         for bar in bars:
             bar.set_hatch("//")
     ax.grid(axis="y" if across else "x", visible=False)
-    return ax
+
+
+def _totalled_bars(table: pd.DataFrame, ax: Axes, text: Callable[[float, float], str], label: str, title: str) -> None:
+    """Stacked bars with a legend, and above each the text for its total and the first bar's."""
+    _stacked_bars(table, ax)
+    totals = table.sum(axis=1).tolist()
+    _tops(ax, totals, [text(total, totals[0]) for total in totals])
+    ax.margins(y=0.18)
+    ax.set_ylabel(label)
+    ax.set_title(title, fontsize=9)
+    ax.legend()
 
 
 def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
@@ -238,16 +235,13 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: 
     -------
     The axes.
     """
+
+    def text(total: float, first: float) -> str:
+        change = total / first - 1 if first else 0.0
+        return number(total, 4) + (f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "")
+
     table = data.pivot_table(index=x, columns=by, values=y, aggfunc="sum", sort=False)
-    _stacked_bars(table, ax)
-    totals = table.sum(axis=1).tolist()
-    changes = [total / totals[0] - 1 if totals[0] else 0.0 for total in totals]
-    texts = [f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "" for change in changes]
-    _tops(ax, totals, [number(total, 4) + text for total, text in zip(totals, texts, strict=True)])
-    ax.margins(y=0.15)
-    ax.set_ylabel(label)
-    ax.set_title(title, fontsize=9)
-    ax.legend()
+    _totalled_bars(table, ax, text, label, title)
     return ax
 
 
@@ -265,15 +259,13 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Ax
     -------
     The axes.
     """
-    _stacked_bars(data.set_index(x)[list(_ITERATION_TERMS)].rename(columns=_ITERATION_TERMS), ax, width=0.65)
-    totals = data[list(_ITERATION_TERMS)].sum(axis=1).tolist()
-    speedups = [f"\n{number(totals[0] / total, 3)}x" if total != totals[0] else "" for total in totals]
-    texts = [number(total, 3) + speedup for total, speedup in zip(totals, speedups, strict=True)]
-    _tops(ax, totals, texts, fontsize=9)
-    ax.set(xlabel=units.label(x), ylabel="iteration time [s]")
-    ax.set_title(title, fontsize=9)
-    ax.margins(y=0.18)
-    ax.legend()
+
+    def text(total: float, first: float) -> str:
+        return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
+
+    table = data.set_index(x)[list(_ITERATION_TERMS)].rename(columns=_ITERATION_TERMS)
+    _totalled_bars(table, ax, text, "iteration time [s]", title)
+    ax.set_xlabel(units.label(x))
     return ax
 
 

@@ -174,7 +174,7 @@ def _byte_heatmap(
     ticks = [1, *(gpus * quarter // 4 for quarter in range(1, 5))]
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(ticks, [number(tick) for tick in ticks])
-    shared = f", {number(gpus / side, 3)} of them a cell" if side < gpus else ""
+    shared = f" ({number(gpus / side, 3)} to a cell)" if side < gpus else ""
     ax.set(xlabel=f"to GPU{shared}", ylabel=f"from GPU{shared}", xlim=corners, ylim=corners[::-1])
     ax.spines[["top", "right"]].set_visible(True)
     ax.grid(False)

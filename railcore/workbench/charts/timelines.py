@@ -18,12 +18,12 @@ from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench.plotting import COLOURS, model_name, panel_title, text_beside
 
-_DIRECTION_COLOURS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
-_HALF_HEIGHT = 0.42  # of a stage's height
+_FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
+_HALF = 0.42  # half of a box's height, stages being 1 apart
 _LANES = ("GPU", "scale-up", "scale-out", "wide area")
 _EXCHANGE_EVENTS = {  # of the exchange, in the order of the legend: name and colour
-    "forward": ("forward", _DIRECTION_COLOURS["forward"]),
-    "backward": ("backward", _DIRECTION_COLOURS["backward"]),
+    "forward": ("forward", _FILLS["forward"]),
+    "backward": ("backward", _FILLS["backward"]),
     "tensor": ("tensor exchange, exposed", COLOURS[6]),
     "pipeline": ("pipeline send, exposed", COLOURS[7]),
     "scale-up reduce": ("1 scale-up reduce", COLOURS[0]),
@@ -76,10 +76,10 @@ def pipeline_gantt(
     computes, span = timed[timed["event"] == "compute"], timed["end"].max()
     for (direction, chunk), part in computes.groupby(["direction", "chunk"], observed=True):
         paler = 1 - 0.6 * chunk / max(1, computes["chunk"].max())
-        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(_DIRECTION_COLOURS[direction])))
-    _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", _HALF_HEIGHT - 0.06, _HALF_HEIGHT + 0.04)
+        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(_FILLS[direction])))
+    _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", _HALF - 0.06, _HALF + 0.04)
     synced = timed[timed["event"] == "sync"]
-    _stage_boxes(ax, synced, _DIRECTION_COLOURS["sync"])
+    _stage_boxes(ax, synced, _FILLS["sync"])
     for row in synced.itertuples():
         ax.text((row.start + row.end) / 2, row.stage, "sync", ha="center", va="center", fontsize=8)
     _numbers(ax, computes, span)
@@ -110,15 +110,11 @@ def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) 
 
 def gantt_legend(figure: Figure, *more: str, chunks: int = 1) -> None:
     """What colours and lines of `pipeline_gantt` mean, above the panels; more: of path, send, sync."""
-    handles: list = [
-        Patch(facecolor=_DIRECTION_COLOURS[way], edgecolor="black", label=way) for way in ("forward", "backward")
-    ]
+    handles: list = [Patch(facecolor=_FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
     if chunks > 1:
         handles.append(Patch(facecolor="white", edgecolor="black", label="paler: later chunks"))
     extra = {
-        "sync": Patch(
-            facecolor=_DIRECTION_COLOURS["sync"], edgecolor="black", label="parameter synchronization, exposed"
-        ),
+        "sync": Patch(facecolor=_FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
         "send": Patch(facecolor="black", label="transfer"),
         "path": Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
     }
@@ -147,9 +143,7 @@ def _lanes(ax: Axes, names: Sequence[str]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def _stage_boxes(
-    ax: Axes, events: pd.DataFrame, fill: Any, top: float = -_HALF_HEIGHT, bottom: float = _HALF_HEIGHT
-) -> None:
+def _stage_boxes(ax: Axes, events: pd.DataFrame, fill: Any, top: float = -_HALF, bottom: float = _HALF) -> None:
     """Boxes around the line of a stage; columns start, end, stage."""
     y = events["stage"].to_numpy()[:, None] + [top, bottom]
     _boxes(ax, events[["start", "end"]].to_numpy(), y, facecolors=[fill], edgecolors="black", linewidths=0.5)

@@ -152,12 +152,11 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     Columns times_best, share (cumulative).
     """
     for i, (name, table) in enumerate(data.items()):
-        ax.step(
-            table["times_best"], table["share"], where="post", **line_style(i, _DASHES[i % 4], marker="", label=name)
-        )
+        style = line_style(i, _DASHES[i % 4], marker="", label=name)
+        ax.step(table["times_best"], table["share"], where="post", **style)
     log_axis(ax.xaxis, [1, 1.5, 2, 3, 5, 10, 20, 50, 100])
-    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's", ylabel="feasible strategies")
-    percent_axis(ax.yaxis)
+    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's")
+    percent_axis(ax.yaxis, "share of feasible strategies")
     ax.legend(loc="lower right")
     return ax
 
@@ -256,11 +255,8 @@ def serving_costs(data: pd.DataFrame) -> Figure:
     figure, parts = panels(data.sort_values("context", kind="stable"), "context", (5.4, 4.8), least=8, sharey=True)
     for context, panel, ax in parts:
         for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
-            x, y, style = (
-                part["user_tokens_per_s"],
-                part["cost_per_million_tokens_usd"],
-                line_style(i, ("-", "--")[i % 2]),
-            )
+            x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
+            style = line_style(i, ("-", "--")[i % 2])
             ax.plot(x, y, label=f"{model}, {number(bits)}-bit weights", **style)
             words = f"{number(part['copy_gpus'].iloc[0])} GPUs\n× {number(part['copies'].iloc[0])}"
             text_beside(ax, words, (x.iloc[0], y.iloc[0]), (7, -4), fontsize=7, color=style["color"])

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from railcore.facts import catalog, claims, files
 from railcore.facts.tables import csv_text, markdown_table, read_csv
-from railcore.facts.units import number
 from railcore.workbench import outputs
 from railcore.workbench.driver import compare, stamps
 from railcore.workbench.driver.stamps import sha256
@@ -278,16 +277,9 @@ def _readable(ledger: list[dict[str, str]]) -> str:
 
 
 def _line(row: Mapping[str, str]) -> dict[str, str]:
-    paper, ours, deviation = float(row["paper_value"]), row["value"], row["deviation"]
     return {
+        **claims.comparison_row(row),
         "where": row["where"],
-        "claim": row["claim"],
-        "document": f"{claims.RELATIONS[row['relation']]} {claims.claim_amount(paper, row['unit'])}",
-        "ours": claims.claim_amount(float(ours), row["unit"]) if ours else "",
-        "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
-        "verdict": row["verdict"],
-        "basis": row["basis"],
-        "reason": row["reason"],
         "id": f"`{row['id'].partition('.')[2]}`",
         "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
     }
