@@ -217,7 +217,7 @@ def test_folders_of_others_where_sockets_are_do_not_stop_the_driver(tmp_path, mo
     stat = Path.lstat
     owner = os.stat_result([*stat(foreign)[:4], os.getuid() + 1, *stat(foreign)[5:]])
     monkeypatch.setattr(Path, "lstat", lambda path: owner if path == foreign else stat(path))
-    monkeypatch.setattr(kernels, "SHORT", tmp_path)
+    monkeypatch.setattr(kernels, "_SOCKETS_ROOT", tmp_path)
     monkeypatch.setattr(kernels, "_sockets", None)
     kernels.open_sockets()
     assert kernels._sockets.is_dir() and not (tmp_path / ours).exists()

@@ -130,7 +130,7 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def measured_runs(data: pd.DataFrame, text_beside: str = "") -> Figure:
+def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
 
     Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
@@ -155,7 +155,7 @@ def measured_runs(data: pd.DataFrame, text_beside: str = "") -> Figure:
     percent_axis(right.xaxis, "error, model / measured - 1")
     right.grid(axis="y", visible=False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
-    figure.supxlabel(text_beside, fontsize=9)
+    figure.supxlabel(note, fontsize=9)
     return figure
 
 

@@ -362,7 +362,7 @@ def _packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
-    """`flow_throughput_by_loss` and `packet_waits` side by side."""
+    """`flow_throughput_by_loss` and the mean waits of packets side by side."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
     flow_throughput_by_loss(flow, needs, left)
     _packet_waits(queue, right)

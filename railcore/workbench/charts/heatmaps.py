@@ -129,7 +129,7 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
 
 
 def _byte_colour_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
-    """The scale of `byte_colours`, beside the axes."""
+    """The scale of `_byte_colours`, beside the axes."""
     bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes)
     plain_axis(bar.ax.yaxis)
 
@@ -146,7 +146,7 @@ def _byte_heatmap(
     hb_domain_size
         GPUs of a domain; fewer GPUs than that are a part of one, without a box.
     ax, colours
-        Where to draw, and with which colours, see `byte_colours`.
+        Where to draw, and with which colours, see `_byte_colours`.
     rail
         Ring what rail 1 carries.
 

@@ -1,4 +1,4 @@
-"""A scene on matplotlib Axes: boxes, lines, switches, labels, routes and faults; and many marks as one artist."""
+"""A fabric on matplotlib Axes: boxes, lines, switches, labels, routes and faults; and many marks as one artist."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ _ROUTE_COLOURS = ("#F0E442", "#B9E0F5", "#F5C9DF")
 _LINE_STYLES = ("-", "--", ":", "-.")
 _WHITE = "#FFFFFF"
 _BOLD = 2.6  # points
+_SHARED_SWITCH: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "linestyle": "--"}
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,14 @@ def draw_fabric(
     for a, b in chain(*map(pairwise, routes)):
         if not whole.has_edge(a, b):
             raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
-    scene, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
-    scale = _frame(scene, ax)
-    _boxes(scene, ax, scale)
-    _edges(scene, ax, scale, changes)
+    layout, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
+    scale = _frame(layout, ax)
+    _boxes(layout, ax, scale)
+    _edges(layout, ax, scale, changes)
     labels = [layers.route_label(whole, path, endpoint, group) for path in routes]
-    handles = _routes(scene, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(scene, scale, changes)
-    for row in scene.rows:
-        _row(scene, ax, scale, row, changes.dead)
+    handles = _routes(layout, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(layout, scale, changes)
+    for row in layout.rows:
+        _row(layout, ax, scale, row, changes.dead)
     for artist in (*ax.texts, *ax.collections, *ax.patches, *ax.lines):
         artist.set_in_layout(False)  # all inside the limits: the layout need not measure them
     if title:
@@ -134,7 +135,7 @@ def draw_fabric(
 
 
 def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> Figure:
-    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `network`."""
+    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `draw_fabric`."""
     tiers = max(at["tier"] for _, at in graph.nodes(data=True))
     page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
     draw_fabric(graph, ax, routes, **options)
@@ -166,23 +167,23 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     return found
 
 
-def _frame(scene: layers.FabricLayout, ax: Axes) -> _Scale:
+def _frame(layout: layers.FabricLayout, ax: Axes) -> _Scale:
     """Limits of the axes, names of rows and planes; the scale from the figure's size and how many axes share it."""
     spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
     rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
-    longest = max(len(line) for name in scene.levels.values() for line in name.split("\n"))
+    longest = max(len(line) for name in layout.levels.values() for line in name.split("\n"))
     margin = longest * layers.SMALL_LETTER_WIDTH * 7 + 5
-    bottom, x = scene.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (scene.width + 1.6)
-    ax.set(xlim=(-0.8 - margin / x, scene.width + 0.8), ylim=(bottom, scene.top), xticks=[], yticks=[])
+    bottom, x = layout.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (layout.width + 1.6)
+    ax.set(xlim=(-0.8 - margin / x, layout.width + 0.8), ylim=(bottom, layout.top), xticks=[], yticks=[])
     ax.axis("off")
-    for y, name in scene.levels.items():
+    for y, name in layout.levels.items():
         ax.text(-0.8, y, name, fontsize=7, ha="right", va="center", color="#333333")
-    for middle, name in scene.planes.items():
-        ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
-    y = 0.8 * page.height / dots / rows / (scene.top - bottom)
-    labels = {node: found for row in scene.rows for found in [_labels(row, x)] for node in row.nodes}
+    for middle, name in layout.planes.items():
+        ax.text(middle, layout.top, name, fontsize=7, ha="center", va="top")
+    y = 0.8 * page.height / dots / rows / (layout.top - bottom)
+    labels = {node: found for row in layout.rows for found in [_labels(row, x)] for node in row.nodes}
     half = {node: 0.4 * found.high / y for node, found in labels.items()}  # a little inside
-    return _Scale(x, y, _colours(scene.graph), labels, half)
+    return _Scale(x, y, _colours(layout.graph), labels, half)
 
 
 def _box(ax: Axes, scale: _Scale, left: float, low: float, width: float, height: float, **style) -> None:
@@ -190,29 +191,28 @@ def _box(ax: Axes, scale: _Scale, left: float, low: float, width: float, height:
     ax.add_patch(FancyBboxPatch((left, low), width, height, linewidth=0.8, zorder=0, **corners, **style))
 
 
-def _boxes(scene: layers.FabricLayout, ax: Axes, scale: _Scale) -> None:
+def _boxes(layout: layers.FabricLayout, ax: Axes, scale: _Scale) -> None:
     """Boxes of HB domains with their names below, and of switches that several rails share."""
-    for members in scene.domains.values():
-        left, height = scene.at[members[0]][0] - 0.5, 0.5 - scene.floor
-        _box(ax, scale, left, scene.floor, len(members), height, facecolor="#F6F6F6", edgecolor="#7A7A7A")
-    names = list(scene.domains)
-    room = scale.x * (min(map(len, scene.domains.values())) + 0.6)
+    for members in layout.domains.values():
+        left, height = layout.at[members[0]][0] - 0.5, 0.5 - layout.floor
+        _box(ax, scale, left, layout.floor, len(members), height, facecolor="#F6F6F6", edgecolor="#7A7A7A")
+    names = list(layout.domains)
+    room = scale.x * (min(map(len, layout.domains.values())) + 0.6)
     labels, font, _ = layers.fit_labels([names, [f"{name[0]}{name.split()[-1]}" for name in names]], room, 0.3)
-    for label, members in zip(labels, scene.domains.values(), strict=True):
-        middle = (scene.at[members[0]][0] + scene.at[members[-1]][0]) / 2
-        ax.text(middle, scene.floor - 0.15, label, fontsize=font, ha="center", va="top")
-    for row in scene.rows:
+    for label, members in zip(labels, layout.domains.values(), strict=True):
+        middle = (layout.at[members[0]][0] + layout.at[members[-1]][0]) / 2
+        ax.text(middle, layout.floor - 0.15, label, fontsize=font, ha="center", va="top")
+    for row in layout.rows:
         chassis: dict[str, list[str]] = {}
         for node in row.nodes if row.kind == "switch" else []:
-            chassis.setdefault(scene.graph.nodes[node]["chassis"], []).append(node)
+            chassis.setdefault(layout.graph.nodes[node]["chassis"], []).append(node)
         for members in (nodes for nodes in chassis.values() if len(nodes) > 1):
-            (left, y), width = scene.at[members[0]], row.slot * (len(members) - 0.16)
-            style = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "linestyle": "--"}
-            _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **style)
+            (left, y), width = layout.at[members[0]], row.slot * (len(members) - 0.16)
+            _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **_SHARED_SWITCH)
 
 
-def _edges(scene: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Changes) -> None:
-    graph, groups = scene.graph, dict[tuple, list]()
+def _edges(layout: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Changes) -> None:
+    graph, groups = layout.graph, dict[tuple, list]()
     for a, b, at in graph.edges(data=True):
         edge, lower, upper = frozenset((a, b)), *sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
         if changes.dead & edge or (edge in changes.lost and at["links"] <= 1):
@@ -225,7 +225,7 @@ def _edges(scene: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Change
                 colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
             line = _LINE_STYLES[((graph.nodes[upper]["plane"] or 1) - 1) % len(_LINE_STYLES)]
             key = (colour, line, *((_BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
-        groups.setdefault(key, []).append(scene.path(a, b, scale.half))
+        groups.setdefault(key, []).append(layout.path(a, b, scale.half))
     for (colour, line, width, layer), paths in groups.items():
         style = {"colors": colour, "linestyles": line, "linewidths": width, "zorder": layer}
         # Dense meshes as pixels: an SVG of every arc would pass 1 MB.
@@ -233,7 +233,7 @@ def _edges(scene: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Change
         ax.add_collection(LineCollection(paths, rasterized=dense, **style), autolim=False)
     moved = {node for edge in changes.new for node in edge if graph.nodes[node]["kind"] == "gpu"}
     failed = sorted(sorted(edge) for edge in changes.lost if not edge & moved)
-    _crosses(ax, [[(scene.at[a][i] + scene.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
+    _crosses(ax, [[(layout.at[a][i] + layout.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
 
 
 def _crosses(ax: Axes, points: Sequence) -> None:
@@ -242,7 +242,7 @@ def _crosses(ax: Axes, points: Sequence) -> None:
         ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
 
 
-def _routes(scene: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mapping[str, Sequence[str]]) -> list:
+def _routes(layout: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mapping[str, Sequence[str]]) -> list:
     """Routes as black lines with arrows on a bright band, and their handles for the legend."""
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
@@ -254,7 +254,7 @@ def _routes(scene: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mapping
             "linestyle": _LINE_STYLES[i % 3],
             "path_effects": band,
         }
-        paths = [scene.path(a, b, scale.half) for a, b in pairwise(nodes)]
+        paths = [layout.path(a, b, scale.half) for a, b in pairwise(nodes)]
         ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
         for path in paths:
             a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
@@ -275,9 +275,9 @@ def _labels(row: layers.NodeRow, x: float) -> _Labels:
     return _Labels(texts, font, True, wide, 1.5 * font)
 
 
-def _row(scene: layers.FabricLayout, ax: Axes, scale: _Scale, row: layers.NodeRow, dead: frozenset) -> None:
+def _row(layout: layers.FabricLayout, ax: Axes, scale: _Scale, row: layers.NodeRow, dead: frozenset) -> None:
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
-    labels, places = scale.labels[row.nodes[0]], [scene.at[node] for node in row.nodes]
+    labels, places = scale.labels[row.nodes[0]], [layout.at[node] for node in row.nodes]
     paints = [_paint(row.kind, scale.colours[node], node in dead, labels.all_fit) for node in row.nodes]
     edges, faces, inks, dashes = (list(each) for each in zip(*paints, strict=True))
     style: dict[str, Any] = {"facecolors": faces, "edgecolors": edges, "linestyles": dashes, "zorder": 5}
@@ -349,9 +349,9 @@ def _symbol(kind: str, wide: float, high: float) -> Path:
     return BoxStyle.Round(pad=0, rounding_size=corner)(-wide / 2, -high / 2, wide, high, 1.0)
 
 
-def _legend(scene: layers.FabricLayout, scale: _Scale, changes: _Changes) -> list:
+def _legend(layout: layers.FabricLayout, scale: _Scale, changes: _Changes) -> list:
     """Handles for widths of trunks, faults, moved links and shared switches, where there are any."""
-    counts = sorted({at["links"] for *_, at in scene.graph.edges(data=True) if at["kind"] != "hb"})
+    counts = sorted({at["links"] for *_, at in layout.graph.edges(data=True) if at["kind"] != "hb"})
     handles: list = []
     for links in counts if counts[-1:] > [1] else []:
         label = f"{links} link{'s' * (links > 1)}"
@@ -361,8 +361,7 @@ def _legend(scene: layers.FabricLayout, scale: _Scale, changes: _Changes) -> lis
         handles.append(Line2D([], [], color=_FAILED, label="failed", **cross))
     if changes.new:
         handles.append(Line2D([], [], color=_TOP, linewidth=_BOLD, label="moved by an optical switch"))
-    chassis = [at["chassis"] for _, at in scene.graph.nodes(data=True) if at["kind"] == "switch"]
+    chassis = [at["chassis"] for _, at in layout.graph.nodes(data=True) if at["kind"] == "switch"]
     if len(set(chassis)) < len(chassis):
-        style: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "linestyle": "--"}
-        handles.append(Patch(label="one switch, its rails in VLANs", **style))
+        handles.append(Patch(label="one switch, its rails in VLANs", **_SHARED_SWITCH))
     return handles

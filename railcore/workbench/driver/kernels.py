@@ -142,7 +142,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     Parameters
     ----------
     name, notebook
-        Of the suite, and as `run.load` gives it; a copy is run.
+        Of the suite, and as `run.load_notebook` gives it; a copy is run.
     folder
         Where the executed copy is written, as <name>.ipynb.
     values, environment

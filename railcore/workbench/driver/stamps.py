@@ -102,7 +102,7 @@ def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mappin
 
 
 def read_stamp(name: str) -> dict[str, Any]:
-    """A notebook's stamp, {} where there is none of the shape that `write` gives."""
+    """A notebook's stamp, {} where there is none of the shape that `write_stamp` gives."""
     try:
         stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
         texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
