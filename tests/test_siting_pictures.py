@@ -122,7 +122,7 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
 
 def test_the_map_has_one_scale_and_shows_every_state():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.draw_states(basemap.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     basemap.draw_scale_bar(ax)
     box, (x, y) = ax.get_window_extent(), basemap.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
     across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
@@ -134,7 +134,7 @@ def test_the_map_has_one_scale_and_shows_every_state():
 
 def test_circles_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.draw_states(basemap.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     basemap.draw_circles(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
     metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
     assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
@@ -142,7 +142,7 @@ def test_circles_have_the_radius_of_the_map():
 
 def test_labels_make_way_and_say_when_they_cannot():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.draw_states(basemap.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
     assert all(basemap.map_label(ax, "a name", [middle], taken) for _ in range(4))
     assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
@@ -172,7 +172,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
 
 def test_of_cities_close_together_the_largest_is_named():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.draw_states(basemap.map_panel(figure, (0.5, 0.5, 7, 3)), SQUARE)
+    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     table = pd.DataFrame(
         {
             "city": ["Far", "Suburb", "City", "Off"],
@@ -275,7 +275,7 @@ def test_a_table_of_counts_colours_what_is_there():
 
 def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.map_panel(figure, (1, 1, 6, 2))
+    ax = figure.add_axes((1 / 8, 1 / 4, 6 / 8, 2 / 4))
     ax.set(xlim=(0, 3), ylim=(2, 0))
     outlines = [symbols.text_outline(text, 10)[0] for text in ("88", "8")]
     symbols.draw_marks(ax, outlines, [(0.5, 0.5), (2.5, 1.5)], facecolors="black")

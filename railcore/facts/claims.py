@@ -203,9 +203,7 @@ def _checked(claim_id: str, value) -> float | None:
     files.check_owner(entry.notebook, f"claim {claim_id!r}")
     if value is None:
         if _NO_DATA not in entry.note:
-            raise ValueError(
-                f"claim {claim_id!r} has value None: only one with {_NO_DATA!r} in its note is unavailable"
-            )
+            raise ValueError(f"claim {claim_id!r} has value None: only one with {_NO_DATA!r} in its note may")
         return None
     if isinstance(value, str) or not math.isfinite(value := float(value)):
         raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")

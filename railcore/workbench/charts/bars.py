@@ -383,7 +383,7 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
     _stacked_bars(volume, right, width=0.55, colours=[_TRAFFIC_KINDS[kind][1] for kind in kinds])
     for bars in right.containers:
         for bar in (bar for bar in bars if bar.get_height()):
-            inside = bar.get_height() > 0.03  # else above: the last one of a stack, where there is room
+            inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room
             dark = inside and bar.get_facecolor()[:3] == to_rgb(COLOURS[0])
             x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}

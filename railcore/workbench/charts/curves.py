@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -30,12 +31,7 @@ from railcore.workbench.plotting import (
 )
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
-_PRINTED_MARKERS = {
-    "=": ("o", "equal or about"),
-    "~": ("o", "equal or about"),
-    "<": ("v", "less than"),
-    ">": ("^", "more than"),
-}
+_MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
 _HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
 _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
@@ -114,16 +110,14 @@ def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
 def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
     """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
     runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
-    for before, run in zip([None, *runs], runs if len(runs) > 1 else [], strict=False):
-        x = run["batch_sequences"]
-        if before is not None:
-            ax.axvline(
-                (before["batch_sequences"].iloc[-1] + x.iloc[0]) / 2, color=GREY, linestyle=(0, (2, 2)), linewidth=1
-            )
+    for before, after in pairwise(runs):
+        change = (before["batch_sequences"].iloc[-1] + after["batch_sequences"].iloc[0]) / 2
+        ax.axvline(change, color=GREY, linestyle=(0, (2, 2)), linewidth=1)
+    for run in runs if len(runs) > 1 else []:
         wide = len(run) > 1
         words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
         place: dict = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8}
-        ax.annotate(words, (x.mean(), 0.02), **place)
+        ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
 
 
 def slowdown_by_rails(data: pd.DataFrame) -> Figure:
@@ -245,14 +239,14 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
             for row in printed[(printed["network"] == network) & (printed["model"] == model)].itertuples():
-                mark = {"marker": _PRINTED_MARKERS[row.relation][0], "markeredgecolor": COLOURS[i], **_HOLLOW}
+                mark = {"marker": _MARKS[row.relation][0], "markeredgecolor": COLOURS[i], **_HOLLOW}
                 ax.plot(row.speed_Bps / units.Gbps, row.share, **mark)
         log_axis(ax.xaxis)
         ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         panel_title(ax, f"({letter}) {network}", left=True)
         ax.legend(fontsize=9)
     percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
-    marks = dict(_PRINTED_MARKERS[relation] for relation in sorted(set(printed["relation"])))
+    marks = dict(_MARKS[relation] for relation in sorted(set(printed["relation"])))
     black: dict = {"linestyle": "", "color": "black", **_HOLLOW}
     handles = [plt.Line2D([], [], marker=mark, label=words, **black) for mark, words in marks.items()]
     title = "printed in the document for its own models and machine, in the colour of the model"

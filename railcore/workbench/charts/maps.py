@@ -15,20 +15,8 @@ from matplotlib.transforms import Bbox
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.drawing.basemap import (
-    INK,
-    ORIGIN,
-    Outlines,
-    albers,
-    draw_circles,
-    draw_scale_bar,
-    draw_states,
-    great_circle,
-    map_label,
-    map_panel,
-    mark_box,
-    within_axes,
-)
+from railcore.workbench.drawing import basemap
+from railcore.workbench.drawing.basemap import INK, ORIGIN, Outlines, albers, map_label
 from railcore.workbench.plotting import COLOURS
 
 FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
@@ -77,7 +65,7 @@ def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> 
     halo = [effects.withStroke(linewidth=3.4, foreground="white"), effects.Normal()]
     bold: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
     for i, row in enumerate(data.sort_values("distance_m", ascending=False).itertuples()):
-        way = great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
+        way = basemap.great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
         x, y = albers(*way)
         if i >= named:
             ax.plot(x, y, color="#777777", linewidth=0.8, zorder=5)
@@ -102,7 +90,7 @@ def _draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = O
     """
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     marks = plants.assign(x=x, y=y, group=plants["fuel"].replace(_GROUPS))
-    marks = marks[within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
+    marks = marks[basemap.within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
     marks = marks.sort_values("power_w", ascending=False, kind="stable")
     style: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
     for name, (colour, marker) in FUELS.items():
@@ -178,8 +166,8 @@ def grid_map(
     The figure.
     """
     figure = plt.figure(figsize=(11, 6.5), layout="none")
-    ax = draw_states(map_panel(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3)), outlines)
-    draw_scale_bar(ax)
+    ax = basemap.state_map(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
+    basemap.draw_scale_bar(ax)
     _draw_lines(ax, grid)
     _draw_plants(ax, grid.plants)
     marks = _legend_marks()
@@ -187,12 +175,12 @@ def grid_map(
     taken: list[Bbox] = []
     if nodes is not None:
         fails, holds = nodes[~nodes["passes"]], nodes[nodes["passes"]]
-        draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
-        draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
-        draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
+        basemap.draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
+        basemap.draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
+        basemap.draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
         groups["nodes"] = marks["nodes"]
     if places is not None:
-        draw_circles(ax, places, color=_PLACE, alpha=0.25)
+        basemap.draw_circles(ax, places, color=_PLACE, alpha=0.25)
         _draw_places(ax, places, taken)
         groups["datacenter"] = marks["places"]
     if ways is not None:
@@ -236,16 +224,17 @@ def region_maps(
     figure = plt.figure(figsize=(11, 6.5), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        ax = draw_states(map_panel(figure, (0.1 + 5.45 * i, 1.0, 5.35, 5.2)), outlines, origin, view.half_m, 1.5)
+        place = (0.1 + 5.45 * i, 1.0, 5.35, 5.2)
+        ax = basemap.state_map(figure, place, outlines, origin, view.half_m, border_zorder=1.5)
         corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         tiles = PolyCollection(list(corners), facecolor=_FOUND, edgecolor="white", linewidth=0.4, zorder=1)
         ax.add_collection(tiles, autolim=False)
         _draw_lines(ax, grid, origin, 1.5)
         _draw_plants(ax, grid.plants, origin, _CLOSE_UP)
-        draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
-        draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
-        bar = draw_scale_bar(ax, 100e3)
+        basemap.draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
+        basemap.draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
+        bar = basemap.draw_scale_bar(ax, 100e3)
         taken = [bar]
         _draw_places(ax, places, taken, origin)
         _label_plants(ax, grid.plants, taken, origin)
@@ -286,11 +275,11 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
-        ax = draw_states(map_panel(figure, (left, bottom, 3.55, 2.3)), outlines, rasterized=True)
+        ax = basemap.state_map(figure, (left, bottom, 3.55, 2.3), outlines, rasterized=True)
         if i == 0:
-            draw_scale_bar(ax)
+            basemap.draw_scale_bar(ax)
         part, taken = places[places["k"] == k], list[Bbox]()
-        draw_circles(ax, part, color=_PLACE, alpha=0.25)
+        basemap.draw_circles(ax, part, color=_PLACE, alpha=0.25)
         _draw_places(ax, part, taken, size=90)
         _draw_links(ax, ways[ways["k"] == k], taken, named=1)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
@@ -311,10 +300,10 @@ def _draw_places(
 ) -> None:
     """Stars at places with their names, on the side away from the other places."""
     at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
-    seen = within_axes(ax, *at.T)
+    seen = basemap.within_axes(ax, *at.T)
     at, reach = at[seen], size**0.5 / 2
     ax.scatter(at[:, 0], at[:, 1], s=size, marker="*", color=_PLACE, edgecolors="white", linewidths=0.8, zorder=8)
-    taken += [mark_box(ax, point, reach) for point in at]
+    taken += [basemap.mark_box(ax, point, reach) for point in at]
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
         map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=_NAME)
@@ -323,10 +312,10 @@ def _draw_places(
 def _label_plants(ax: Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float]) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
-    seen = plants.assign(x=x, y=y)[within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
+    seen = plants.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
     reaches = _mark_area(seen["power_w"].to_numpy(), _CLOSE_UP) ** 0.5 / 2
     points = seen[["x", "y"]].to_numpy()
-    boxes = [mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
+    boxes = [basemap.mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
     style: dict = {"steps": (1.0, 1.3), "fontsize": 7.5, "color": "#333333"}
     for point, power_w, reach in zip(points, seen["power_w"], reaches, strict=True):
         others = [*taken, *boxes]
@@ -340,11 +329,11 @@ def _draw_cities(
 ) -> None:
     """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
-    seen = cities.assign(x=x, y=y)[within_axes(ax, x, y)].sort_values("population", ascending=False)
+    seen = cities.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].sort_values("population", ascending=False)
     at = seen[["x", "y"]].to_numpy()
     near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
     for row in seen[~near].head(_MOST_NAMES).itertuples():
-        if not scale_bar.overlaps(mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
+        if not scale_bar.overlaps(basemap.mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
             ax.plot(row.x, row.y, zorder=7, **_CITY)
             map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 

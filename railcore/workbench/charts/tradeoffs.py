@@ -26,7 +26,7 @@ from railcore.workbench.plotting import (
     text_beside,
 )
 
-_GOODPUT_TARGET = 0.9  # goodput to reach
+_TARGET = 0.9  # goodput to reach
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
@@ -293,16 +293,13 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
     right.set_yticks(range(len(table)), table.index)
     right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
     panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
-    goal = left.axhline(_GOODPUT_TARGET, color="black", linestyle=":", linewidth=0.9)
-    right.axvline(_GOODPUT_TARGET, color="black", linestyle=":", linewidth=0.9)
+    goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
+    right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
     handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
     handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
-    handles |= {
-        f"goodput of {percent(_GOODPUT_TARGET)}, a target": goal,
-        "(b) at middle failure rates and times": middle,
-    }
+    handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
     return figure

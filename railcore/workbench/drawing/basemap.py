@@ -72,28 +72,23 @@ def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[
     return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
 
 
-def map_panel(figure: Figure, inches: tuple[float, float, float, float]) -> Axes:
-    """Axes without ticks for a map, in a rectangle of the figure: left, bottom, width, height [inches]."""
-    across, up = figure.get_size_inches()
-    ax = figure.add_axes(tuple(inches / np.array([across, up, across, up])), xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
-    return ax
-
-
-def draw_states(
-    ax: Axes,
+def state_map(
+    figure: Figure,
+    inches: tuple[float, float, float, float],
     outlines: Outlines,
     origin: tuple[float, float] = ORIGIN,
     half_m: float = 0.0,
     border_zorder: float = 0.0,
     rasterized: bool = False,
 ) -> Axes:
-    """States in thin grey at one scale both ways.
+    """Axes with states in thin grey, at one scale both ways.
 
     Parameters
     ----------
-    ax, outlines
-        Where to draw; rings of (longitude, latitude) by state.
+    figure, inches
+        Where to draw: a rectangle of the figure, left, bottom, width and height [inches].
+    outlines
+        Rings of (longitude, latitude) by state.
     origin, half_m
         Middle of the map, and how far it reaches to all sides [m]; all states where that is 0.
     border_zorder
@@ -105,6 +100,9 @@ def draw_states(
     -------
     The axes.
     """
+    width, height = figure.get_size_inches()
+    place = tuple(inches / np.array([width, height, width, height]))
+    ax = figure.add_axes(place, xticks=[], yticks=[], frame_on=False)
     rings = [np.column_stack(albers(ring[:, 1], ring[:, 0], origin)) for state in outlines.values() for ring in state]
     if half_m:
         low, high = np.full(2, -half_m), np.full(2, half_m)
@@ -144,7 +142,7 @@ def draw_circles(ax: Axes, data: pd.DataFrame, origin: tuple[float, float] = ORI
     Parameters
     ----------
     ax, origin
-        Of the map, see `draw_states`.
+        Of the map, see `state_map`.
     data
         Columns latitude, longitude, radius_m.
     **style

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
 _RAIL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
 _TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
-_ROUTE_COLOURS = ("#F0E442", "#B9E0F5", "#F5C9DF")
-_LINE_STYLES = ("-", "--", ":", "-.")
+_BANDS = ("#F0E442", "#B9E0F5", "#F5C9DF")
+_DASHES = ("-", "--", ":", "-.")
 _WHITE = "#FFFFFF"
 _BOLD = 2.6  # points
 _SHARED_SWITCH: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "linestyle": "--"}
@@ -223,7 +223,7 @@ def _edges(layout: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Chang
             colour = _MIDDLE
             if graph.nodes[upper]["rail"] or at["kind"] == "host":
                 colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
-            line = _LINE_STYLES[((graph.nodes[upper]["plane"] or 1) - 1) % len(_LINE_STYLES)]
+            line = _DASHES[((graph.nodes[upper]["plane"] or 1) - 1) % len(_DASHES)]
             key = (colour, line, *((_BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
         groups.setdefault(key, []).append(layout.path(a, b, scale.half))
     for (colour, line, width, layer), paths in groups.items():
@@ -247,13 +247,8 @@ def _routes(layout: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mappin
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
     for i, (label, nodes) in enumerate(routes.items()):
-        band = [Stroke(linewidth=6 - 1.2 * i, foreground=_ROUTE_COLOURS[i % len(_ROUTE_COLOURS)]), Normal()]
-        style: dict[str, Any] = {
-            "color": "black",
-            "linewidth": 1.2,
-            "linestyle": _LINE_STYLES[i % 3],
-            "path_effects": band,
-        }
+        band = [Stroke(linewidth=6 - 1.2 * i, foreground=_BANDS[i % len(_BANDS)]), Normal()]
+        style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": _DASHES[i % 3], "path_effects": band}
         paths = [layout.path(a, b, scale.half) for a, b in pairwise(nodes)]
         ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
         for path in paths:
