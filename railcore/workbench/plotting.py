@@ -11,7 +11,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from railcore.facts.units import number
 
@@ -64,12 +64,6 @@ def percent_axis(axis: Axis, label: str = "") -> None:
         axis.set_label_text(label)
 
 
-def plain_axis(axis: Axis) -> None:
-    """Numbers written out on a logarithmic axis, not powers of ten."""
-    axis.set_major_formatter(lambda value, _: number(value))
-    axis.set_minor_formatter(NullFormatter())
-
-
 def log_axis(
     axis: XAxis | YAxis, values: Iterable[float] = (), base: int = 10, text: Callable = number, **style
 ) -> None:
@@ -80,7 +74,7 @@ def log_axis(
     axis
         Of axes that hold their data already.
     values
-        Where the ticks are; by default at 1, 2 and 5 times the powers of ten, or at these alone over many decades.
+        Where the ticks are; by default at the powers of the base, and over few decades at 2 and 5 times them too.
     base, text
         Base of the logarithm; text of a tick's value.
     **style
@@ -96,7 +90,7 @@ def log_axis(
     else:
         low, high = axis.get_view_interval()
         room = 300 if axis.axis_name == "x" else 1e4
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < room * low else (1,)))
+        axis.set_major_locator(LogLocator(base, subs=(1, 2, 5) if base == 10 and high < room * low else (1,)))
         axis.set_major_formatter(lambda value, _: text(value))
     axis.set_minor_locator(NullLocator())
 

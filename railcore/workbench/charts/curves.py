@@ -25,7 +25,6 @@ from railcore.workbench.plotting import (
     panel_title,
     panels,
     percent_axis,
-    plain_axis,
     plot_lines,
     text_beside,
 )
@@ -128,8 +127,7 @@ def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(8, 4.4))
     plot_lines(data, "rails", "slowdown", "model", ax)
     log_axis(ax.xaxis, sorted(data["rails"].unique()), 2)
-    ax.set_yscale("log", base=2)
-    plain_axis(ax.yaxis)
+    log_axis(ax.yaxis, base=2)
     ax.set(xlabel="rails (NICs of an HB domain)", ylabel="iteration time / that with a rail for every GPU")
     ax.legend()
     return figure
@@ -146,10 +144,8 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Fig
     for i, (rule, rows) in enumerate(marks.groupby("rule", sort=False)):
         style: dict = {"marker": MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
         ax.plot(rows["group_size"], rows["slowdown"], color="black", linestyle="none", label=rule, **style)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
     for axis in (ax.xaxis, ax.yaxis):
-        plain_axis(axis)
+        log_axis(axis, base=2)
     ax.set(xlabel="GPUs of a model-parallel group, N_M", ylabel="iteration time / its minimum")
     ax.legend(ncols=2)
     return figure

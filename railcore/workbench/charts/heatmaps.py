@@ -15,7 +15,7 @@ from railcore.facts import units
 from railcore.facts.units import GB, number
 from railcore.workbench.charts.bars import volume_by_kind
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
-from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, percent, percent_axis, plain_axis
+from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
@@ -130,8 +130,8 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
 
 def _byte_colour_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
     """The scale of `_byte_colours`, beside the axes."""
-    bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes)
-    plain_axis(bar.ax.yaxis)
+    plain: dict = {"format": lambda size, _: number(size)}  # not powers of ten
+    figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, **plain)
 
 
 def _byte_heatmap(
