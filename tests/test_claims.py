@@ -363,3 +363,9 @@ def test_unavailable_needs_a_reason():
 def test_recording_nothing(tmp_path):
     assert "0 of 0 claims" in claims.record({}).text
     assert not (tmp_path / "claims").exists()
+
+
+@pytest.mark.parametrize(("value", "deviation"), [("1536", "exact"), ("1536.00000001", "exact"), ("1540", "+0.26%")])
+def test_the_last_digits_of_a_machine_leave_a_value_exact(value, deviation):
+    row = {"id": "railonly2025.table1.n32768.r64.switches_rail_only", "value": value}
+    assert claims.comparison_row({**row, "verdict": "", "basis": "", "reason": ""})["deviation"] == deviation

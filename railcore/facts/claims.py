@@ -304,7 +304,7 @@ def _deviation_text(value: str, entry: Claim) -> str:
     if not value:
         return ""
     off = deviation(float(value), entry.paper_value)
-    return "exact" if off == 0 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
+    return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
 
 
 def claim_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:

@@ -218,7 +218,7 @@ def fit_labels(texts: Sequence[Sequence[str]], room: float, padding: float) -> t
     """Labels, font size [points], and whether all are there: the first way in which none overlaps its neighbour.
 
     texts: labels, a list for each way to write them; room: of each label [points]; padding: of its box, in font
-    sizes. Where none fits, every so-manieth label of the last way is left and the others are blank.
+    sizes. Where none fits, every nth label of the last way stays and the others are blank.
     """
     for labels in texts:
         size = 0.93 * room / (_LETTER_WIDTH * max(map(len, labels)) + padding)

@@ -55,7 +55,7 @@ def difference(name: str, ours: bytes, theirs: bytes) -> str:
     rule = {".csv": _table, ".png": _picture, ".svg": _drawing, ".ipynb": _notebook}.get(PurePath(name).suffix)
     try:
         return rule(ours, theirs) if rule else "the text"
-    except (ValueError, SyntaxError, csv.Error) as error:  # bytes, JSON, XML or CSV that somebody has spoilt
+    except (ValueError, SyntaxError, csv.Error) as error:  # damaged bytes, JSON, XML or CSV
         return f"one cannot be read: {error}"
 
 

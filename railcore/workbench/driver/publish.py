@@ -47,10 +47,10 @@ def _read(table: Path) -> list[dict[str, str]] | None:
 
 def published_rows() -> list[dict[str, str]]:
     """Rows of figures/reproduction.csv that a notebook has computed, without damaged ones."""
-    return [row for row in _read(_LEDGER) or [] if row["verdict"] != "missing" and _sound(row)]
+    return [row for row in _read(_LEDGER) or [] if row["verdict"] != "missing" and _is_valid(row)]
 
 
-def _sound(row: Mapping[str, str]) -> bool:
+def _is_valid(row: Mapping[str, str]) -> bool:
     try:
         return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0))
     except ValueError:
@@ -62,14 +62,14 @@ def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
     ledger, inputs = published_rows(), _read(_INPUTS) or []
     return {
         name: {
-            "ledger": _hash(name, ledger, claims.RECORDED_COLUMNS),
-            "inputs": _hash(name, inputs, catalog.INPUT_COLUMNS),
+            "ledger": _rows_hash(name, ledger, claims.RECORDED_COLUMNS),
+            "inputs": _rows_hash(name, inputs, catalog.INPUT_COLUMNS),
         }
         for name in suite
     }
 
 
-def _hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
+def _rows_hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
     mine = [[row.get(column, "") for column in columns] for row in rows if row["notebook"] == name]
     return hashlib.sha256(json.dumps(mine).encode()).hexdigest()
 
@@ -77,17 +77,17 @@ def _hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
 def owners() -> dict[str, str]:
     """Notebook of every published file that is there, by path relative to figures/.
 
-    As data/ lists the figures and tables, so that a lost manifest is made anew whole, and as figures/MANIFEST.csv does
+    As data/ lists the figures and tables, so that a lost manifest is made again whole, and as figures/MANIFEST.csv does
     for what data/ no longer lists.
     """
     listed = {row["file"]: row["notebook"] for row in _read(_MANIFEST) or []}
     for item in outputs.items().values():
         for extension in item["files"].split():
             listed[f"{item['document']}/{item['item']}.{extension}"] = item["notebook"]
-    return {path: owner for path, owner in listed.items() if _inside(path) and (files.FIGURES / path).is_file()}
+    return {path: owner for path, owner in listed.items() if _is_inside(path) and (files.FIGURES / path).is_file()}
 
 
-def _inside(path: str) -> bool:
+def _is_inside(path: str) -> bool:
     """True for <folder>/<file> of figures/, not through a link. Other entries of a manifest are left alone."""
     if not _PUBLISHED_PATH.fullmatch(path):
         return False
@@ -98,11 +98,11 @@ def _inside(path: str) -> bool:
 def find_damage() -> list[str]:
     """Damage to the shared tables and to README, a sentence each."""
     filled = any(entry.is_dir() for entry in files.FIGURES.glob("*"))
-    spoilt = [table.name for table in _COLUMNS if filled and _read(table) is None]
+    damaged = [table.name for table in _COLUMNS if filled and _read(table) is None]
     listed = [row["file"] for row in _read(_MANIFEST) or [] if row["file"] not in _SHARED]
-    strange = [path for path in listed if not _inside(path)]
-    found = [f"figures/{name} is missing or spoilt: it is made anew" for name in spoilt]
-    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in strange]
+    unknown = [path for path in listed if not _is_inside(path)]
+    found = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
+    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
     if _README.exists() and not _with_counts([]):
         found.append(
             "README.md lacks the marker {} or, after it, {}: its counts are not updated".format(*_COUNT_MARKERS)
@@ -112,12 +112,12 @@ def find_damage() -> list[str]:
 
 def refuse_lost_rows(suite: Iterable[str]) -> None:
     """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
-    nothing, published = _hash("", [], ()), set(owners().values())
+    nothing, published = _rows_hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
         known = stamps.read_stamp(name).get("published", {})
         for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS)):
-            spoilt = name in published and _read(table) is None
-            if spoilt or rows[key] == nothing != known.get(key, nothing):
+            damaged = name in published and _read(table) is None
+            if damaged or rows[key] == nothing != known.get(key, nothing):
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
@@ -169,36 +169,36 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
-    owned, new = owners(), _new_items(figures)
+    owned, new = owners(), _changed_items(figures)
     stale: Contents = {files.FIGURES / path: None for path, by in owned.items() if by == name and path not in figures}
     known = {row["id"]: row for row in published_rows()}
     rows = [row for row in known.values() if row["notebook"] != name]
-    rows += [_settled(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
+    rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in report["inputs"]]
     target, executed = files.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
         executed = target.read_bytes()
-    _write(new | stale | _shared(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
+    _write(new | stale | _shared_tables(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
 
-def _new_items(made: Mapping[str, Path]) -> Contents:
+def _changed_items(made: Mapping[str, Path]) -> Contents:
     """All files of every item that has a new or changed file: one digit changes a table, but hardly its picture."""
     items: dict[str, list[str]] = {}
     for path in made:
         items.setdefault(path.rpartition(".")[0], []).append(path)
-    changed = (paths for paths in items.values() if any(_differs(path, made[path]) for path in paths))
+    changed = (paths for paths in items.values() if any(_is_changed(path, made[path]) for path in paths))
     return {files.FIGURES / path: made[path].read_bytes() for paths in changed for path in paths}
 
 
-def _differs(path: str, made: Path) -> bool:
+def _is_changed(path: str, made: Path) -> bool:
     stored = files.FIGURES / path
     return not stored.is_file() or bool(compare.difference(path, stored.read_bytes(), made.read_bytes()))
 
 
-def _settled(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
+def _stored_if_same(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
     """A recorded row of the ledger, with the stored value where that differs by no more than the last digits."""
     if known is None or any(row.get(key, "") != known.get(key, "") for key in ("reason", "basis")):
         return row
@@ -206,22 +206,22 @@ def _settled(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, 
 
 
 def rewrite_shared_tables(suite: list[str]) -> None:
-    """Write the shared tables anew from the rows in them and the files that are there.
+    """Write the shared tables again from the rows in them and the files that are there.
 
     Files, ledger rows and inputs of notebooks that are no longer in the suite go.
     """
     owned = owners()
     gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
     rows = [row for row in published_rows() if row["notebook"] in suite]
-    _write(gone | _shared(rows, [row for row in _read(_INPUTS) or [] if row["notebook"] in suite]), owned)
+    _write(gone | _shared_tables(rows, [row for row in _read(_INPUTS) or [] if row["notebook"] in suite]), owned)
 
 
-def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
+def _shared_tables(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
     """The ledger for machines and for people, the counts in README, and the inputs."""
     ledger = claims.ledger(rows)
     return {
         _LEDGER: csv_text(claims.LEDGER_COLUMNS, ledger).encode(),
-        _LEDGER.with_suffix(".md"): _readable(ledger).encode(),
+        _LEDGER.with_suffix(".md"): _ledger_text(ledger).encode(),
         _INPUTS: csv_text(catalog.INPUT_COLUMNS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
         **_with_counts(ledger),
     }
@@ -255,7 +255,7 @@ def _stored(place: Path) -> bytes | None:
     return place.read_bytes() if place.is_file() else None
 
 
-def _readable(ledger: list[dict[str, str]]) -> str:
+def _ledger_text(ledger: list[dict[str, str]]) -> str:
     """The ledger for people: counts, then a table for each document."""
     table = claims.claim_counts(ledger)
     text = (
@@ -272,11 +272,11 @@ def _readable(ledger: list[dict[str, str]]) -> str:
         text += f"\n## Parameters solved from claims\n\n{markdown_table(solved)}"
     for document in (row["document"] for row in table[:-1]):
         text += f"\n## {document}\n\n"
-        text += markdown_table([_line(row) for row in ledger if row["document"] == document])
+        text += markdown_table([_ledger_line(row) for row in ledger if row["document"] == document])
     return text
 
 
-def _line(row: Mapping[str, str]) -> dict[str, str]:
+def _ledger_line(row: Mapping[str, str]) -> dict[str, str]:
     return {
         **claims.comparison_row(row),
         "where": row["where"],

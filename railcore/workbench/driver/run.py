@@ -31,9 +31,11 @@ def load_notebook(name: str) -> dict:
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, as from git") from None
-    if wrong := _malformed(notebook):
-        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as from git")
+        raise ValueError(
+            f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, for example from git"
+        ) from None
+    if wrong := _format_fault(notebook):
+        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as with git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
@@ -43,7 +45,7 @@ def load_notebook(name: str) -> dict:
     return notebook
 
 
-def _malformed(found) -> str:
+def _format_fault(found) -> str:
     """Why the driver cannot read a file as a notebook of format 4, "" if it can."""
     if not isinstance(found, dict) or found.get("nbformat") != 4:
         return "it is no object whose 'nbformat' is 4"
@@ -53,14 +55,14 @@ def _malformed(found) -> str:
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             return f"cell {number} is neither code nor text"
         source, metadata = cell.get("source"), cell.get("metadata")
-        if not isinstance(source, str) and not _texts(source):
+        if not isinstance(source, str) and not _is_list_of_texts(source):
             return f"'source' of cell {number} is no text"
-        if not isinstance(metadata, dict) or not _texts(metadata.get("tags", [])):
+        if not isinstance(metadata, dict) or not _is_list_of_texts(metadata.get("tags", [])):
             return f"'metadata' of cell {number} is no object, or its 'tags' are no list of texts"
     return ""
 
 
-def _texts(found) -> bool:
+def _is_list_of_texts(found) -> bool:
     return isinstance(found, list) and all(isinstance(entry, str) for entry in found)
 
 
@@ -78,7 +80,7 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None) 
     """Bring notebooks, figures and ledger up to date; gives the exit status.
 
     only: name of the one notebook to run; given: pairs of parameter and value, for a run of that notebook that stays
-    in build/. Raises ValueError for an unknown notebook or an unfit parameter, before anything runs.
+    in build/. Raises ValueError for an unknown notebook or a parameter that does not fit, before anything runs.
     """
     suite = notebook_names()
     if only is not None and only not in suite:
