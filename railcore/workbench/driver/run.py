@@ -31,11 +31,9 @@ def load_notebook(name: str) -> dict:
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, for example from git"
-        ) from None
+        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it from git") from None
     if wrong := _format_fault(notebook):
-        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as with git")
+        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
