@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from railcore.workbench import driver
 
-    return driver.figures(options.notebook, options.given)
+    return driver.make_figures(options.notebook, options.given)
 
 
 def _claim(options) -> int:
@@ -70,7 +70,7 @@ def _claim(options) -> int:
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
     print(f"{'settings':<9} of the whole notebook:")
     there = (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists()
-    for name, value in parameters.defaults(run.load(entry.notebook)).items() if there else ():
+    for name, value in parameters.defaults(run.load_notebook(entry.notebook)).items() if there else ():
         print(f"{'':<9} {name} = {value!r}")
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):

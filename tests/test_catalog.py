@@ -117,7 +117,7 @@ def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_o
 def test_inputs_that_were_looked_up(monkeypatch):
     monkeypatch.setattr(catalog, "_used", {})
     catalog.item("gpus", "H100")["power"], catalog.item("prices", "energy").row("pue")
-    used = catalog.used()
+    used = catalog.rows_used()
     assert [(row["family"], row["name"], row["parameter"], row["value"], row["unit"]) for row in used] == [
         ("gpus", "H100", "power", "700", "W"),
         ("prices", "energy", "pue", "1.2", "1"),

@@ -227,7 +227,7 @@ def test_ledger_has_a_row_for_each_claim():
         ]
     )
     assert [row["id"] for row in rows] == list(claims.claims())
-    assert [set(claims.LEDGER) <= set(row) for row in rows] == [True] * len(rows)
+    assert [set(claims.LEDGER_COLUMNS) <= set(row) for row in rows] == [True] * len(rows)
     by_id = {row["id"]: row for row in rows}
     assert {name for name, row in by_id.items() if row["verdict"] != "missing"} == {SHARE, UNAVAILABLE}
     row = by_id[SHARE]
@@ -239,7 +239,7 @@ def test_ledger_has_a_row_for_each_claim():
 
 def test_counts_of_the_ledger():
     rows = claims.ledger([{"id": SHARE, "value": "0.75", "reason": "reading: x, not y", "basis": "reading"}])
-    table = {row["document"]: row for row in claims.counts(rows)}
+    table = {row["document"]: row for row in claims.claim_counts(rows)}
     assert table["all"]["claims"] == len(claims.claims())
     for row in table.values():
         assert sum(row[name] for name in claims.VERDICTS) == row["claims"]
@@ -298,10 +298,10 @@ def test_every_calibration_is_well_formed():
 
 def test_tables_as_text():
     rows = [{"a": 1, "b": "x|y"}, {"a": "2,5", "b": ""}]
-    table = tables.markdown(rows).splitlines()
+    table = tables.markdown_table(rows).splitlines()
     assert [table[0], *table[2:]] == ["| a | b |", "| 1 | x/y |", "| 2,5 |  |"]
     assert table[1] == "| ---: | :--- |"  # numbers to the right
-    assert tables.as_csv(("b", "a"), [{**row, "c": 0} for row in rows]) == 'b,a\nx|y,1\n,"2,5"\n'
+    assert tables.csv_text(("b", "a"), [{**row, "c": 0} for row in rows]) == 'b,a\nx|y,1\n,"2,5"\n'
 
 
 def reproduction():
@@ -311,7 +311,7 @@ def reproduction():
 
 def test_published_ledger_holds_every_claim_as_the_data_have_it():
     rows = reproduction()
-    assert list(rows[0]) == claims.LEDGER
+    assert list(rows[0]) == claims.LEDGER_COLUMNS
     with files.data("claims.csv").open(newline="", encoding="utf-8") as stream:
         for row, source in zip(rows, csv.DictReader(stream), strict=True):
             for column in ("id", "document", "where", "claim", "unit", "relation", "note", "notebook"):
@@ -363,3 +363,9 @@ def test_unavailable_needs_a_reason():
 def test_recording_nothing(tmp_path):
     assert "0 of 0 claims" in claims.record({}).text
     assert not (tmp_path / "claims").exists()
+
+
+@pytest.mark.parametrize(("value", "deviation"), [("1536", "exact"), ("1536.00000001", "exact"), ("1540", "+0.26%")])
+def test_the_last_digits_of_a_machine_leave_a_value_exact(value, deviation):
+    row = {"id": "railonly2025.table1.n32768.r64.switches_rail_only", "value": value}
+    assert claims.comparison_row({**row, "verdict": "", "basis": "", "reason": ""})["deviation"] == deviation

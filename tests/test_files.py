@@ -91,7 +91,7 @@ def test_a_rename_that_fails_after_others_names_what_is_new(three, monkeypatch):
 
 def test_data_file_is_noted_as_read():
     assert files.data("claims.csv").read_text().startswith("id,document")
-    assert "data/claims.csv" in files.data_read()
+    assert "data/claims.csv" in files.data_files_read()
 
 
 @pytest.mark.parametrize("name", ["catalog/no_such.csv", "catalog", ""])
@@ -115,9 +115,9 @@ def test_driver_decides_which_notebook_this_is(monkeypatch):
 
 
 def test_where_results_go(monkeypatch, tmp_path):
-    assert files.out() == tmp_path
+    assert files.output_folder() == tmp_path
     monkeypatch.setenv("RAILCORE_OUT", "")
-    assert files.out() == files.BUILD / "local"
+    assert files.output_folder() == files.BUILD / "local"
 
 
 @pytest.mark.parametrize("name", ["RAILCORE_PARAMETERIZED", "RAILCORE_CATALOG"])

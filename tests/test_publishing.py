@@ -15,7 +15,7 @@ import pytest
 
 from railcore.facts import files
 from railcore.workbench.driver import kernels, stamps
-from railcore.workbench.driver.run import load
+from railcore.workbench.driver.run import load_notebook
 
 CHANGED = ("figures", "notebooks", "build/stamps")
 LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
@@ -217,7 +217,7 @@ def test_folders_of_others_where_sockets_are_do_not_stop_the_driver(tmp_path, mo
     stat = Path.lstat
     owner = os.stat_result([*stat(foreign)[:4], os.getuid() + 1, *stat(foreign)[5:]])
     monkeypatch.setattr(Path, "lstat", lambda path: owner if path == foreign else stat(path))
-    monkeypatch.setattr(kernels, "SHORT", tmp_path)
+    monkeypatch.setattr(kernels, "_SOCKETS_ROOT", tmp_path)
     monkeypatch.setattr(kernels, "_sockets", None)
     kernels.open_sockets()
     assert kernels._sockets.is_dir() and not (tmp_path / ours).exists()
@@ -252,7 +252,7 @@ def test_what_is_no_notebook_is_said(monkeypatch, tmp_path, text):
     monkeypatch.setattr("railcore.facts.files.NOTEBOOKS", tmp_path)
     (tmp_path / "01_a.ipynb").write_bytes(text)
     with pytest.raises(ValueError, match=r"notebooks/01_a\.ipynb is no (notebook|JSON in UTF-8)"):
-        load("01_a")
+        load_notebook("01_a")
 
 
 def test_what_is_no_notebook_stops_no_other(suite):

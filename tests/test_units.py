@@ -79,6 +79,7 @@ def test_numbers_as_a_person_writes_them():
     shown = [units.number(value) for value in (0, 65536, 1234567.8, 0.375, 2 / 3, -0.00002, 999999.7, math.inf)]
     assert shown == ["0", "65,536", "1,234,570", "0.375", "0.666667", "-0.00002", "1,000,000", "inf"]
     assert units.show(5e10, "bps") == "400 Gbps"
+    assert units.show(0.99999999, "s") == "1 s"  # rounded before the prefix is chosen
     assert units.show(3e8, "USD") == "300 M USD"
     assert units.show(0.375) == "0.375"
 

@@ -235,7 +235,7 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     assert "0.00973517" in found["flops2024.dense.recompute_overhead"]
     assert "286.03 MB" in found["flops2024.wan.bytes_per_node"] and "4.57053 Gbps" in found["flops2024.wan.flow_rate"]
     for claim_id, text in found.items():
-        assert claims.amount(ours[claim_id], claims.claim(claim_id).unit) not in text.partition("(")[2]
+        assert claims.claim_amount(ours[claim_id], claims.claim(claim_id).unit) not in text.partition("(")[2]
 
 
 def test_readings_of_size_and_layout():

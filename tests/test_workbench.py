@@ -27,17 +27,21 @@ def figure():
 
 
 def written():
-    return sorted(path.relative_to(files.out()).as_posix() for path in files.out().rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(files.output_folder()).as_posix()
+        for path in files.output_folder().rglob("*")
+        if path.is_file()
+    )
 
 
 def test_a_figure_is_saved_in_all_its_forms_and_twice_the_same(figure):
     outputs.save("railonly2025.fig1", DATA, figure)
     names = [f"railonly2025/fig1.{end}" for end in ("csv", "png", "svg")]
     assert written() == names
-    first = [(files.out() / name).read_bytes() for name in names]
+    first = [(files.output_folder() / name).read_bytes() for name in names]
     outputs.save("railonly2025.fig1", DATA, figure)
-    assert [(files.out() / name).read_bytes() for name in names] == first
-    assert plt.imread(files.out() / names[1]).shape[1] >= outputs.MIN_WIDTH_PX
+    assert [(files.output_folder() / name).read_bytes() for name in names] == first
+    assert plt.imread(files.output_folder() / names[1]).shape[1] >= outputs.MIN_WIDTH_PX
     assert first[0].decode().splitlines() == ["gpus,cost_usd,link", "1024,1234567.89,a", "2048,0.3,b"]
     assert not re.search(rb"\d{4}-\d\d-\d\d", first[2])
 
@@ -54,7 +58,7 @@ def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
             ax.imshow([[0, width], [1, 1.2 * width]], extent=(0, 1, 0, 1), aspect="auto")
         outputs.save("railonly2025.fig1", DATA, figure)
         plt.close(figure)
-        drawn = (files.out() / "railonly2025/fig1.svg").read_text()
+        drawn = (files.output_folder() / "railonly2025/fig1.svg").read_text()
         ids.append(re.findall(r' id="([^"]*)"', drawn))
         used.append(re.findall(r'(?:href="#|url\(#)([^")]*)', drawn))
     assert ids[0] == ids[1] and used[0] == used[1]
@@ -65,7 +69,7 @@ def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
 def test_a_table_is_saved_as_numbers_and_as_people_read_it():
     shown = outputs.save("railonly2025.table1", DATA)
     assert written() == [f"railonly2025/table1.{end}" for end in ("csv", "md", "tex")]
-    table = (files.out() / "railonly2025/table1.md").read_text()
+    table = (files.output_folder() / "railonly2025/table1.md").read_text()
     assert table.splitlines() == [
         "| GPUs | cost | link |",
         "| ---: | ---: | :--- |",
@@ -239,7 +243,7 @@ def test_a_line_under_another_is_broader():
     rows = [(g, x, x * (1 + (g == "c"))) for g in "abc" for x in (1.0, 2.0, 4.0)]
     data = pd.DataFrame(rows, columns=["link", "gpus", "cost"])
     for nested, widths in ((True, [3.3, 1.5, 1.5]), (False, [1.5] * 3)):
-        ax = plotting.lines(data, "gpus", "cost", "link", plt.subplots()[1], nested=nested)
+        ax = plotting.plot_lines(data, "gpus", "cost", "link", plt.subplots()[1], nested=nested)
         assert [line.get_linewidth() for line in ax.get_lines()] == pytest.approx(widths)
     plt.close("all")
 
@@ -249,8 +253,8 @@ def lightness(colours):
 
 
 def test_dark_is_high_in_every_heat_map():
-    assert (np.diff(lightness(plotting.dark_is_high()(np.linspace(0, 1, 50)))) < 0).all()
-    assert lightness(plotting.dark_is_high()(0.0)) < 0.8  # still seen on white
+    assert (np.diff(lightness(plotting.heat_colours()(np.linspace(0, 1, 50)))) < 0).all()
+    assert lightness(plotting.heat_colours()(0.0)) < 0.8  # still seen on white
     entries = pd.DataFrame({"source": [0, 2, 0], "target": [1, 3, 2], "bytes": [9e9, 9e9, 1e6]})
     matrix = np.zeros((4, 4))
     matrix[entries["source"], entries["target"]] = entries["bytes"]
@@ -274,7 +278,7 @@ def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})
     ax = heatmaps.traffic_matrices({"all": entries}, 1024).axes[0]
-    assert ax.get_xlabel() == "to GPU, 4 of them a cell" and len(ax.patches) == 1
+    assert ax.get_xlabel() == "to GPU (4 to a cell)" and len(ax.patches) == 1
     part = heatmaps.traffic_matrices({"part": pd.DataFrame({"source": [0], "target": [3], "bytes": [1e9]})}, 1024).axes[
         0
     ]
@@ -337,7 +341,7 @@ def test_a_network_that_was_not_laid_out_is_named():
 def test_marks_of_printed_points_are_explained():
     rows = [("scale-up", speed, "dense", "ideal", 0.5) for speed in (1e11, 1e12)]
     data = pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "case", "share"])
-    data = pd.concat([data.assign(network=name) for name in curves.PANELS])
+    data = pd.concat([data.assign(network=name) for name in curves._NETWORKS])
     printed = pd.DataFrame({"network": "scale-up", "speed_Bps": [1e11] * 3, "model": "dense", "share": 0.4})
     figure = curves.exposed_share_by_speed(data, printed.assign(relation=["=", "~", ">"]))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["equal or about", "more than"]
@@ -349,7 +353,7 @@ def test_marks_of_printed_points_are_explained():
 )
 def test_no_link_crosses_the_label_of_another_node(fabric):
     net = fabric.graph()
-    ax = drawing.figure(net).axes[0]
+    ax = drawing.fabric_figure(net).axes[0]
     ax.figure.canvas.draw()
     links = [
         segment for lines in ax.collections if isinstance(lines, LineCollection) for segment in lines.get_segments()

@@ -85,7 +85,9 @@ def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) 
 def _shown_values(claim_id: str, others: Mapping[str, Values]) -> str:
     unit = claims.claim(claim_id).unit
     given = {name: values.get(claim_id) for name, values in others.items()}
-    return ", ".join(f"{name}: {claims.amount(value, unit)}" for name, value in given.items() if value is not None)
+    return ", ".join(
+        f"{name}: {claims.claim_amount(value, unit)}" for name, value in given.items() if value is not None
+    )
 
 
 def joined_texts(*parts: Mapping[str, str]) -> dict[str, str]:

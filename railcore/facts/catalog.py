@@ -17,7 +17,7 @@ from typing import Any
 from railcore.facts import files, units
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note")
-INPUTS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
+INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
 
 
@@ -54,12 +54,12 @@ class Value:
 _used: dict[tuple[str, str, str], Value] = {}
 
 
-def used() -> list[dict[str, str]]:
+def rows_used() -> list[dict[str, str]]:
     """Rows that this process has looked up, sorted: the inputs of a notebook, as texts in their own units."""
     rows = []
     for _, row in sorted(_used.items()):
         value = row.value if row.unit == "name" else f"{units.convert(row.value, row.unit):.12g}"
-        rows.append({column: getattr(row, column) for column in INPUTS[1:]} | {"value": value})
+        rows.append({column: getattr(row, column) for column in INPUT_COLUMNS[1:]} | {"value": value})
     return rows
 
 

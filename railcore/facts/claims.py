@@ -14,7 +14,7 @@ from typing import Any
 
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
-from railcore.facts.tables import Shown, as_csv, markdown, read_csv
+from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.facts.units import number, show, significant
 from railcore.facts.units import unit as unit_of
 
@@ -27,11 +27,11 @@ BASES = {
     "predicted": "a parameter that was solved from other claims",
     "calibrated": "a parameter that was solved from this claim itself",
 }
-LEDGER = (
+LEDGER_COLUMNS = (
     "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
 ).split()
-LOST = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
-RECORDED = ("id", "value", "reason", "basis")
+_NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
+RECORDED_COLUMNS = ("id", "value", "reason", "basis")
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ def _checked(claim_id: str, value) -> float | None:
     entry = claim(claim_id)
     files.check_owner(entry.notebook, f"claim {claim_id!r}")
     if value is None:
-        if LOST not in entry.note:
-            raise ValueError(f"claim {claim_id!r} has value None: only one with {LOST!r} in its note is unavailable")
+        if _NO_DATA not in entry.note:
+            raise ValueError(f"claim {claim_id!r} has value None: only one with {_NO_DATA!r} in its note may")
         return None
     if isinstance(value, str) or not math.isfinite(value := float(value)):
         raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
@@ -215,7 +215,7 @@ def record(
     values: Mapping[str, float | None],
     reasons: Mapping[str, str] | None = None,
     readings: Mapping[str, str] | None = None,
-) -> Shown:
+) -> MarkdownText:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
@@ -243,10 +243,11 @@ def record(
         text = "" if value is None else f"{value:.12g}"
         rows.append({"id": claim_id, "value": text, "verdict": judged, "reason": whole, "basis": basis})
     if rows:  # all of one notebook
-        path = files.out() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
+        path = files.output_folder() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
         merged = {row["id"]: row for row in [*read_csv(path), *rows]}
-        files.write_whole(path, as_csv(RECORDED, [merged[claim_id] for claim_id in claims() if claim_id in merged]))
-    return Shown(_comparison(rows, custom))
+        ordered = [merged[claim_id] for claim_id in claims() if claim_id in merged]
+        files.write_whole(path, csv_text(RECORDED_COLUMNS, ordered))
+    return MarkdownText(_comparison(rows, custom))
 
 
 def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
@@ -260,29 +261,34 @@ def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     """Claims that are not reproduced with their reasons, then the others folded away."""
-    table = [(row["verdict"], _compared(row, custom)) for row in rows]
+    table = [comparison_row(row) for row in rows]
     if custom:
+        shown = ("where", "claim", "document", "ours")
         note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
-        return note + markdown([cells for _, cells in table])
-    agree = [cells for judged, cells in table if judged == "reproduced"]
-    differ = [cells for judged, cells in table if judged != "reproduced"]
+        return note + markdown_table([{key: cells[key] for key in shown} for cells in table])
+    agree = [cells for cells in table if cells["verdict"] == "reproduced"]
+    differ = [cells for cells in table if cells["verdict"] != "reproduced"]
     count = Counter(row["basis"] for row in rows if row["verdict"] == "reproduced")
     rest = ", ".join(f"{count[basis]} {basis}" for basis in BASES if count[basis])
-    folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown(agree)}\n</details>\n"
-    others = f" The others:\n\n{markdown(differ)}" if differ else "\n"
+    folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
+    others = f" The others:\n\n{markdown_table(differ)}" if differ else "\n"
     return f"**{len(agree)} of {len(rows)} claims are reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
 
 
-def _compared(row: Mapping[str, str], custom: bool) -> dict[str, str]:
+def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
+    """A recorded row (id, value, verdict, reason, basis) for a person, beside what the document says."""
     entry, ours = claim(row["id"]), row["value"]
-    cells = {"where": f"{entry.document}, {entry.where}", "claim": entry.claim, "document": _paper(entry)}
-    cells["ours"] = amount(float(ours), entry.unit) if ours else ""
-    if custom:
-        return cells
-    return cells | {"deviation": _percent(ours, entry)} | {key: row[key] for key in ("verdict", "basis", "reason")}
+    return {
+        "where": f"{entry.document}, {entry.where}",
+        "claim": entry.claim,
+        "document": _paper(entry),
+        "ours": claim_amount(float(ours), entry.unit) if ours else "",
+        "deviation": _deviation_text(ours, entry),
+        **{key: row[key] for key in ("verdict", "basis", "reason")},
+    }
 
 
-def amount(value: float, unit: str) -> str:
+def claim_amount(value: float, unit: str) -> str:
     """A number in a claim's unit for a person: amount(3.6e12, "bit/s") = "3.6 Tbps", amount(2, "x") = "2"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
@@ -291,17 +297,17 @@ def amount(value: float, unit: str) -> str:
 
 
 def _paper(entry: Claim) -> str:
-    return f"{RELATIONS[entry.relation]}\u00a0{amount(entry.paper_value, entry.unit)}"
+    return f"{RELATIONS[entry.relation]}\u00a0{claim_amount(entry.paper_value, entry.unit)}"
 
 
-def _percent(value: str, entry: Claim) -> str:
+def _deviation_text(value: str, entry: Claim) -> str:
     if not value:
         return ""
     off = deviation(float(value), entry.paper_value)
-    return "exact" if off == 0 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
+    return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
 
 
-def counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
+def claim_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     """Claims of each document and of all by verdict, and the reproduced ones by what they rest on."""
     documents = list(dict.fromkeys(row["document"] for row in rows))
     table = []

@@ -28,12 +28,12 @@ def data(relative: str) -> Path:
     return path
 
 
-def data_read() -> list[str]:
+def data_files_read() -> list[str]:
     """Files under data/ that this process has read, relative to the project's folder, sorted."""
     return sorted(str(path.relative_to(ROOT)) for path in _read)
 
 
-def out() -> Path:
+def output_folder() -> Path:
     """Folder that results are written below: the variable RAILCORE_OUT, or build/local."""
     return Path(os.environ.get("RAILCORE_OUT") or BUILD / "local")
 

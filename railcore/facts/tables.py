@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Shown:
+class MarkdownText:
     """Markdown that Jupyter and GitHub render as the result of a cell."""
 
     text: str
@@ -20,7 +20,7 @@ class Shown:
         return self.text
 
 
-def as_csv(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
     """Rows (mappings) as CSV text with a header and plain line ends."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
@@ -37,7 +37,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def markdown(rows: Sequence[Mapping]) -> str:
+def markdown_table(rows: Sequence[Mapping]) -> str:
     """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right."""
     if not rows:
         return "none\n"

@@ -125,18 +125,13 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
         return number(value, digits)
     _, factor = unit(symbol)
     scaled = value / factor
-    prefixes = _UNITS[symbol][2] if symbol in _UNITS else {}
-    if "/" in symbol:
-        prefixes = _UNITS.get(symbol.split("/")[0], ("", 1.0, {}))[2]
-    best, scale = "", 1.0
-    for prefix, multiplier in sorted(prefixes.items(), key=lambda item: item[1]):
-        if prefix in _NOT_SHOWN:
-            continue
-        rounded = abs(float(f"{significant(scaled / multiplier):.{digits}g}"))
-        if 1 <= rounded < math.inf and (multiplier > scale or (abs(scaled) < 1 and scale == 1)):
-            best, scale = prefix, multiplier
-    gap = " " if symbol == "USD" and best else ""
-    return f"{number(scaled / scale, digits)} {best}{gap}{symbol}"
+    *_, prefixes = _UNITS.get(symbol.partition("/")[0], ("", 1.0, {}))
+    multipliers = {"": 1.0} | {name: size for name, size in prefixes.items() if name not in _NOT_SHOWN}
+    rounded = {name: abs(float(f"{significant(scaled / size):.{digits}g}")) for name, size in multipliers.items()}
+    fitting = [name for name, amount in rounded.items() if 1 <= amount < math.inf]
+    prefix = max(fitting, key=multipliers.__getitem__, default="")
+    gap = " " if symbol == "USD" and prefix else ""
+    return f"{number(scaled / multipliers[prefix], digits)} {prefix}{gap}{symbol}"
 
 
 def words(name: str) -> str:

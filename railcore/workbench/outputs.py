@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railcore.facts import files, units
 from railcore.facts.catalog import UnknownName
-from railcore.facts.tables import Shown, markdown, read_csv
+from railcore.facts.tables import MarkdownText, markdown_table, read_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 160
-THUMBNAIL_PX = 240
-SUFFIXES = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
+_THUMBNAIL_PX = 240
+_COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
 
 @cache
@@ -43,7 +43,7 @@ def save(
     figure: "Figure | None" = None,
     shown: "pd.DataFrame | None" = None,
     digits: int = 6,
-) -> Shown | None:
+) -> MarkdownText | None:
     """Write figures/<document>/<item>.<ext> below the folder RAILCORE_OUT, every extension the item is listed with.
 
     Parameters
@@ -86,17 +86,17 @@ def save(
         if extension == "csv":
             content[extension] = data.to_csv(index=False, float_format="%.10g", lineterminator="\n")
         elif extension == "md" and table is not None:
-            content[extension] = markdown(table.to_dict("records"))
+            content[extension] = markdown_table(table.to_dict("records"))
         elif extension == "tex" and table is not None:
             content[extension] = table.to_latex(index=False, escape=True)
         elif figure is not None:
             content[extension] = _picture(item_id, figure, extension)
     for extension, whole in content.items():
-        files.write_whole(files.out() / item["document"] / f"{item['item']}.{extension}", whole)
+        files.write_whole(files.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
     return show_table(table) if figure is None and table is not None else None
 
 
-def answer(text: str, picture: str) -> Shown:
+def answer(text: str, picture: str) -> MarkdownText:
     """The notebook's answer in a line or two, for its reader and, with its most telling picture, for the index.
 
     text: Markdown, its numbers filled in from what was computed. picture: id of a figure that the notebook saves.
@@ -106,12 +106,12 @@ def answer(text: str, picture: str) -> Shown:
     if "png" not in item["files"].split():
         raise ValueError(f"{picture!r} has no PNG: name a figure")
     link = f"../{item['document']}/{item['item']}.png"
-    path = files.out() / "extra" / f"{item['notebook'][:2]}_answer.md"
+    path = files.output_folder() / "extra" / f"{item['notebook'][:2]}_answer.md"
     files.write_whole(path, f"{text}\n\n[![{picture}]({link})]({link})\n")
-    return Shown(text)
+    return MarkdownText(text)
 
 
-def answers() -> Shown:
+def answers() -> MarkdownText:
     """Each notebook with its answer and a small picture, as far as figures/ has them: the start of the index.
 
     Pictures and notebooks are linked from the folder of the notebooks; a picture leads to its notebook.
@@ -125,13 +125,13 @@ def answers() -> Shown:
             cell = f"**[{units.words(notebook.stem)}]({notebook.name})**<br>{' '.join(text.split())}"
             image = ""
             if found and (files.FIGURES / found[1]).is_file():
-                image = f'<img src="../figures/{found[1]}" width="{THUMBNAIL_PX}" alt="{notebook.stem}">'
+                image = f'<img src="../figures/{found[1]}" width="{_THUMBNAIL_PX}" alt="{notebook.stem}">'
                 image = f'<a href="{notebook.name}">{image}</a>'
             rows.append({"picture": image, "answer": cell})
-    return Shown(markdown(rows))
+    return MarkdownText(markdown_table(rows))
 
 
-def gallery() -> Shown:
+def gallery() -> MarkdownText:
     """Figures and tables with links to the files that are in figures/, those that are there first."""
     there: list[dict] = []
     not_yet: list[dict] = []
@@ -143,12 +143,12 @@ def gallery() -> Shown:
         row = {"item": item_id, "shows": item["must_show"], "notebook": name, "files": links}
         if item["kind"] != "answer":  # these are shown above the gallery
             (there if found else not_yet).append(row)
-    return Shown(markdown(there + not_yet))
+    return MarkdownText(markdown_table(there + not_yet))
 
 
-def show_table(table: "pd.DataFrame") -> Shown:
+def show_table(table: "pd.DataFrame") -> MarkdownText:
     """A table for a person, as a cell's result: `readable`, without index."""
-    return Shown(markdown(readable(table).to_dict("records")))
+    return MarkdownText(markdown_table(readable(table).to_dict("records")))
 
 
 def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
@@ -159,7 +159,7 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     columns = {}
     for name, column in table.items():
         stem, _, suffix = str(name).rpartition("_")
-        unit = SUFFIXES.get(suffix, "") if stem and not stem.startswith("share") else ""
+        unit = _COLUMN_UNITS.get(suffix, "") if stem and not stem.startswith("share") else ""
         label = units.words(stem if unit else str(name))
         columns[label if label not in columns else units.words(str(name))] = [
             cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column

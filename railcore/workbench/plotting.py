@@ -11,7 +11,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from railcore.facts.units import number
 
@@ -47,7 +47,7 @@ def house_style() -> None:
     pd.set_option("display.max_colwidth", None, "display.max_rows", 200)
 
 
-def dark_is_high() -> mpl.colors.Colormap:
+def heat_colours() -> mpl.colors.Colormap:
     """Colours of every heat map: dark is high, and the palest still differs from the white of no value."""
     return mpl.colors.ListedColormap(mpl.colormaps["cividis_r"](np.linspace(0.2, 1, 256)))
 
@@ -64,12 +64,6 @@ def percent_axis(axis: Axis, label: str = "") -> None:
         axis.set_label_text(label)
 
 
-def plain_axis(axis: Axis) -> None:
-    """Numbers written out on a logarithmic axis, not powers of ten."""
-    axis.set_major_formatter(lambda value, _: number(value))
-    axis.set_minor_formatter(NullFormatter())
-
-
 def log_axis(
     axis: XAxis | YAxis, values: Iterable[float] = (), base: int = 10, text: Callable = number, **style
 ) -> None:
@@ -80,7 +74,7 @@ def log_axis(
     axis
         Of axes that hold their data already.
     values
-        Where the ticks are; by default at 1, 2 and 5 times the powers of ten, or at these alone over many decades.
+        Where the ticks are; by default at the powers of the base, and over few decades at 2 and 5 times them too.
     base, text
         Base of the logarithm; text of a tick's value.
     **style
@@ -96,7 +90,7 @@ def log_axis(
     else:
         low, high = axis.get_view_interval()
         room = 300 if axis.axis_name == "x" else 1e4
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < room * low else (1,)))
+        axis.set_major_locator(LogLocator(base, subs=(1, 2, 5) if base == 10 and high < room * low else (1,)))
         axis.set_major_formatter(lambda value, _: text(value))
     axis.set_minor_locator(NullLocator())
 
@@ -126,7 +120,7 @@ def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
     ax.set_xlabel(label)
 
 
-def note(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
+def text_beside(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
     """A text beside a place of the axes.
 
     Parameters
@@ -145,7 +139,7 @@ def note(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **
     ax.annotate(text, at, shift, textcoords="offset points", **style)
 
 
-def entitle(ax: Axes, title: str, left: bool = False) -> None:
+def panel_title(ax: Axes, title: str, left: bool = False) -> None:
     """A small title of one of several panels, in the middle or on the left."""
     ax.set_title(title, fontsize=10, loc="left" if left else "center", y=1 if left else None)
 
@@ -201,13 +195,13 @@ def legend_below(figure: Figure, ax: Axes, columns: int = 0, **options) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
 
 
-def look(i: int, style: str = "-", **more) -> dict:
+def line_style(i: int, style: str = "-", **more) -> dict:
     """Colour and marker of the line number `i`, the same in every chart."""
     marker = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
     return {**marker, "linestyle": style, **more}
 
 
-def lines(
+def plot_lines(
     data: pd.DataFrame,
     x: str,
     y: str,
@@ -245,7 +239,7 @@ def lines(
         broader = sum(2 * _shared_points(drawn, later) >= len(drawn) for later in over)
         size: dict = {"linewidth": 1.5 + 1.8 * broader, "markersize": 4.5 + 3.5 * broader}
         name = label.format(value if isinstance(value, str) else number(value))
-        ax.plot(*drawn.T, **look(i, ("-", "--")[i % 2], label=name, **size))
+        ax.plot(*drawn.T, **line_style(i, ("-", "--")[i % 2], label=name, **size))
     return ax
 
 

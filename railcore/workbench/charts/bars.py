@@ -1,6 +1,6 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,29 +15,29 @@ from railcore.facts.units import GB, number
 from railcore.workbench.plotting import (
     COLOURS,
     MARKERS,
-    entitle,
     legend_below,
     log_axis,
     model_name,
-    note,
+    panel_title,
     panels,
     percent,
     percent_axis,
+    text_beside,
 )
 
-LOW, HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
-ROUTINGS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
-HATCHES = {"in turn": "", "pipelined": "////"}
-MOST_INPUTS = 10  # of a tornado
-MOST_SHARE = 1.5  # of a capacity, on the axis
-REPORTED, CLEANED, PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
-TERMS = {  # of the two-stage model's iteration time
+_LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
+_ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
+_PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
+_MOST_INPUTS = 10  # of a tornado
+_MOST_SHARE = 1.5  # of a capacity, on the axis
+_REPORTED, _CLEANED, _PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
+_ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
     "second_dp_s": "data parallel inside",
     "model_parallel_s": "model parallel",
 }
-TRAFFIC = {  # kinds of traffic: name and colour
+_TRAFFIC_KINDS = {  # kinds of traffic: name and colour
     "tensor": ("tensor (model parallel)", COLOURS[0]),
     "sequence": ("tensor and sequence", COLOURS[0]),
     "data within": ("data, within HB domains", COLOURS[4]),
@@ -51,25 +51,25 @@ TRAFFIC = {  # kinds of traffic: name and colour
 
 
 def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
-    """Bars from `at_low` to `at_high` around `centre`, the widest on top.
+    """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
     """
     data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
     for i, row in enumerate(data.itertuples()):
-        both = ((row.at_low, row.low, LOW), (row.at_high, row.high, HIGH))
+        both = ((row.at_low, row.low, _LOW), (row.at_high, row.high, _HIGH))
         one_side = (row.at_low - row.centre) * (row.at_high - row.centre) > 0
         for shorter, (value, text, colour) in enumerate(sorted(both, key=lambda end: -abs(end[0] - row.centre))):
             ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
-            rightward = value > row.centre or (value == row.centre and colour == HIGH)
+            rightward = value > row.centre or (value == row.centre and colour == _HIGH)
             if one_side and shorter:  # its text would be lost in the longer bar
                 value, rightward = row.centre, not rightward
-            _beside(ax, value, i, text, rightward, fontsize=7)
-    ends = [Patch(color=LOW, label="at its low"), Patch(color=HIGH, label="at its high")]
+            _beside(ax, value, i, units.words(text), rightward, fontsize=7)
+    ends = [Patch(color=_LOW, label="at its low"), Patch(color=_HIGH, label="at its high")]
     ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
     ax.set_yticks(range(len(data)), data["input"])
-    ax.set_xlabel(label)
+    percent_axis(ax.xaxis, label)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.18)
     return ax
@@ -78,7 +78,7 @@ def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
 def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
     """A text beside the end of a bar, to its right or left."""
     shift, side = (3, "left") if rightward else (-3, "right")
-    note(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
+    text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
 def tornado_charts(data: pd.DataFrame) -> Figure:
@@ -86,13 +86,13 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
     models = list(data["model"].unique())
     figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
     for ax, model in zip(axes.flat, models, strict=True):
-        part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(MOST_INPUTS, "swing")
+        part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(_MOST_INPUTS, "swing")
         for end in ("low", "high"):  # an end that changes nothing goes into the name
             still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
-            part.loc[still, "input"] += " (" + part.loc[still, end] + ": no change)"
+            part.loc[still, "input"] += " (" + part.loc[still, end].map(units.words) + ": no change)"
             part.loc[still, end] = ""
-        percent_axis(tornado_chart(part, ax, "exposed share of the time").xaxis)
-        entitle(ax, model_name(model), left=True)
+        tornado_chart(part, ax, "exposed share of the time")
+        panel_title(ax, model_name(model), left=True)
     return figure
 
 
@@ -111,10 +111,10 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
         cases = list(panel.groupby(["phases", "routing"], sort=False))
         for i, ((phases, routing), part) in enumerate(cases):
             at = [places[name] + (i - (len(cases) - 1) / 2) * 0.19 for name in part["platform"]]
-            style: dict = {"color": ROUTINGS[routing], "hatch": HATCHES[phases], "edgecolor": "white"}
+            style: dict = {"color": _ROUTING_COLOURS[routing], "hatch": _PHASE_HATCHES[phases], "edgecolor": "white"}
             ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {phases}", **style)
             for x in np.compress(part["slowdown"].abs() < 1e-9, at):  # or the bar would seem to be forgotten
-                note(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
+                text_beside(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
         ratios = panel.drop_duplicates("platform")
         middles = ratios["platform"].map(places)
         dashes: dict = {"color": "black", "linestyle": "--", "linewidth": 1}
@@ -170,9 +170,9 @@ def authority_demand(data: pd.DataFrame) -> Figure:
     capacity, at = data["capacity_w"], np.arange(len(data))
     figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
     raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
-    ax.barh(at - 0.2, raw.clip(upper=MOST_SHARE), 0.34, color=REPORTED, label="largest demand as reported")
-    ax.barh(at + 0.2, clean.clip(upper=MOST_SHARE), 0.34, color=CLEANED, label="the same, cleaned of reporting errors")
-    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": PRINTED, "hatch": "////", "linewidth": 0.8}
+    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=_REPORTED, label="largest demand as reported")
+    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=_CLEANED, label="the same, without reporting errors")
+    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": _PRINTED, "hatch": "////", "linewidth": 0.8}
     ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
     implied = clean + printed.fillna(0)
     for i, (highest, total, own) in enumerate(zip(raw, implied, capacity, strict=True)):
@@ -180,11 +180,11 @@ def authority_demand(data: pd.DataFrame) -> Figure:
         for value, y, remark in ((highest, i - 0.2, ""), (total, i + 0.2, more)):
             if np.isfinite(value):
                 box: dict = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
-                words = f"{'▶ ' * (value > MOST_SHARE)}{units.show(value * own, 'W', 3)}{remark}"
-                _beside(ax, min(value, MOST_SHARE), y, words, fontsize=8, bbox=box)
+                words = f"{'▶ ' * (value > _MOST_SHARE)}{units.show(value * own, 'W', 3)}{remark}"
+                _beside(ax, min(value, _MOST_SHARE), y, words, fontsize=8, bbox=box)
     ax.axvline(1, color="black", linewidth=1, linestyle="--", label="net summer capacity")
     ax.set_yticks(at, data["authority"] + capacity.map(lambda power: f", {units.show(power, 'W', 3)}"))
-    ax.set(xlim=(0, 1.1 * MOST_SHARE), ylim=(len(data) - 0.5, -0.5), xticks=np.arange(0, MOST_SHARE + 0.01, 0.25))
+    ax.set(xlim=(0, 1.1 * _MOST_SHARE), ylim=(len(data) - 0.5, -0.5), xticks=np.arange(0, _MOST_SHARE + 0.01, 0.25))
     percent_axis(ax.xaxis, "share of net summer capacity; numbers: capacity, demand and the generation implied")
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
@@ -192,21 +192,12 @@ def authority_demand(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def stack(table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()) -> Axes:
-    """Bars stacked from the columns of a table, one for each row of its index.
+def _stacked_bars(
+    table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
+) -> None:
+    """A bar for each row, stacked from the columns; by default in the colours of the house, hatched from the ninth on.
 
-    Parameters
-    ----------
-    table, ax
-        Heights, and where to draw them.
-    across
-        Bars to the right instead of upwards.
-    width, colours
-        Of the bars; of the columns, by default those of the house, hatched from the ninth on.
-
-    Returns
-    -------
-    The axes.
+    across: bars to the right instead of upwards.
     """
     drawn = table.rename(index=number) if table.index.dtype.kind in "iuf" else table
     drawn = drawn.fillna(0.0).rename_axis(None)
@@ -217,7 +208,17 @@ def stack(table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.
         for bar in bars:
             bar.set_hatch("//")
     ax.grid(axis="y" if across else "x", visible=False)
-    return ax
+
+
+def _totalled_bars(table: pd.DataFrame, ax: Axes, text: Callable[[float, float], str], label: str, title: str) -> None:
+    """Stacked bars with a legend, and above each the text for its total and the first bar's."""
+    _stacked_bars(table, ax)
+    totals = table.sum(axis=1).tolist()
+    _tops(ax, totals, [text(total, totals[0]) for total in totals])
+    ax.margins(y=0.18)
+    ax.set_ylabel(label)
+    ax.set_title(title, fontsize=9)
+    ax.legend()
 
 
 def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
@@ -234,16 +235,13 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: 
     -------
     The axes.
     """
+
+    def text(total: float, first: float) -> str:
+        change = total / first - 1 if first else 0.0
+        return number(total, 4) + (f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "")
+
     table = data.pivot_table(index=x, columns=by, values=y, aggfunc="sum", sort=False)
-    stack(table, ax)
-    totals = table.sum(axis=1).tolist()
-    changes = [total / totals[0] - 1 if totals[0] else 0.0 for total in totals]
-    texts = [f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "" for change in changes]
-    _tops(ax, totals, [number(total, 4) + text for total, text in zip(totals, texts, strict=True)])
-    ax.margins(y=0.15)
-    ax.set_ylabel(label)
-    ax.set_title(title, fontsize=9)
-    ax.legend()
+    _totalled_bars(table, ax, text, label, title)
     return ax
 
 
@@ -261,22 +259,20 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Ax
     -------
     The axes.
     """
-    stack(data.set_index(x)[list(TERMS)].rename(columns=TERMS), ax, width=0.65)
-    totals = data[list(TERMS)].sum(axis=1).tolist()
-    speedups = [f"\n{number(totals[0] / total, 3)}x" if total != totals[0] else "" for total in totals]
-    texts = [number(total, 3) + speedup for total, speedup in zip(totals, speedups, strict=True)]
-    _tops(ax, totals, texts, fontsize=9)
-    ax.set(xlabel=units.label(x), ylabel="iteration time [s]")
-    ax.set_title(title, fontsize=9)
-    ax.margins(y=0.18)
-    ax.legend()
+
+    def text(total: float, first: float) -> str:
+        return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
+
+    table = data.set_index(x)[list(_ITERATION_TERMS)].rename(columns=_ITERATION_TERMS)
+    _totalled_bars(table, ax, text, "iteration time [s]", title)
+    ax.set_xlabel(units.label(x))
     return ax
 
 
 def _tops(ax: Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
     """Texts above bars, 3 points higher."""
     for i, (height, text) in enumerate(zip(heights, texts, strict=True)):
-        note(ax, text, (i, height), (0, 3), ha="center", **style)
+        text_beside(ax, text, (i, height), (0, 3), ha="center", **style)
 
 
 def iteration_time_by_network(data: pd.DataFrame) -> Figure:
@@ -297,7 +293,7 @@ def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
     """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
     shares = data.div(data.sum(axis=1), axis=0).max()
     shown = data[shares.index[shares > 0.01]]
-    stack(shown.rename(columns=lambda name: units.words(name.removesuffix("_s"))), ax, across=True, width=0.8)
+    _stacked_bars(shown.rename(columns=lambda name: units.words(name.removesuffix("_s"))), ax, across=True, width=0.8)
     ax.invert_yaxis()
     for bar in ax.patches:
         bar.set_edgecolor("white")
@@ -347,12 +343,12 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
     """
     names = list(data["case"].unique())
     figure, axes = plt.subplots(1, 2, figsize=(10.5, 1.6 + 0.5 * len(names)), sharey=True)
-    kinds = [kind for kind in TRAFFIC if kind in set(data["kind"])]
+    kinds = [kind for kind in _TRAFFIC_KINDS if kind in set(data["kind"])]
     columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
         table = data.pivot_table(index="case", columns="kind", values=column, sort=False).reindex(names)[kinds] / GB
-        named = table.rename(columns={kind: TRAFFIC[kind][0] for kind in kinds})
-        stack(named, ax, across=True, width=0.62, colours=[TRAFFIC[kind][1] for kind in kinds])
+        named = table.rename(columns={kind: _TRAFFIC_KINDS[kind][0] for kind in kinds})
+        _stacked_bars(named, ax, across=True, width=0.62, colours=[_TRAFFIC_KINDS[kind][1] for kind in kinds])
         totals = table.sum(axis=1)
         for y, total in enumerate(totals):
             _beside(ax, total, y, number(total, 3), fontsize=8)
@@ -380,14 +376,14 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
     )
     for i, kind in enumerate(kinds):
         place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
-        label, colour = TRAFFIC[kind]
+        label, colour = _TRAFFIC_KINDS[kind]
         left.plot(place, pairs[kind], MARKERS[i], color=colour, markersize=7, label=label)
         for x, share in zip(place, pairs[kind], strict=True):
-            note(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
-    stack(volume, right, width=0.55, colours=[TRAFFIC[kind][1] for kind in kinds])
+            text_beside(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
+    _stacked_bars(volume, right, width=0.55, colours=[_TRAFFIC_KINDS[kind][1] for kind in kinds])
     for bars in right.containers:
         for bar in (bar for bar in bars if bar.get_height()):
-            inside = bar.get_height() > 0.03  # else above: the last one of a stack, where there is room
+            inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room
             dark = inside and bar.get_facecolor()[:3] == to_rgb(COLOURS[0])
             x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
@@ -409,7 +405,7 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
 def volume_by_kind(volumes: pd.DataFrame, ax: Axes) -> Axes:
     """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
     table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
-    stack(table, ax, width=0.8)
+    _stacked_bars(table, ax, width=0.8)
     totals = table.sum(axis=1).tolist()
     _tops(ax, totals, [f"{number(total, 4)} GB\n{percent(total / sum(totals))}" for total in totals])
     ax.set(ylabel="all GPUs' traffic in an iteration [GB]", ylim=(0, 1.15 * max(totals)))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -16,25 +17,24 @@ from railcore.workbench.plotting import (
     COLOURS,
     GREY,
     MARKERS,
-    entitle,
     gpu_axis,
     legend_below,
-    lines,
+    line_style,
     log_axis,
-    look,
     model_name,
-    note,
+    panel_title,
     panels,
     percent_axis,
-    plain_axis,
+    plot_lines,
+    text_beside,
 )
 
-PANELS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
-PRINTED = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
-HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
-SHARE = "exposed share of the time"
-SPEEDS = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
+_NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
+_MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
+_HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
+_EXPOSED_SHARE = "exposed share of the time"
+_SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
 def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Figure:
@@ -45,7 +45,7 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Fig
     figure, axes = plt.subplots(1, 2, figsize=(10, 5))
     columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
-        lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
+        plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
         log_axis(gpu_axis(ax, counts).yaxis)
         ax.set_ylabel(label)
     legend_below(figure, axes[0], 3, title=title)
@@ -60,7 +60,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame) -> Figure:
     figure, parts = panels(data, "model", (4.8, 4.6))
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
-            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **look(i, label=f"{gpus:,} GPUs"))
+            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **line_style(i, label=f"{gpus:,} GPUs"))
             ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
         gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
         ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
@@ -76,7 +76,7 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> F
     """
     figure, parts = panels(data, "panel", (3.6, 4.4), sharey=True)
     for panel, part, ax in parts:
-        lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
+        plot_lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
         ax.set(title=panel, xlabel="HB domain size [GPUs]")
     percent_axis(figure.axes[0].yaxis, "slowdown against one HB domain for all")
@@ -94,7 +94,7 @@ def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
     sizes = list(data["hb_domain_size"].unique())
     ideal = data[data["hb_domain_size"] == sizes[0]]
     for ax, column in zip(axes, ("iteration_s", "relative"), strict=True):
-        lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domain of {} GPUs")
+        plot_lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domain of {} GPUs")
         ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
         if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
             ax.margins(x=0.09)
@@ -109,16 +109,14 @@ def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
 def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
     """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
     runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
-    for before, run in zip([None, *runs], runs if len(runs) > 1 else [], strict=False):
-        x = run["batch_sequences"]
-        if before is not None:
-            ax.axvline(
-                (before["batch_sequences"].iloc[-1] + x.iloc[0]) / 2, color=GREY, linestyle=(0, (2, 2)), linewidth=1
-            )
+    for before, after in pairwise(runs):
+        change = (before["batch_sequences"].iloc[-1] + after["batch_sequences"].iloc[0]) / 2
+        ax.axvline(change, color=GREY, linestyle=(0, (2, 2)), linewidth=1)
+    for run in runs if len(runs) > 1 else []:
         wide = len(run) > 1
         words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
         place: dict = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8}
-        ax.annotate(words, (x.mean(), 0.02), **place)
+        ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
 
 
 def slowdown_by_rails(data: pd.DataFrame) -> Figure:
@@ -127,10 +125,9 @@ def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     Columns model, rails, slowdown.
     """
     figure, ax = plt.subplots(figsize=(8, 4.4))
-    lines(data, "rails", "slowdown", "model", ax)
+    plot_lines(data, "rails", "slowdown", "model", ax)
     log_axis(ax.xaxis, sorted(data["rails"].unique()), 2)
-    ax.set_yscale("log", base=2)
-    plain_axis(ax.yaxis)
+    log_axis(ax.yaxis, base=2)
     ax.set(xlabel="rails (NICs of an HB domain)", ylabel="iteration time / that with a rail for every GPU")
     ax.legend()
     return figure
@@ -143,14 +140,12 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Fig
     """
     figure, ax = plt.subplots(figsize=(8, 4.6))
     for i, (model, rows) in enumerate(data.groupby("model", sort=False)):
-        ax.plot(rows["group_size"], rows["slowdown"], **look(i, ("-", "--", "-.")[i % 3], marker="", label=model))
+        ax.plot(rows["group_size"], rows["slowdown"], **line_style(i, ("-", "--", "-.")[i % 3], marker="", label=model))
     for i, (rule, rows) in enumerate(marks.groupby("rule", sort=False)):
         style: dict = {"marker": MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
         ax.plot(rows["group_size"], rows["slowdown"], color="black", linestyle="none", label=rule, **style)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
     for axis in (ax.xaxis, ax.yaxis):
-        plain_axis(axis)
+        log_axis(axis, base=2)
     ax.set(xlabel="GPUs of a model-parallel group, N_M", ylabel="iteration time / its minimum")
     ax.legend(ncols=2)
     return figure
@@ -168,17 +163,17 @@ def goodput_by_gpus(data: pd.DataFrame) -> Figure:
         for i, (_, part) in enumerate(data[data["stops"] == stop].groupby("fabric", sort=False)):
             table = part.pivot(index="gpus", columns="rates", values="goodput")
             ax.fill_between(table.index, table["high"], table["low"], color=COLOURS[i], alpha=0.18, linewidth=0)
-        lines(data[(data["stops"] == stop) & (data["rates"] == "value")], "gpus", "goodput", "fabric", ax)
+        plot_lines(data[(data["stops"] == stop) & (data["rates"] == "value")], "gpus", "goodput", "fabric", ax)
         ax.set_ylim(0, 1.02)
-        entitle(ax, f"{stop} stops the job")
+        panel_title(ax, f"{stop} stops the job")
         percent_axis(ax.yaxis, "goodput, share of time")
     shown = data[(data["rates"] == "value") & (data["stops"] == stops[-1])]
     whole = shown.drop_duplicates("gpus")
     last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=GREY, linestyle=":", label="without failures")
-    lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
+    plot_lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
     log_axis(last.yaxis)
     last.set_ylabel("million tokens/s")
-    entitle(last, f"effective speed, {stops[-1]}")
+    panel_title(last, f"effective speed, {stops[-1]}")
     for ax in axes:
         gpu_axis(ax, counts)
     band = "lines at the catalog's failure rates, bands from its high to its low ones"
@@ -195,9 +190,9 @@ def expert_iteration_times(data: pd.DataFrame) -> Figure:
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
             if way == "direct":
-                style = look(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
+                style = line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
             else:
-                style = look(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
+                style = line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))
@@ -215,10 +210,10 @@ def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
     """
     figure, parts = panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
     for name, part, ax in parts:
-        lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
+        plot_lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
         log_axis(ax.xaxis, sorted(part["microbatches_per_stage"].unique()), 2)
         ax.set(xlabel="micro-batches per stage", ylim=(0, 1.05 * data["bubble_share"].max()))
-        entitle(ax, name)
+        panel_title(ax, name)
     percent_axis(figure.axes[0].yaxis, "bubble, share of the iteration")
     legend_below(figure, figure.axes[0], title="chunks of a stage")
     return figure
@@ -231,7 +226,7 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     model, share, relation (one of = < >).
     """
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.4), sharey=True)
-    for ax, (network, letter) in zip(axes, PANELS.items(), strict=True):
+    for ax, (network, letter) in zip(axes, _NETWORKS.items(), strict=True):
         part = data[data["network"] == network]
         for i, model in enumerate(data["model"].unique()):
             for case, style in zip(data["case"].unique(), ("-", ":"), strict=False):
@@ -240,15 +235,15 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
             for row in printed[(printed["network"] == network) & (printed["model"] == model)].itertuples():
-                mark = {"marker": PRINTED[row.relation][0], "markeredgecolor": COLOURS[i], **HOLLOW}
+                mark = {"marker": _MARKS[row.relation][0], "markeredgecolor": COLOURS[i], **_HOLLOW}
                 ax.plot(row.speed_Bps / units.Gbps, row.share, **mark)
         log_axis(ax.xaxis)
         ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
-        entitle(ax, f"({letter}) {network}", left=True)
+        panel_title(ax, f"({letter}) {network}", left=True)
         ax.legend(fontsize=9)
-    percent_axis(axes[0].yaxis, SHARE)
-    marks = dict(PRINTED[relation] for relation in sorted(set(printed["relation"])))
-    black: dict = {"linestyle": "", "color": "black", **HOLLOW}
+    percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
+    marks = dict(_MARKS[relation] for relation in sorted(set(printed["relation"])))
+    black: dict = {"linestyle": "", "color": "black", **_HOLLOW}
     handles = [plt.Line2D([], [], marker=mark, label=words, **black) for mark, words in marks.items()]
     title = "printed in the document for its own models and machine, in the colour of the model"
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, title=title)
@@ -272,7 +267,7 @@ def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
         marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
         log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
         ax.set(ylim=(0, 1), xlim=(x.min(), x.max()), xlabel="micro-batches of an iteration, batch [billion tokens]")
-        entitle(ax, model_name(model), left=True)
+        panel_title(ax, model_name(model), left=True)
     percent_axis(figure.axes[0].yaxis, "share of the time")
     legend_below(figure, figure.axes[0], 2)
     return figure
@@ -288,11 +283,11 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.8))
     for ax, x, held in ((left, "nic_Bps", "hb_Bps"), (middle, "hb_Bps", "nic_Bps")):
         part = data[data[held] == at[held]]
-        lines(part.assign(speed=part[x] / units.Gbps), "speed", "share", "placement", ax, names)
+        plot_lines(part.assign(speed=part[x] / units.Gbps), "speed", "share", "placement", ax, names)
         log_axis(ax.xaxis)
-        ax.set(ylim=(0, 1), xlabel=f"{SPEEDS[x]} speed of a GPU [Gbps]")
-        entitle(ax, f"{SPEEDS[held]} at {units.show(at[held], 'bps', 3)}", left=True)
-        percent_axis(ax.yaxis, SHARE)
+        ax.set(ylim=(0, 1), xlabel=f"{_SPEED_NAMES[x]} speed of a GPU [Gbps]")
+        panel_title(ax, f"{_SPEED_NAMES[held]} at {units.show(at[held], 'bps', 3)}", left=True)
+        percent_axis(ax.yaxis, _EXPOSED_SHARE)
     best = data[data["best"]].drop_duplicates(["hb_Bps", "nic_Bps"])
     best = best.assign(which=best["placement"].map(names.index))
     grid = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
@@ -302,10 +297,10 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     for axis in (right.xaxis, right.yaxis):
         log_axis(axis)
     right.set(xlabel="scale-out speed of a GPU [Gbps]", ylabel="scale-up speed of a GPU [Gbps]")
-    entitle(right, "least exposed placement", left=True)
+    panel_title(right, "least exposed placement", left=True)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
     right.plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
-    note(right, "here", here, (9, -3))
+    text_beside(right, "here", here, (9, -3))
     title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
     legend_below(figure, left, 4, title=title)
     return figure
@@ -328,26 +323,26 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
         level = rate / units.Gbps
         ax.axhline(level, color="black", linewidth=0.8)
         place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-        note(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
+        text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
     ax.set_xlim(data["loss"].min(), data["loss"].max())
     log_axis(ax.yaxis)
     ratio = (data["bit_error_rate"] / data["loss"]).min()
     above = ax.secondary_xaxis("top", functions=(lambda p: p * ratio, lambda b: b / ratio))
     for each in (ax, above):
         each.minorticks_off()
-        each.xaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(RAISED))
+        each.xaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(_SUPERSCRIPTS))
     above.set_xlabel("bit error rate without error correction")
     ax.legend(loc="lower left")
     return ax
 
 
-def packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
+def _packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
     """Mean wait of gradients against the load of other traffic, a line for each queue.
 
     Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
     """
     finite = data[data["wait_s"] < math.inf]
-    lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", ax)
+    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", ax)
     ax.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
     for full in data[data["wait_s"] == math.inf].groupby("queue")["other_load"].min():
         ax.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
@@ -357,10 +352,10 @@ def packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
-    """`flow_throughput_by_loss` and `packet_waits` side by side."""
+    """`flow_throughput_by_loss` and the mean waits of packets side by side."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
     flow_throughput_by_loss(flow, needs, left)
-    packet_waits(queue, right)
+    _packet_waits(queue, right)
     left.set_title("(a) one flow over one path", fontsize=10, pad=8)
-    entitle(right, "(b) gradients beside other traffic")
+    panel_title(right, "(b) gradients beside other traffic")
     return figure

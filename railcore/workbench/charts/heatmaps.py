@@ -14,11 +14,11 @@ from matplotlib.patches import Rectangle
 from railcore.facts import units
 from railcore.facts.units import GB, number
 from railcore.workbench.charts.bars import volume_by_kind
-from railcore.workbench.drawing.symbols import outline, stamp
-from railcore.workbench.plotting import COLOURS, MARKERS, dark_is_high, panels, percent, percent_axis, plain_axis
+from railcore.workbench.drawing.symbols import draw_marks, text_outline
+from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, percent, percent_axis
 
-CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
-INK, NONE = "#222222", "#F5F3EE"  # of counts, and of cells without one
+_CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
+_COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
 
 
 def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, bar: bool = True) -> Axes:
@@ -40,7 +40,7 @@ def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, 
     import seaborn as sns
 
     words: dict = {"annot": table.map(percent, digits=2), "fmt": "", "annot_kws": {"fontsize": 8}}
-    scale: dict = {"vmin": low, "vmax": high, "cmap": dark_is_high(), "cbar": bar}
+    scale: dict = {"vmin": low, "vmax": high, "cmap": heat_colours(), "cbar": bar}
     sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws={"label": label} if bar else None, **words, **scale)
     if colours := ax.collections[0].colorbar:
         percent_axis(colours.ax.yaxis)
@@ -85,7 +85,7 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> Figure
     figure, ax = plt.subplots(figsize=(9.5, 4.2))
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
-    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=dark_is_high(), rasterized=True)
+    mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=heat_colours(), rasterized=True)
     figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
@@ -108,33 +108,33 @@ def traffic_matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, row
 
     parts: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
     """
-    colours = byte_colours(np.concatenate([entries["bytes"] for entries in parts.values()]))
+    colours = _byte_colours(np.concatenate([entries["bytes"] for entries in parts.values()]))
     columns = -(-len(parts) // rows)
     figure, axes = plt.subplots(rows, columns, figsize=(4.45 * columns + 1.3, 4.1 * rows + 0.6), squeeze=False)
     found: dict = {}
     for ax, (title, entries) in zip(axes.T.flat, parts.items(), strict=False):
-        byte_heatmap(entries, hb_domain_size, ax, colours).set_title(title)
+        _byte_heatmap(entries, hb_domain_size, ax, colours).set_title(title)
         handles, labels = ax.get_legend_handles_labels()
         found = dict(zip(labels, handles, strict=True)) | found
     for ax in axes.T.flat[len(parts) :]:
         ax.remove()
-    byte_bar(figure, colours, axes)
+    _byte_colour_bar(figure, colours, axes)
     figure.legend([*found.values()], [*found], loc="outside lower center", ncols=max(len(found), 1))
     return figure
 
 
-def byte_colours(sizes: np.ndarray) -> ScalarMappable:
+def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
     """Logarithmic colours over positive sizes [bytes], in GB; dark is high."""
-    return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), dark_is_high())
+    return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), heat_colours())
 
 
-def byte_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
-    """The scale of `byte_colours`, beside the axes."""
-    bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes)
-    plain_axis(bar.ax.yaxis)
+def _byte_colour_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
+    """The scale of `_byte_colours`, beside the axes."""
+    plain: dict = {"format": lambda size, _: number(size)}  # not powers of ten
+    figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, **plain)
 
 
-def byte_heatmap(
+def _byte_heatmap(
     entries: pd.DataFrame, hb_domain_size: int, ax: Axes, colours: ScalarMappable, rail: bool = True
 ) -> Axes:
     """One traffic matrix in GB, with a box around each HB domain (scale-up or NVLink domain); silent pairs are white.
@@ -146,7 +146,7 @@ def byte_heatmap(
     hb_domain_size
         GPUs of a domain; fewer GPUs than that are a part of one, without a box.
     ax, colours
-        Where to draw, and with which colours, see `byte_colours`.
+        Where to draw, and with which colours, see `_byte_colours`.
     rail
         Ring what rail 1 carries.
 
@@ -156,7 +156,7 @@ def byte_heatmap(
     """
     source, target = (entries[end].to_numpy() for end in ("source", "target"))
     gpus = int(max(source.max(), target.max())) + 1
-    side = min(gpus, CELLS)
+    side = min(gpus, _CELLS)
     cells = np.zeros((side, side))
     np.maximum.at(cells, (source * side // gpus, target * side // gpus), entries["bytes"].to_numpy() / GB)
     corners = (0.5, gpus + 0.5)
@@ -174,7 +174,7 @@ def byte_heatmap(
     ticks = [1, *(gpus * quarter // 4 for quarter in range(1, 5))]
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(ticks, [number(tick) for tick in ticks])
-    shared = f", {number(gpus / side, 3)} of them a cell" if side < gpus else ""
+    shared = f" ({number(gpus / side, 3)} to a cell)" if side < gpus else ""
     ax.set(xlabel=f"to GPU{shared}", ylabel=f"from GPU{shared}", xlim=corners, ylim=corners[::-1])
     ax.spines[["top", "right"]].set_visible(True)
     ax.grid(False)
@@ -190,9 +190,9 @@ def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_doma
     volume_by_kind(volumes, left).set_title("(a) volume by type")
     source, target = matrix.nonzero()
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
-    colours = byte_colours(entries["bytes"].to_numpy())
-    byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
-    byte_bar(figure, colours, right)
+    colours = _byte_colours(entries["bytes"].to_numpy())
+    _byte_heatmap(entries, hb_domain_size, right, colours, rail=False).set_title("(b) traffic matrix")
+    _byte_colour_bar(figure, colours, right)
     right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
 
@@ -241,12 +241,12 @@ def _counts(ax: Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) 
     shade = np.log1p(counts) / np.log1p(max(most, 1.0))
     style: dict = {"cmap": "Blues", "vmin": -0.15, "vmax": 1.1, "edgecolor": "white", "linewidth": 1}
     ax.pcolormesh(np.ma.masked_where(~(shade > 0), shade).reshape(shape), **style)
-    ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=NONE)
+    ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=_NO_COUNT_COLOUR)
     y, x = np.indices(shape).reshape(2, -1) + 0.5
     known = np.isfinite(counts)
     texts = [
         f"{number(count)}{'' if sure else '+'}" if count else "–" for count, sure in zip(counts, exact, strict=True)
     ]
-    inks = np.where(shade > 0.55, "white", INK)
-    outlines = [outline(text, 7.5)[0] for text in np.array(texts)[known]]
-    stamp(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)
+    inks = np.where(shade > 0.55, "white", _COUNT_COLOUR)
+    outlines = [text_outline(text, 7.5)[0] for text in np.array(texts)[known]]
+    draw_marks(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)

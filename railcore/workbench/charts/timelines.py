@@ -16,14 +16,14 @@ from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, entitle, model_name, note
+from railcore.workbench.plotting import COLOURS, model_name, panel_title, text_beside
 
-FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
-HALF = 0.42  # of a stage's height
-LANES = ("GPU", "scale-up", "scale-out", "wide area")
-EVENTS = {  # of the exchange, in the order of the legend: name and colour
-    "forward": ("forward", FILLS["forward"]),
-    "backward": ("backward", FILLS["backward"]),
+_FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
+_HALF = 0.42  # half of a box's height, stages being 1 apart
+_LANES = ("GPU", "scale-up", "scale-out", "wide area")
+_EXCHANGE_EVENTS = {  # of the exchange, in the order of the legend: name and colour
+    "forward": ("forward", _FILLS["forward"]),
+    "backward": ("backward", _FILLS["backward"]),
     "tensor": ("tensor exchange, exposed", COLOURS[6]),
     "pipeline": ("pipeline send, exposed", COLOURS[7]),
     "scale-up reduce": ("1 scale-up reduce", COLOURS[0]),
@@ -33,7 +33,7 @@ EVENTS = {  # of the exchange, in the order of the legend: name and colour
     "scale-out gather": ("4 scale-out gather", "#F3B98C"),
     "scale-up gather": ("5 scale-up gather", "#9CC8E6"),
 }
-EXPOSED = "#F6D7D2"
+_EXPOSED_COLOUR = "#F6D7D2"
 
 
 class Timed(Protocol):
@@ -76,10 +76,10 @@ def pipeline_gantt(
     computes, span = timed[timed["event"] == "compute"], timed["end"].max()
     for (direction, chunk), part in computes.groupby(["direction", "chunk"], observed=True):
         paler = 1 - 0.6 * chunk / max(1, computes["chunk"].max())
-        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(FILLS[direction])))
-    _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", HALF - 0.06, HALF + 0.04)
+        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(_FILLS[direction])))
+    _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", _HALF - 0.06, _HALF + 0.04)
     synced = timed[timed["event"] == "sync"]
-    _stage_boxes(ax, synced, FILLS["sync"])
+    _stage_boxes(ax, synced, _FILLS["sync"])
     for row in synced.itertuples():
         ax.text((row.start + row.end) / 2, row.stage, "sync", ha="center", va="center", fontsize=8)
     _numbers(ax, computes, span)
@@ -90,7 +90,7 @@ def pipeline_gantt(
         ax.text(span * 1.01, stage, f"holds {number(peak, 4)}", va="center", fontsize=8)
     ax.set(xlim=(0, span * (1.11 if len(peaks) else 1.005)), ylim=(stages - 0.4, -0.6), xlabel=f"time [{unit}]")
     _lanes(ax, [f"stage {stage + 1}" for stage in range(stages)])
-    entitle(ax, title, left=True)
+    panel_title(ax, title, left=True)
     return ax
 
 
@@ -110,11 +110,11 @@ def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) 
 
 def gantt_legend(figure: Figure, *more: str, chunks: int = 1) -> None:
     """What colours and lines of `pipeline_gantt` mean, above the panels; more: of path, send, sync."""
-    handles: list = [Patch(facecolor=FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
+    handles: list = [Patch(facecolor=_FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
     if chunks > 1:
         handles.append(Patch(facecolor="white", edgecolor="black", label="paler: later chunks"))
     extra = {
-        "sync": Patch(facecolor=FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
+        "sync": Patch(facecolor=_FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
         "send": Patch(facecolor="black", label="transfer"),
         "path": Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
     }
@@ -143,7 +143,7 @@ def _lanes(ax: Axes, names: Sequence[str]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def _stage_boxes(ax: Axes, events: pd.DataFrame, fill: Any, top: float = -HALF, bottom: float = HALF) -> None:
+def _stage_boxes(ax: Axes, events: pd.DataFrame, fill: Any, top: float = -_HALF, bottom: float = _HALF) -> None:
     """Boxes around the line of a stage; columns start, end, stage."""
     y = events["stage"].to_numpy()[:, None] + [top, bottom]
     _boxes(ax, events[["start", "end"]].to_numpy(), y, facecolors=[fill], edgecolors="black", linewidths=0.5)
@@ -178,21 +178,21 @@ def exchange_timelines(parts: Mapping[str, Timed]) -> Figure:
     figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.9 + 2.4 * len(parts)), squeeze=False)
     for ax, (title, part) in zip(axes.flat, parts.items(), strict=True):
         events = part.events[part.events["end_s"] > part.events["start_s"]]
-        for event in reversed(EVENTS):  # the passes' traffic over the steps that it interrupts
+        for event in reversed(_EXCHANGE_EVENTS):  # the passes' traffic over the steps that it interrupts
             rows = events[events["event"] == event]
             half = 0.12 if event == "propagation" else 0.36
-            y = rows["lane"].map(LANES.index).to_numpy(float)[:, None] + [-half, half]
+            y = rows["lane"].map(_LANES.index).to_numpy(float)[:, None] + [-half, half]
             x = rows[["start_s", "end_s"]].to_numpy() * 1e3
-            _boxes(ax, x, y, facecolors=[EVENTS[event][1]], edgecolors="white", linewidths=0.3)
+            _boxes(ax, x, y, facecolors=[_EXCHANGE_EVENTS[event][1]], edgecolors="white", linewidths=0.3)
         if part.due_s > part.backward_end_s:
-            ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=EXPOSED, zorder=0)
+            ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=_EXPOSED_COLOUR, zorder=0)
         ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
-        ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(LANES) - 0.5, -0.5))
-        _lanes(ax, LANES)
-        entitle(ax, model_name(title), left=True)
+        ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(_LANES) - 0.5, -0.5))
+        _lanes(ax, _LANES)
+        panel_title(ax, model_name(title), left=True)
     axes[-1, 0].set_xlabel("time [ms]")
-    handles: list = [Patch(facecolor=colour, label=name) for name, colour in EVENTS.values()]
-    handles.append(Patch(facecolor=EXPOSED, label="exchange exposed"))
+    handles: list = [Patch(facecolor=colour, label=name) for name, colour in _EXCHANGE_EVENTS.values()]
+    handles.append(Patch(facecolor=_EXPOSED_COLOUR, label="exchange exposed"))
     handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return figure
@@ -216,12 +216,12 @@ def hourly_demand(data: pd.DataFrame, title: str = "") -> Figure:
         ax.plot(hours, clean, color=colour, linewidth=0.5, rasterized=True)
         largest, beyond = np.nanmax(clean), np.flatnonzero(raw > top)
         ax.axhline(largest, color="black", linewidth=0.9, linestyle="--")
-        note(ax, units.show(largest * units.GW, "W", 3), (hours.iloc[0], largest), (2, 3), fontsize=8.5)
+        text_beside(ax, units.show(largest * units.GW, "W", 3), (hours.iloc[0], largest), (2, 3), fontsize=8.5)
         ax.plot(hours.iloc[beyond], np.full(len(beyond), 0.97 * top), "^", color=COLOURS[1])
         if len(beyond):
             highest = beyond[raw[beyond].argmax()]
             words = f"{units.show(raw[highest] * units.GW, 'W', 3)} reported"
-            note(ax, words, (hours.iloc[highest], 0.97 * top), (7, -3), fontsize=8.5)
+            text_beside(ax, words, (hours.iloc[highest], 0.97 * top), (7, -3), fontsize=8.5)
         ax.set(ylabel=f"{units.words(name)} [GW]", ylim=(0, top))
     figure.suptitle(title, fontsize=11)
     return figure

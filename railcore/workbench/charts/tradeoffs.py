@@ -14,21 +14,21 @@ from railcore.workbench.plotting import (
     COLOURS,
     GREY,
     MARKERS,
-    entitle,
     legend_below,
-    lines,
+    line_style,
     log_axis,
-    look,
-    note,
+    panel_title,
     panels,
     percent,
     percent_axis,
+    plot_lines,
     ratio_axis,
+    text_beside,
 )
 
-TARGET = 0.9  # goodput to reach
-DASHES = ("-", "--", "-.", ":")
-TIMES = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
+_TARGET = 0.9  # goodput to reach
+_DASHES = ("-", "--", "-.", ":")
+_DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
 
 def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
@@ -37,7 +37,7 @@ def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
     Columns network, oversubscription, relative_cost.
     """
     finite = np.isfinite(data["oversubscription"])
-    lines(data[finite], "oversubscription", "relative_cost", "network", ax)
+    plot_lines(data[finite], "oversubscription", "relative_cost", "network", ax)
     for level in data.loc[~finite, "relative_cost"]:
         ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
     ratio_axis(ax, sorted(data.loc[finite, "oversubscription"].unique()), "oversubscription, bandwidth down : up")
@@ -57,10 +57,10 @@ def oversubscribed_costs(data: pd.DataFrame) -> Figure:
     left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
     right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
     for i, (name, rows) in enumerate(data.groupby("placement", sort=False)):
-        style = look(i, ("-", "--")[i % 2], markersize=6, label=name)
+        style = line_style(i, ("-", "--")[i % 2], markersize=6, label=name)
         left.plot(rows["oversubscription"], rows["most_leaving"], **style)
         best = rows[rows["fits"]].nlargest(1, "oversubscription")
-        right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **look(i, "", markersize=11 - 2 * i))
+        right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **line_style(i, "", markersize=11 - 2 * i))
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
     left.set(ylabel="traffic leaving [NICs at full rate]", title="(a) traffic that leaves the busiest leaf")
     right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
@@ -84,7 +84,7 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
     for imbalance, panel, ax in parts:
         for i, (size, part) in enumerate(panel.groupby("hb_domain_size")):
             x, colour = part["oversubscription"], COLOURS[i % len(COLOURS)]
-            ax.plot(x, part["direct_s"] / ms, **look(i, label=f"{size} GPUs"))
+            ax.plot(x, part["direct_s"] / ms, **line_style(i, label=f"{size} GPUs"))
             ax.plot(x, part["two_hop_s"] / ms, color=colour, **ways["two-hop, no layer"])
             ax.plot(x, part["hierarchical_s"] / ms, color=colour, **ways["hierarchical, no layer"])
         label = "oversubscription of the any-to-any layer, down : up"
@@ -106,7 +106,7 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
     for name, part, ax in parts:
         for i, (tier, rows) in enumerate(part.groupby("tier", sort=False)):
             label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
-            ax.plot(rows["length_m"], rows["share"], **look(i, DASHES[i % 4], marker="", label=label))
+            ax.plot(rows["length_m"], rows["share"], **line_style(i, _DASHES[i % 4], marker="", label=label))
         for row in media.itertuples():
             ax.axvline(row.reach_m, color=GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
             place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
@@ -132,10 +132,10 @@ def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -
     ax.step(memory, data["total_s"], "o-", where="post", color=COLOURS[0], linewidth=1, markersize=4)
     ax.axvline(limit, color="black", linestyle="--", linewidth=1)
     turned: dict = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top", "rotation": 90}
-    note(ax, "a GPU's memory", (limit, 1), (-4, -4), fontsize=8, **turned)
+    text_beside(ax, "a GPU's memory", (limit, 1), (-4, -4), fontsize=8, **turned)
     for i in sorted({0, len(data) // 3, 2 * len(data) // 3, len(data) - 1}):
         place, side = ((6, 4), "left") if i else ((-6, 6), "right")
-        note(ax, data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, fontsize=8)
+        text_beside(ax, data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, fontsize=8)
     ax.set_title(
         "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; v: chunks of a stage; b: sequences of a "
         "micro-batch\nfull: recomputation; zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
@@ -152,10 +152,11 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     Columns times_best, share (cumulative).
     """
     for i, (name, table) in enumerate(data.items()):
-        ax.step(table["times_best"], table["share"], where="post", **look(i, DASHES[i % 4], marker="", label=name))
+        style = line_style(i, _DASHES[i % 4], marker="", label=name)
+        ax.step(table["times_best"], table["share"], where="post", **style)
     log_axis(ax.xaxis, [1, 1.5, 2, 3, 5, 10, 20, 50, 100])
-    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's", ylabel="feasible strategies")
-    percent_axis(ax.yaxis)
+    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's")
+    percent_axis(ax.yaxis, "share of feasible strategies")
     ax.legend(loc="lower right")
     return ax
 
@@ -167,15 +168,15 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Ax
     """
     for i, (name, part) in enumerate(data.groupby("law", sort=False)):
         label = name.replace("Hoffmann", "Hoffmann approach")
-        ax.plot(part["training_days"], part["parameters"], **look(i, DASHES[i % 4], marker="", label=label))
+        ax.plot(part["training_days"], part["parameters"], **line_style(i, _DASHES[i % 4], marker="", label=label))
         picked = chosen[chosen["law"] == name]
-        ax.plot(picked["training_days"], picked["parameters"], **look(i, "", markersize=6))
+        ax.plot(picked["training_days"], picked["parameters"], **line_style(i, "", markersize=6))
     for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
         ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
         place: dict = {"xycoords": ax.get_yaxis_transform(), "fontsize": 9}
-        note(ax, f"{number(size / 1e12)}T", (0, size), (4, 4 if i else -12), **place)
+        text_beside(ax, f"{number(size / 1e12)}T", (0, size), (4, 4 if i else -12), **place)
     first, last = data["training_days"].min(), data["training_days"].max()
-    shown = {days: text for text, days in TIMES.items() if first <= days <= last}
+    shown = {days: text for text, days in _DAYS.items() if first <= days <= last}
     log_axis(ax.xaxis, shown, text=shown.__getitem__)
     _trillions(ax)
     ax.set(xlim=(first, last), xlabel="training time on the whole machine")
@@ -193,9 +194,9 @@ def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
     """
     for i, (platform, part) in enumerate(data.groupby("platform", sort=False)):
         label = f"{platform}, {part['format'].iloc[0].upper()}"
-        hollow = look(i, markersize=6, markerfacecolor="white", label=label)
+        hollow = line_style(i, markersize=6, markerfacecolor="white", label=label)
         ax.plot(part["budget_usd"], part["optimal_parameters"], **hollow)
-        ax.plot(part["budget_usd"], part["parameters"], **look(i, ":", markersize=6))
+        ax.plot(part["budget_usd"], part["parameters"], **line_style(i, ":", markersize=6))
     ax.margins(0.08)
     log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: f"{number(budget / 1e9)} billion")
     _trillions(ax)
@@ -229,12 +230,12 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: st
     -------
     The axes.
     """
-    lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
+    plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
     for line in ax.get_lines():
         line.set_markerfacecolor("white")
     for i, (_, part) in enumerate(data.groupby("model", sort=False)):
         fits = part[part["bytes"] <= limit_bytes]
-        ax.plot(fits["tensor"], fits["bytes"] / 1e9, **look(i, ""))
+        ax.plot(fits["tensor"], fits["bytes"] / 1e9, **line_style(i, ""))
     ax.axhline(limit_bytes / 1e9, color="black", linestyle="--", linewidth=1, label="a GPU's memory")
     log_axis(ax.xaxis, sorted(data["tensor"].unique()))
     ax.set_yscale("log")
@@ -254,15 +255,16 @@ def serving_costs(data: pd.DataFrame) -> Figure:
     figure, parts = panels(data.sort_values("context", kind="stable"), "context", (5.4, 4.8), least=8, sharey=True)
     for context, panel, ax in parts:
         for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
-            x, y, style = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"], look(i, ("-", "--")[i % 2])
+            x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
+            style = line_style(i, ("-", "--")[i % 2])
             ax.plot(x, y, label=f"{model}, {number(bits)}-bit weights", **style)
             words = f"{number(part['copy_gpus'].iloc[0])} GPUs\n× {number(part['copies'].iloc[0])}"
-            note(ax, words, (x.iloc[0], y.iloc[0]), (7, -4), fontsize=7, color=style["color"])
+            text_beside(ax, words, (x.iloc[0], y.iloc[0]), (7, -4), fontsize=7, color=style["color"])
         ax.margins(0.12)
         ax.set_yscale("log")
         ax.set_xlim(0, ax.get_xlim()[1] * 1.05)
         ax.set_xlabel("tokens/s of a user")
-        entitle(ax, f"{number(context)} tokens of context")
+        panel_title(ax, f"{number(context)} tokens of context")
     log_axis(figure.axes[0].yaxis)
     figure.axes[0].set_ylabel("cost of a million decoded tokens [USD]")
     title = "numbers: GPUs of the smallest copy × copies that the machine holds; larger copies to the left"
@@ -284,20 +286,20 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
         left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     log_axis(left.xaxis)
     left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
-    entitle(left, "(a) all GPUs restart after every failure, middle rates")
+    panel_title(left, "(a) all GPUs restart after every failure, middle rates")
     table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
     span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
     (middle,) = right.plot(table["value"], range(len(table)), MARKERS[0], color=COLOURS[0])
     right.set_yticks(range(len(table)), table.index)
     right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
-    entitle(right, "(b) by way of recovery; t: GPUs of a tensor group")
-    goal = left.axhline(TARGET, color="black", linestyle=":", linewidth=0.9)
-    right.axvline(TARGET, color="black", linestyle=":", linewidth=0.9)
+    panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
+    goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
+    right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
     handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
     handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
-    handles |= {f"goodput of {percent(TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
+    handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
     return figure
@@ -311,7 +313,7 @@ def modelled_over_measured(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
     ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
     ax.axhline(1, color="black", linewidth=0.8)
     for i, (name, part) in enumerate(data.groupby(by, sort=False)):
-        style = look(i, "", markersize=5, alpha=0.75, label=f"{name} ({len(part)})")
+        style = line_style(i, "", markersize=5, alpha=0.75, label=f"{name} ({len(part)})")
         ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
     log_axis(ax.xaxis, [2**power for power in range(2, 12)], 2)
     log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import networkx as nx
 
-GAP, HB_LEVEL = 0.7, -1.15
-LEAST_FONT, MOST_FONT = 5.5, 8.0  # points
-EM, SMALL_EM = 0.64, 0.56  # mean width of a letter over its font size: of digits and capitals, of small letters
+_GAP, _HB_LEVEL = 0.7, -1.15
+_LEAST_FONT, _MOST_FONT = 5.5, 8.0  # points
+_LETTER_WIDTH = 0.64  # mean width of a digit or capital over its font size
+SMALL_LETTER_WIDTH = 0.56  # the same of a small letter
 
 
 @dataclass(frozen=True)
-class Row:
+class NodeRow:
     """Nodes of one kind, tier and plane from left to right, ways to label them (longest first), width of each one."""
 
     kind: str
@@ -28,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Scene:
+class FabricLayout:
     """A graph with its places.
 
     at: (x, y) of every node; domains: name and GPUs of every HB domain or rack; rows: all nodes; levels: names of
@@ -38,7 +39,7 @@ class Scene:
     graph: "nx.Graph"
     at: dict[str, tuple[float, float]]
     domains: dict[str, list[str]]
-    rows: list[Row]
+    rows: list[NodeRow]
     levels: dict[float, str]
     planes: dict[float, str]
     width: float
@@ -58,7 +59,7 @@ class Scene:
         return [(xa + (xb - xa) * i / 12, ya - depth * math.sin(math.pi * i / 12)) for i in range(13)]
 
 
-def scene(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) -> Scene:
+def fabric_layout(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) -> FabricLayout:
     """Places of all nodes.
 
     Parameters
@@ -79,22 +80,22 @@ def scene(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) ->
     ValueError
         For a graph without GPUs.
     """
-    if not (gpus := of_kind(graph, "gpu")):
+    if not (gpus := nodes_of_kind(graph, "gpu")):
         raise ValueError(f"graph {graph.name!r} has no GPUs: draw a fabric's graph")
     tiers, domains = tiers or tier_names(graph), _domains(graph, gpus, group)
     at: dict[str, tuple[float, float]] = {}
     for i, members in enumerate(domains.values()):
-        at |= {node: (len(at) + j + GAP * i, 0.0) for j, node in enumerate(members)}
+        at |= {node: (len(at) + j + _GAP * i, 0.0) for j, node in enumerate(members)}
     width = max(x for x, _ in at.values())
     one_rank = len({graph.nodes[node]["rank"] for node in gpus}) == 1
     numbers = [
         str(graph.nodes[node]["domain" if one_rank else "rank"]) for members in domains.values() for node in members
     ]
-    rows = [Row("gpu", list(at), [[f"{endpoint} {number}" for number in numbers], numbers], 1.0)]
+    rows = [NodeRow("gpu", list(at), [[f"{endpoint} {number}" for number in numbers], numbers], 1.0)]
     levels = {0.0: f"{endpoint}s"}
-    if hubs := of_kind(graph, "hb"):
+    if hubs := nodes_of_kind(graph, "hb"):
         rows.append(_hubs(graph, at, domains))
-        levels[HB_LEVEL] = level_name("HB")
+        levels[_HB_LEVEL] = row_name("HB")
     planes = sorted({at["plane"] for _, at in graph.nodes(data=True) if at["plane"]})
     for (tier, plane), nodes in _switches(graph).items():
         share = (width + 1) / max(len(planes), 1)
@@ -102,21 +103,21 @@ def scene(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group: str) ->
         slot, y = share * (0.94 if len(planes) > 1 else 1) / len(nodes), 0.3 + 1.7 * tier
         at |= {node: (left + (j + 0.5) * slot, y) for j, node in enumerate(nodes)}
         name = tiers[min(tier, len(tiers)) - 1]
-        rows.append(Row(graph.nodes[nodes[0]]["kind"], nodes, _switch_texts(graph, nodes, name, tier), slot))
-        levels[y] = level_name(name)
+        rows.append(NodeRow(graph.nodes[nodes[0]]["kind"], nodes, _switch_texts(graph, nodes, name, tier), slot))
+        levels[y] = row_name(name)
     mesh = any(edge["kind"] == "hb" for *_, edge in graph.edges(data=True))
     floor = -1.6 if hubs else -1.1 if mesh else -0.5
     top = max(y for _, y in at.values()) + (1.0 if len(planes) > 1 else 0.55)
     middles = {-0.5 + (i + 0.5) * (width + 1) / len(planes): f"plane {plane}" for i, plane in enumerate(planes)}
-    return Scene(graph, at, domains, rows, levels, middles if len(planes) > 1 else {}, width, floor, top)
+    return FabricLayout(graph, at, domains, rows, levels, middles if len(planes) > 1 else {}, width, floor, top)
 
 
-def of_kind(graph: "nx.Graph", kind: str) -> list[str]:
+def nodes_of_kind(graph: "nx.Graph", kind: str) -> list[str]:
     """Nodes of a kind."""
     return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
 
 
-def rails(graph: "nx.Graph") -> set[int]:
+def rail_numbers(graph: "nx.Graph") -> set[int]:
     """Numbers of the rails."""
     return {at["rail"] for _, at in graph.nodes(data=True) if at["rail"]}
 
@@ -125,7 +126,7 @@ def tier_names(graph: "nx.Graph") -> list[str]:
     """Names of the rows of switches, tier 1 first, from what they join."""
     kinds = {(at["tier"], at["kind"]) for _, at in graph.nodes(data=True)}
     within = {at["tier"] for _, at in graph.nodes(data=True) if at["rail"] and at["kind"] == "switch"}
-    several, top, names = len(rails(graph)) > 1, max(tier for tier, _ in kinds), []
+    several, top, names = len(rail_numbers(graph)) > 1, max(tier for tier, _ in kinds), []
     for tier in range(1, top + 1):
         if (tier, "ocs") in kinds:
             names.append("optical circuit")
@@ -136,13 +137,13 @@ def tier_names(graph: "nx.Graph") -> list[str]:
     return names
 
 
-def level_name(name: str) -> str:
+def row_name(name: str) -> str:
     """A row's name in short lines: "rail tier 2" becomes rail / switches, / tier 2."""
     kind, _, tier = name.partition(" tier ")
     return "\n".join([*kind.split(), "switches"]) + (f",\ntier {tier}" if tier else "")
 
 
-def route_text(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: str) -> str:
+def route_label(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: str) -> str:
     """From where to where a route goes, over how many packet or circuit switches, and which GPUs forward it.
 
     Parameters
@@ -173,18 +174,18 @@ def _domains(graph: "nx.Graph", gpus: list[str], group: str) -> dict[str, list[s
     return {f"{group} {number}": members for number, members in enumerate(found.values(), start=1)}
 
 
-def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> Row:
+def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> NodeRow:
     """HB switches below the GPUs that they join; their places go into `at`."""
     nodes, least = list[str](), math.inf
     for members in domains.values():
         below = [other for other in graph[members[0]] if graph.nodes[other]["kind"] == "hb"]
         slot, left = len(members) / max(len(below), 1), at[members[0]][0] - 0.5
-        at |= {node: (left + (i + 0.5) * slot, HB_LEVEL) for i, node in enumerate(below)}
+        at |= {node: (left + (i + 0.5) * slot, _HB_LEVEL) for i, node in enumerate(below)}
         nodes, least = nodes + below, min(least, slot)
     numbers = [node.rpartition("HB")[2] for node in nodes]
     one = len(set(numbers)) == 1
     long = ["HB switch" if one else f"HB switch {number}" for number in numbers]
-    return Row("hb", nodes, [long, ["HB" if one else f"HB {number}" for number in numbers], numbers], least)
+    return NodeRow("hb", nodes, [long, ["HB" if one else f"HB {number}" for number in numbers], numbers], least)
 
 
 def _switches(graph: "nx.Graph") -> dict[tuple[int, int | None], list[str]]:
@@ -198,7 +199,7 @@ def _switches(graph: "nx.Graph") -> dict[tuple[int, int | None], list[str]]:
 
 def _switch_texts(graph: "nx.Graph", nodes: list[str], name: str, tier: int) -> list[list[str]]:
     """Three labels of every switch of a row: "Rail 3.2", "R3.2", "3.2" (switch 2 of rail 3), "Spine 4", "S4", "4"."""
-    own, several = [graph.nodes[node]["rail"] for node in nodes], len(rails(graph)) > 1
+    own, several = [graph.nodes[node]["rail"] for node in nodes], len(rail_numbers(graph)) > 1
     word, above, texts = name.split()[0], f".T{tier}" if tier > 1 else "", []
     for i, (node, rail) in enumerate(zip(nodes, own, strict=True)):
         hosted = sorted({graph.nodes[gpu]["rail"] for gpu in graph[node] if graph.nodes[gpu]["kind"] == "gpu"})
@@ -213,15 +214,15 @@ def _switch_texts(graph: "nx.Graph", nodes: list[str], name: str, tier: int) -> 
     return [list(way) for way in zip(*texts, strict=True)]
 
 
-def fit(texts: Sequence[Sequence[str]], room: float, padding: float) -> tuple[list[str], float, bool]:
+def fit_labels(texts: Sequence[Sequence[str]], room: float, padding: float) -> tuple[list[str], float, bool]:
     """Labels, font size [points], and whether all are there: the first way in which none overlaps its neighbour.
 
     texts: labels, a list for each way to write them; room: of each label [points]; padding: of its box, in font
-    sizes. Where none fits, every so-manieth label of the last way is left and the others are blank.
+    sizes. Where none fits, every nth label of the last way stays and the others are blank.
     """
     for labels in texts:
-        size = 0.93 * room / (EM * max(map(len, labels)) + padding)
-        if size >= LEAST_FONT:
-            return list(labels), min(size, MOST_FONT), True
-    step = math.ceil((EM * max(map(len, texts[-1])) + 1) * LEAST_FONT / room)
-    return [label if i % step == 0 else "" for i, label in enumerate(texts[-1])], LEAST_FONT, False
+        size = 0.93 * room / (_LETTER_WIDTH * max(map(len, labels)) + padding)
+        if size >= _LEAST_FONT:
+            return list(labels), min(size, _MOST_FONT), True
+    step = math.ceil((_LETTER_WIDTH * max(map(len, texts[-1])) + 1) * _LEAST_FONT / room)
+    return [label if i % step == 0 else "" for i, label in enumerate(texts[-1])], _LEAST_FONT, False

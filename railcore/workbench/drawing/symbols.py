@@ -1,4 +1,4 @@
-"""A scene on matplotlib Axes: boxes, lines, switches, labels, routes and faults; and many marks as one artist."""
+"""A fabric on matplotlib Axes: boxes, lines, switches, labels, routes and faults; and many marks as one artist."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     import networkx as nx
 
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
-RAILS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
-TOP, MIDDLE, FAINT, PLAIN, FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
-ROUTES = ("#F0E442", "#B9E0F5", "#F5C9DF")
-LINES = ("-", "--", ":", "-.")
-WHITE = "#FFFFFF"
-BOLD = 2.6  # points
+_RAIL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+_TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
+_BANDS = ("#F0E442", "#B9E0F5", "#F5C9DF")
+_DASHES = ("-", "--", ":", "-.")
+_WHITE = "#FFFFFF"
+_BOLD = 2.6  # points
+_SHARED_SWITCH: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "linestyle": "--"}
 
 
 @dataclass(frozen=True)
-class Changes:
+class _Changes:
     """From one graph to another: nodes gone, edges gone or thinner between live nodes, edges new."""
 
     dead: frozenset
@@ -43,7 +44,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Labels:
+class _Labels:
     """Texts of a row and their size, whether every node has one, width and height of a node's box [points]."""
 
     texts: list[str]
@@ -54,13 +55,13 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Scale:
+class _Scale:
     """Points to a GPU width and to a row; of every node its colour, its row's labels, half its box's height [rows]."""
 
     x: float
     y: float
     colours: dict[str, str]
-    labels: dict[str, Labels]
+    labels: dict[str, _Labels]
     half: dict[str, float]
 
     def width(self, links: int) -> float:
@@ -68,7 +69,7 @@ class Scale:
         return min((0.9 + 0.7 * (links - 1)) * min(1.0, max(0.45, self.x / 16)), 4.0)
 
 
-def network(
+def draw_fabric(
     graph: "nx.Graph",
     ax: Axes,
     routes: Sequence[Sequence[str]] = (),
@@ -115,14 +116,14 @@ def network(
     for a, b in chain(*map(pairwise, routes)):
         if not whole.has_edge(a, b):
             raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
-    scene, changes = layers.scene(whole, tiers, endpoint, group), _changes(graph, after)
-    scale = _frame(scene, ax)
-    _boxes(scene, ax, scale)
-    _edges(scene, ax, scale, changes)
-    labels = [layers.route_text(whole, path, endpoint, group) for path in routes]
-    handles = _routes(scene, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(scene, scale, changes)
-    for row in scene.rows:
-        _row(scene, ax, scale, row, changes.dead)
+    layout, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
+    scale = _frame(layout, ax)
+    _boxes(layout, ax, scale)
+    _edges(layout, ax, scale, changes)
+    labels = [layers.route_label(whole, path, endpoint, group) for path in routes]
+    handles = _routes(layout, ax, scale, dict(zip(labels, routes, strict=True))) + _legend(layout, scale, changes)
+    for row in layout.rows:
+        _row(layout, ax, scale, row, changes.dead)
     for artist in (*ax.texts, *ax.collections, *ax.patches, *ax.lines):
         artist.set_in_layout(False)  # all inside the limits: the layout need not measure them
     if title:
@@ -133,24 +134,24 @@ def network(
     return ax
 
 
-def figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> Figure:
-    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `network`."""
+def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> Figure:
+    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `draw_fabric`."""
     tiers = max(at["tier"] for _, at in graph.nodes(data=True))
     page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
-    network(graph, ax, routes, **options)
+    draw_fabric(graph, ax, routes, **options)
     return page
 
 
-def _changes(graph: "nx.Graph", after: "nx.Graph | None") -> Changes:
+def _changes(graph: "nx.Graph", after: "nx.Graph | None") -> _Changes:
     if after is None:
-        return Changes(frozenset(), frozenset(), frozenset())
+        return _Changes(frozenset(), frozenset(), frozenset())
     dead = frozenset(graph) - frozenset(after)
     lost = [
         frozenset((a, b))
         for a, b, at in graph.edges(data=True)
         if not dead & {a, b} and (not after.has_edge(a, b) or after.edges[a, b]["links"] < at["links"])
     ]
-    return Changes(dead, frozenset(lost), frozenset(frozenset(edge) for edge in after.edges - graph.edges))
+    return _Changes(dead, frozenset(lost), frozenset(frozenset(edge) for edge in after.edges - graph.edges))
 
 
 def _colours(graph: "nx.Graph") -> dict[str, str]:
@@ -160,71 +161,71 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     top, found = max(at["tier"] for at in nodes.values()), {}
     for node, at in nodes.items():
         if several and at[several[0]] is not None:
-            found[node] = RAILS[(at[several[0]] - 1) % len(RAILS)]
+            found[node] = _RAIL_COLOURS[(at[several[0]] - 1) % len(_RAIL_COLOURS)]
         else:
-            found[node] = PLAIN if at["kind"] == "gpu" else TOP if at["tier"] in (1, top) else MIDDLE
+            found[node] = _PLAIN if at["kind"] == "gpu" else _TOP if at["tier"] in (1, top) else _MIDDLE
     return found
 
 
-def _frame(scene: layers.Scene, ax: Axes) -> Scale:
+def _frame(layout: layers.FabricLayout, ax: Axes) -> _Scale:
     """Limits of the axes, names of rows and planes; the scale from the figure's size and how many axes share it."""
     spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
     rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
-    margin = max(len(line) for name in scene.levels.values() for line in name.split("\n")) * layers.SMALL_EM * 7 + 5
-    bottom, x = scene.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (scene.width + 1.6)
-    ax.set(xlim=(-0.8 - margin / x, scene.width + 0.8), ylim=(bottom, scene.top), xticks=[], yticks=[])
+    longest = max(len(line) for name in layout.levels.values() for line in name.split("\n"))
+    margin = longest * layers.SMALL_LETTER_WIDTH * 7 + 5
+    bottom, x = layout.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (layout.width + 1.6)
+    ax.set(xlim=(-0.8 - margin / x, layout.width + 0.8), ylim=(bottom, layout.top), xticks=[], yticks=[])
     ax.axis("off")
-    for y, name in scene.levels.items():
+    for y, name in layout.levels.items():
         ax.text(-0.8, y, name, fontsize=7, ha="right", va="center", color="#333333")
-    for middle, name in scene.planes.items():
-        ax.text(middle, scene.top, name, fontsize=7, ha="center", va="top")
-    y = 0.8 * page.height / dots / rows / (scene.top - bottom)
-    labels = {node: found for row in scene.rows for found in [_labels(row, x)] for node in row.nodes}
+    for middle, name in layout.planes.items():
+        ax.text(middle, layout.top, name, fontsize=7, ha="center", va="top")
+    y = 0.8 * page.height / dots / rows / (layout.top - bottom)
+    labels = {node: found for row in layout.rows for found in [_labels(row, x)] for node in row.nodes}
     half = {node: 0.4 * found.high / y for node, found in labels.items()}  # a little inside
-    return Scale(x, y, _colours(scene.graph), labels, half)
+    return _Scale(x, y, _colours(layout.graph), labels, half)
 
 
-def _box(ax: Axes, scale: Scale, left: float, low: float, width: float, height: float, **style) -> None:
+def _box(ax: Axes, scale: _Scale, left: float, low: float, width: float, height: float, **style) -> None:
     corners: dict[str, Any] = {"boxstyle": "round,pad=0.05,rounding_size=0.2", "mutation_aspect": scale.x / scale.y}
     ax.add_patch(FancyBboxPatch((left, low), width, height, linewidth=0.8, zorder=0, **corners, **style))
 
 
-def _boxes(scene: layers.Scene, ax: Axes, scale: Scale) -> None:
+def _boxes(layout: layers.FabricLayout, ax: Axes, scale: _Scale) -> None:
     """Boxes of HB domains with their names below, and of switches that several rails share."""
-    for members in scene.domains.values():
-        left, height = scene.at[members[0]][0] - 0.5, 0.5 - scene.floor
-        _box(ax, scale, left, scene.floor, len(members), height, facecolor="#F6F6F6", edgecolor="#7A7A7A")
-    names = list(scene.domains)
-    room = scale.x * (min(map(len, scene.domains.values())) + 0.6)
-    labels, font, _ = layers.fit([names, [f"{name[0]}{name.split()[-1]}" for name in names]], room, 0.3)
-    for label, members in zip(labels, scene.domains.values(), strict=True):
-        middle = (scene.at[members[0]][0] + scene.at[members[-1]][0]) / 2
-        ax.text(middle, scene.floor - 0.15, label, fontsize=font, ha="center", va="top")
-    for row in scene.rows:
+    for members in layout.domains.values():
+        left, height = layout.at[members[0]][0] - 0.5, 0.5 - layout.floor
+        _box(ax, scale, left, layout.floor, len(members), height, facecolor="#F6F6F6", edgecolor="#7A7A7A")
+    names = list(layout.domains)
+    room = scale.x * (min(map(len, layout.domains.values())) + 0.6)
+    labels, font, _ = layers.fit_labels([names, [f"{name[0]}{name.split()[-1]}" for name in names]], room, 0.3)
+    for label, members in zip(labels, layout.domains.values(), strict=True):
+        middle = (layout.at[members[0]][0] + layout.at[members[-1]][0]) / 2
+        ax.text(middle, layout.floor - 0.15, label, fontsize=font, ha="center", va="top")
+    for row in layout.rows:
         chassis: dict[str, list[str]] = {}
         for node in row.nodes if row.kind == "switch" else []:
-            chassis.setdefault(scene.graph.nodes[node]["chassis"], []).append(node)
+            chassis.setdefault(layout.graph.nodes[node]["chassis"], []).append(node)
         for members in (nodes for nodes in chassis.values() if len(nodes) > 1):
-            (left, y), width = scene.at[members[0]], row.slot * (len(members) - 0.16)
-            style = {"facecolor": "#EFEFEF", "edgecolor": TOP, "linestyle": "--"}
-            _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **style)
+            (left, y), width = layout.at[members[0]], row.slot * (len(members) - 0.16)
+            _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **_SHARED_SWITCH)
 
 
-def _edges(scene: layers.Scene, ax: Axes, scale: Scale, changes: Changes) -> None:
-    graph, groups = scene.graph, dict[tuple, list]()
+def _edges(layout: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Changes) -> None:
+    graph, groups = layout.graph, dict[tuple, list]()
     for a, b, at in graph.edges(data=True):
         edge, lower, upper = frozenset((a, b)), *sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
         if changes.dead & edge or (edge in changes.lost and at["links"] <= 1):
-            key: tuple = (FAINT, (0, (3, 2)), 0.7, 1)
+            key: tuple = (_FAINT, (0, (3, 2)), 0.7, 1)
         elif at["kind"] == "hb":
-            key = (FAINT, "-", 0.8 * scale.width(1), 1)
+            key = (_FAINT, "-", 0.8 * scale.width(1), 1)
         else:
-            colour = MIDDLE
+            colour = _MIDDLE
             if graph.nodes[upper]["rail"] or at["kind"] == "host":
                 colour = scale.colours[upper if graph.nodes[upper]["rail"] else lower]
-            line = LINES[((graph.nodes[upper]["plane"] or 1) - 1) % len(LINES)]
-            key = (colour, line, *((BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
-        groups.setdefault(key, []).append(scene.path(a, b, scale.half))
+            line = _DASHES[((graph.nodes[upper]["plane"] or 1) - 1) % len(_DASHES)]
+            key = (colour, line, *((_BOLD, 3) if edge in changes.new else (scale.width(at["links"]), 2)))
+        groups.setdefault(key, []).append(layout.path(a, b, scale.half))
     for (colour, line, width, layer), paths in groups.items():
         style = {"colors": colour, "linestyles": line, "linewidths": width, "zorder": layer}
         # Dense meshes as pixels: an SVG of every arc would pass 1 MB.
@@ -232,23 +233,23 @@ def _edges(scene: layers.Scene, ax: Axes, scale: Scale, changes: Changes) -> Non
         ax.add_collection(LineCollection(paths, rasterized=dense, **style), autolim=False)
     moved = {node for edge in changes.new for node in edge if graph.nodes[node]["kind"] == "gpu"}
     failed = sorted(sorted(edge) for edge in changes.lost if not edge & moved)
-    _crosses(ax, [[(scene.at[a][i] + scene.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
+    _crosses(ax, [[(layout.at[a][i] + layout.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
 
 
 def _crosses(ax: Axes, points: Sequence) -> None:
-    for colour, width in (("white", 4.0), (FAILED, 2.0)) if points else ():
+    for colour, width in (("white", 4.0), (_FAILED, 2.0)) if points else ():
         xs, ys = zip(*points, strict=True)
         ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
 
 
-def _routes(scene: layers.Scene, ax: Axes, scale: Scale, routes: Mapping[str, Sequence[str]]) -> list:
+def _routes(layout: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mapping[str, Sequence[str]]) -> list:
     """Routes as black lines with arrows on a bright band, and their handles for the legend."""
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
     for i, (label, nodes) in enumerate(routes.items()):
-        band = [Stroke(linewidth=6 - 1.2 * i, foreground=ROUTES[i % len(ROUTES)]), Normal()]
-        style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": LINES[i % 3], "path_effects": band}
-        paths = [scene.path(a, b, scale.half) for a, b in pairwise(nodes)]
+        band = [Stroke(linewidth=6 - 1.2 * i, foreground=_BANDS[i % len(_BANDS)]), Normal()]
+        style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": _DASHES[i % 3], "path_effects": band}
+        paths = [layout.path(a, b, scale.half) for a, b in pairwise(nodes)]
         ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
         for path in paths:
             a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
@@ -258,25 +259,25 @@ def _routes(scene: layers.Scene, ax: Axes, scale: Scale, routes: Mapping[str, Se
     return handles
 
 
-def _labels(row: layers.Row, x: float) -> Labels:
+def _labels(row: layers.NodeRow, x: float) -> _Labels:
     """How a row is labelled; x: points to a GPU width."""
     padding = {"ocs": 1.3, "gpu": 0.6}.get(row.kind, 0.8)
-    texts, font, all_fit = layers.fit(row.texts, x * row.slot, padding)
+    texts, font, all_fit = layers.fit_labels(row.texts, x * row.slot, padding)
     if not all_fit:
         side = min(0.85 * x * row.slot, 9.0)
-        return Labels(texts, font, False, side, side)
-    wide = max(outline(text, font)[1] for text in texts) + (padding - 0.1) * font
-    return Labels(texts, font, True, wide, 1.5 * font)
+        return _Labels(texts, font, False, side, side)
+    wide = max(text_outline(text, font)[1] for text in texts) + (padding - 0.1) * font
+    return _Labels(texts, font, True, wide, 1.5 * font)
 
 
-def _row(scene: layers.Scene, ax: Axes, scale: Scale, row: layers.Row, dead: frozenset) -> None:
+def _row(layout: layers.FabricLayout, ax: Axes, scale: _Scale, row: layers.NodeRow, dead: frozenset) -> None:
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
-    labels, places = scale.labels[row.nodes[0]], [scene.at[node] for node in row.nodes]
+    labels, places = scale.labels[row.nodes[0]], [layout.at[node] for node in row.nodes]
     paints = [_paint(row.kind, scale.colours[node], node in dead, labels.all_fit) for node in row.nodes]
     edges, faces, inks, dashes = (list(each) for each in zip(*paints, strict=True))
     style: dict[str, Any] = {"facecolors": faces, "edgecolors": edges, "linestyles": dashes, "zorder": 5}
     symbol = _symbol(row.kind, labels.wide, labels.high)
-    stamp(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)
+    draw_marks(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)
     if labels.all_fit or row.kind != "gpu":
         shift = 0.0 if labels.all_fit else labels.high / 2 + 0.7 * labels.font
         alike: dict[str, list[int]] = {}
@@ -286,23 +287,23 @@ def _row(scene: layers.Scene, ax: Axes, scale: Scale, row: layers.Row, dead: fro
         recur = 2 * len(alike) <= len(labels.texts)
         # Labels that recur, as GPUs' numbers do, are an artist each: an SVG then stores their outline once.
         for mine in alike.values() if recur else [sorted(chain(*alike.values()))]:
-            outlines = [outline(labels.texts[i], labels.font)[0] for i in (mine[:1] if recur else mine)]
+            outlines = [text_outline(labels.texts[i], labels.font)[0] for i in (mine[:1] if recur else mine)]
             ours: dict[str, Any] = {"facecolors": [inks[i] for i in mine], "linewidths": 0, "zorder": 6}
-            stamp(ax, outlines, [places[i] for i in mine], shift, **ours)
+            draw_marks(ax, outlines, [places[i] for i in mine], shift, **ours)
     _crosses(ax, [place for place, node in zip(places, row.nodes, strict=True) if node in dead])
 
 
 def _paint(kind: str, colour: str, dead: bool, labelled: bool) -> tuple[str, str, str, str]:
     """Colours of a node's edge, face and label, and the style of its edge."""
     if dead:
-        return FAINT, WHITE, FAINT, "--"
-    face = WHITE if kind in ("ocs", "hb") else colour
+        return _FAINT, _WHITE, _FAINT, "--"
+    face = _WHITE if kind in ("ocs", "hb") else colour
     dark = to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55
-    return colour if kind in ("gpu", "ocs") else TOP, face, WHITE if labelled and dark else "#000000", "-"
+    return colour if kind in ("gpu", "ocs") else _TOP, face, _WHITE if labelled and dark else "#000000", "-"
 
 
 @cache
-def outline(text: str, font: float) -> tuple[Path, float]:
+def text_outline(text: str, font: float) -> tuple[Path, float]:
     """Outline of a text around its middle, and its width [typographic points]; font: size [points]."""
     if not text:
         return Path([(0.0, 0.0)]), 0.0
@@ -312,7 +313,7 @@ def outline(text: str, font: float) -> tuple[Path, float]:
     return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
 
 
-def stamp(ax: Axes, paths: Sequence[Path], places: Sequence, shift: float = 0.0, **style) -> None:
+def draw_marks(ax: Axes, paths: Sequence[Path], places: Sequence, shift: float = 0.0, **style) -> None:
     """Draw paths around places as one artist.
 
     Parameters
@@ -343,20 +344,19 @@ def _symbol(kind: str, wide: float, high: float) -> Path:
     return BoxStyle.Round(pad=0, rounding_size=corner)(-wide / 2, -high / 2, wide, high, 1.0)
 
 
-def _legend(scene: layers.Scene, scale: Scale, changes: Changes) -> list:
+def _legend(layout: layers.FabricLayout, scale: _Scale, changes: _Changes) -> list:
     """Handles for widths of trunks, faults, moved links and shared switches, where there are any."""
-    counts = sorted({at["links"] for *_, at in scene.graph.edges(data=True) if at["kind"] != "hb"})
+    counts = sorted({at["links"] for *_, at in layout.graph.edges(data=True) if at["kind"] != "hb"})
     handles: list = []
     for links in counts if counts[-1:] > [1] else []:
         label = f"{links} link{'s' * (links > 1)}"
-        handles.append(Line2D([], [], color=TOP, linewidth=scale.width(links), label=label))
+        handles.append(Line2D([], [], color=_TOP, linewidth=scale.width(links), label=label))
     if changes.dead or changes.lost:
         cross: dict[str, Any] = {"marker": "x", "markersize": 7, "markeredgewidth": 2, "linestyle": "none"}
-        handles.append(Line2D([], [], color=FAILED, label="failed", **cross))
+        handles.append(Line2D([], [], color=_FAILED, label="failed", **cross))
     if changes.new:
-        handles.append(Line2D([], [], color=TOP, linewidth=BOLD, label="moved by an optical switch"))
-    chassis = [at["chassis"] for _, at in scene.graph.nodes(data=True) if at["kind"] == "switch"]
+        handles.append(Line2D([], [], color=_TOP, linewidth=_BOLD, label="moved by an optical switch"))
+    chassis = [at["chassis"] for _, at in layout.graph.nodes(data=True) if at["kind"] == "switch"]
     if len(set(chassis)) < len(chassis):
-        style: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": TOP, "linestyle": "--"}
-        handles.append(Patch(label="one switch, its rails in VLANs", **style))
+        handles.append(Patch(label="one switch, its rails in VLANs", **_SHARED_SWITCH))
     return handles

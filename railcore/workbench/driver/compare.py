@@ -15,18 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from xml.etree import ElementTree
 
-RELATIVE, ABSOLUTE = 1e-8, 1e-12  # of numbers in tables
-RMS = 1.0  # of a picture's colour values, 0 to 255
-COORDINATE = 1e-3  # of a drawing, in its own units: points
-PNG = "data:image/png;base64,"
+_RELATIVE, _ABSOLUTE = 1e-8, 1e-12  # of numbers in tables
+_RMS = 1.0  # of a picture's colour values, 0 to 255
+_COORDINATE = 1e-3  # of a drawing, in its own units: points
+_PNG = "data:image/png;base64,"
 # What in an attribute is not compared as text: a reference to an id, and a number that is neither a colour's nor a
 # factor of the whole text or marker.
-TOKEN = re.compile(
+_TOKEN = re.compile(
     r"(url\(#[^)]*\)|(?:scale|matrix)\([^)]*\)|(?<![\w#.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w.]))"
 )
 
 
-def same_value(ours: str, theirs: str, relative: float = RELATIVE, absolute: float = ABSOLUTE) -> bool:
+def same_value(ours: str, theirs: str, relative: float = _RELATIVE, absolute: float = _ABSOLUTE) -> bool:
     """True for two texts that are the same, or numbers within the tolerance: by default two cells of tables.
 
     Parameters
@@ -55,7 +55,7 @@ def difference(name: str, ours: bytes, theirs: bytes) -> str:
     rule = {".csv": _table, ".png": _picture, ".svg": _drawing, ".ipynb": _notebook}.get(PurePath(name).suffix)
     try:
         return rule(ours, theirs) if rule else "the text"
-    except (ValueError, SyntaxError, csv.Error) as error:  # bytes, JSON, XML or CSV that somebody has spoilt
+    except (ValueError, SyntaxError, csv.Error) as error:  # damaged bytes, JSON, XML or CSV
         return f"one cannot be read: {error}"
 
 
@@ -76,7 +76,7 @@ def _picture(ours: bytes, theirs: bytes) -> str:
         for path, data in zip(paths, (ours, theirs), strict=True):
             path.write_bytes(data)
         try:
-            found = compare_images(str(paths[0]), str(paths[1]), tol=RMS, in_decorator=True)
+            found = compare_images(str(paths[0]), str(paths[1]), tol=_RMS, in_decorator=True)
         except Exception as error:  # another size, or no picture: it raises bare ones
             return f"the picture: {error}"
     return f"the picture, by {found['rms']:.2f} of 255" if found else ""
@@ -101,20 +101,20 @@ def _tree(data: bytes) -> ElementTree.Element:
 
 def _same_attribute(key: str, ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
     """True for equal attributes; ids may differ, but each must stand for one of the other drawing throughout."""
-    if ours.startswith(PNG) and theirs.startswith(PNG):
-        return ours == theirs or not _picture(*(base64.b64decode(text[len(PNG) :]) for text in (ours, theirs)))
+    if ours.startswith(_PNG) and theirs.startswith(_PNG):
+        return ours == theirs or not _picture(*(base64.b64decode(text[len(_PNG) :]) for text in (ours, theirs)))
     if key == "id":
         return _same_id(ours, theirs, ids)
     if key.endswith("href") and ours[:1] == theirs[:1] == "#":
         return _same_id(ours[1:], theirs[1:], ids)
-    mine, other = TOKEN.split(ours), TOKEN.split(theirs)
+    mine, other = _TOKEN.split(ours), _TOKEN.split(theirs)
     return len(mine) == len(other) and all(_same_token(a, b, ids) for a, b in zip(mine, other, strict=True))
 
 
 def _same_token(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
     if ours.startswith("url(#") and theirs.startswith("url(#"):
         return _same_id(ours[5:-1], theirs[5:-1], ids)
-    return same_value(ours, theirs, relative=0, absolute=COORDINATE)
+    return same_value(ours, theirs, relative=0, absolute=_COORDINATE)
 
 
 def _same_id(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from papermill import PapermillExecutionError
 
 # Asked of the kernel after the last cell; not part of the notebook, so it imports nothing of railcore that it did not.
-REPORT = """\
+_REPORT = """\
 import json, sys, time
 ours = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "railcore"}
 print(json.dumps({
     "modules": sorted(ours),
-    "data": ours["railcore.facts.files"].data_read() if "railcore.facts.files" in ours else [],
-    "inputs": ours["railcore.facts.catalog"].used() if "railcore.facts.catalog" in ours else [],
+    "data": ours["railcore.facts.files"].data_files_read() if "railcore.facts.files" in ours else [],
+    "inputs": ours["railcore.facts.catalog"].rows_used() if "railcore.facts.catalog" in ours else [],
     "cpu_s": time.process_time(),
     "left": get_ipython().exit_now,
 }))"""
 
-SHORT = Path("/tmp")  # a socket's path may have about 100 characters
+_SOCKETS_ROOT = Path("/tmp")  # a socket's path may have about 100 characters
 # Runs a kernel and ends it when the driver is gone, however that went: ipykernel's own watch begins late, and misses a
 # driver that was killed before it and whose orphans another process than the first takes in.
-WATCHED = """\
+_WATCHED_KERNEL = """\
 import os, runpy, sys, threading, time
 driver = int(sys.argv.pop(1))
 def watch():
@@ -42,8 +42,8 @@ def watch():
     os._exit(1)
 threading.Thread(target=watch, daemon=True).start()
 runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)"""
-THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS VECLIB_MAXIMUM_THREADS".split()
-DROPPED = (
+_THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS VECLIB_MAXIMUM_THREADS".split()
+_DROPPED = (
     "PYTHONDONTWRITEBYTECODE PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE MATPLOTLIBRC MPLBACKEND RAILCORE_PARAMETERIZED"
 ).split()
 
@@ -57,14 +57,14 @@ def kernel_environment() -> dict[str, str]:
     One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
     """
     caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
-    kept = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    kept = {key: value for key, value in os.environ.items() if key not in _DROPPED}
     if kept.get("RAILCORE_CATALOG"):  # kernels run in another folder
         kept["RAILCORE_CATALOG"] = os.path.abspath(kept["RAILCORE_CATALOG"])
     for folder in caches.values():
         (files.BUILD / folder).mkdir(parents=True, exist_ok=True)
     return {
         **kept,
-        **dict.fromkeys(THREADS, "1"),
+        **dict.fromkeys(_THREADS, "1"),
         **{key: str(files.BUILD / folder) for key, folder in caches.items()},
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
@@ -76,12 +76,12 @@ def kernel_environment() -> dict[str, str]:
 def open_sockets() -> None:
     """Make the folder of the kernels' sockets, and remove those of drivers that were killed."""
     global _sockets
-    for folder in SHORT.glob("railcore-*-*"):  # anybody may make folders there, of any name
+    for folder in _SOCKETS_ROOT.glob("railcore-*-*"):  # anybody may make folders there, of any name
         owner = re.match("railcore-([1-9][0-9]{0,6})-", folder.name)
         with suppress(OSError):
             if owner and folder.lstat().st_uid == os.getuid() and not _alive(int(owner[1])):
                 shutil.rmtree(folder, ignore_errors=True)
-    _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-", dir=SHORT))
+    _sockets = Path(tempfile.mkdtemp(prefix=f"railcore-{os.getpid()}-", dir=_SOCKETS_ROOT))
 
 
 def _alive(process: int) -> bool:
@@ -119,7 +119,7 @@ def _manager(name: str, extra: Mapping[str, str]):
     class Manager(AsyncKernelManager):  # type: ignore[misc]
         def format_kernel_cmd(self, extra_arguments=None):
             history = "--HistoryManager.enabled=False"
-            watched = [sys.executable, "-c", WATCHED, str(os.getpid()), "-f", self.connection_file, history]
+            watched = [sys.executable, "-c", _WATCHED_KERNEL, str(os.getpid()), "-f", self.connection_file, history]
             return watched + list(extra_arguments or [])
 
         async def start_kernel(self, **options):  # type: ignore[override]
@@ -129,7 +129,7 @@ def _manager(name: str, extra: Mapping[str, str]):
     return Manager(transport="ipc", ip=str(place), connection_file=f"{place}.json", kernel_name="python3")
 
 
-ENDED = "its kernel ended before the notebook did, by exit(), quit() or os._exit(), or for want of memory"
+_ENDED = "its kernel ended before the notebook did, by exit(), quit() or os._exit(), or for want of memory"
 
 
 class CellError(Exception):
@@ -142,7 +142,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     Parameters
     ----------
     name, notebook
-        Of the suite, and as `run.load` gives it; a copy is run.
+        Of the suite, and as `run.load_notebook` gives it; a copy is run.
     folder
         Where the executed copy is written, as <name>.ipynb.
     values, environment
@@ -164,7 +164,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # says without a name what CellError says with it
-    copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(REPORT)]})
+    copy = nbformat.from_dict({**notebook, "cells": [*notebook["cells"], nbformat.v4.new_code_cell(_REPORT)]})
     manager = _manager(name, environment)
     _live.add(manager)
     try:
@@ -185,7 +185,7 @@ def execute(name: str, notebook, folder: Path, values: Mapping, environment: Map
     except papermill.PapermillExecutionError as error:
         raise CellError(f"cell {error.cell_index} ({_line(error)}): {error.ename}: {error.evalue}") from None
     except DeadKernelError:
-        raise CellError(ENDED) from None
+        raise CellError(_ENDED) from None
     except Exception as error:
         raise CellError(f"kernel: {type(error).__name__}: {error}") from None
     finally:
@@ -202,7 +202,7 @@ def _report(printed: list, cells: list) -> dict:
         raise CellError(f"cell {next(ending, '?')}: SystemExit: it left the notebook before its last cell")
     report = json.loads("".join(printed[0]["text"]))
     if report.pop("left"):
-        raise CellError(ENDED)
+        raise CellError(_ENDED)
     return report
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import dimension_of
 
-PLAIN = (bool, int, float, str)
-UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of ast, for any text
-NAMES = {bool: "True or False", int: "a whole number", float: "a number", list: "a list"}
+_PLAIN = (bool, int, float, str)
+_UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of ast, for any text
+_KIND_NAMES = {bool: "True or False", int: "a whole number", float: "a number", list: "a list"}
 
 
 def defaults(notebook: Mapping) -> dict[str, object]:
@@ -22,7 +22,7 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     found: dict[str, object] = {}
     try:
         statements = ast.parse(cells[0]["source"], "parameters cell").body if cells else []
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
     for statement in statements:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
@@ -31,7 +31,7 @@ def defaults(notebook: Mapping) -> dict[str, object]:
             )
         try:
             found[statement.target.id] = ast.literal_eval(statement.value)
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             raise ValueError(f"parameters cell, line {statement.lineno}: the value is no literal ({error})") from None
     return found
 
@@ -61,19 +61,19 @@ def _value(key: str, text: str, default: object) -> object:
         return text
     try:
         value = ast.literal_eval(text.capitalize() if kind is bool else text)
-    except UNREADABLE:
+    except _UNREADABLE:
         value = text
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or not _alike(value, default):
-        raise ValueError(f"parameter {key!r} is {text!r}: give {NAMES.get(kind, 'a value')} such as {default!r}")
+        raise ValueError(f"parameter {key!r} is {text!r}: give {_KIND_NAMES.get(kind, 'a value')} such as {default!r}")
     return value
 
 
 def _alike(value, default) -> bool:
     """True when the entries of a list are of the types and dimensions of the default's; texts where that is empty."""
     if not isinstance(default, list):
-        return isinstance(default, PLAIN)
+        return isinstance(default, _PLAIN)
     kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default or ["text"]}
     given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
     if (float, None) in kinds:

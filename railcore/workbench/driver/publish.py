@@ -13,24 +13,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from railcore.facts import catalog, claims, files
-from railcore.facts.tables import as_csv, markdown, read_csv
-from railcore.facts.units import number
+from railcore.facts.tables import csv_text, markdown_table, read_csv
 from railcore.workbench import outputs
 from railcore.workbench.driver import compare, stamps
 from railcore.workbench.driver.stamps import sha256
 
-LEDGER = files.FIGURES / "reproduction.csv"
-INPUTS = files.FIGURES / "inputs.csv"
-MANIFEST = files.FIGURES / "MANIFEST.csv"
-SHARED = (LEDGER.name, "reproduction.md", INPUTS.name)  # made from what every notebook gave
-COLUMNS: dict[Path, tuple[str, ...]] = {
-    LEDGER: ("id", "value", "verdict", "reason", "basis", "notebook"),
-    INPUTS: catalog.INPUTS,
-    MANIFEST: ("file", "notebook", "sha256"),
+_LEDGER = files.FIGURES / "reproduction.csv"
+_INPUTS = files.FIGURES / "inputs.csv"
+_MANIFEST = files.FIGURES / "MANIFEST.csv"
+_SHARED = (_LEDGER.name, "reproduction.md", _INPUTS.name)  # made from what every notebook gave
+_COLUMNS: dict[Path, tuple[str, ...]] = {
+    _LEDGER: ("id", "value", "verdict", "reason", "basis", "notebook"),
+    _INPUTS: catalog.INPUT_COLUMNS,
+    _MANIFEST: ("file", "notebook", "sha256"),
 }
-PUBLISHED = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
-README = files.ROOT / "README.md"
-MARKERS = ("<!-- ledger -->", "<!-- /ledger -->")  # the counts stand between them
+_PUBLISHED_PATH = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
+_README = files.ROOT / "README.md"
+_COUNT_MARKERS = ("<!-- ledger -->", "<!-- /ledger -->")  # the counts stand between them
 
 Contents = dict[Path, bytes | None]  # what files are to hold; None: the file goes
 
@@ -39,19 +38,19 @@ def _read(table: Path) -> list[dict[str, str]] | None:
     """Rows of a shared table; None where the table is missing or damaged."""
     try:
         rows = csv.DictReader(io.StringIO(table.read_text(encoding="utf-8-sig"), newline=""))
-        if not set(COLUMNS[table]) <= set(rows.fieldnames or ()):
+        if not set(_COLUMNS[table]) <= set(rows.fieldnames or ()):
             return None
-        return [row for row in rows if all(row[column] is not None for column in COLUMNS[table])]
+        return [row for row in rows if all(row[column] is not None for column in _COLUMNS[table])]
     except (OSError, ValueError, csv.Error):
         return None
 
 
 def published_rows() -> list[dict[str, str]]:
     """Rows of figures/reproduction.csv that a notebook has computed, without damaged ones."""
-    return [row for row in _read(LEDGER) or [] if row["verdict"] != "missing" and _sound(row)]
+    return [row for row in _read(_LEDGER) or [] if row["verdict"] != "missing" and _is_valid(row)]
 
 
-def _sound(row: Mapping[str, str]) -> bool:
+def _is_valid(row: Mapping[str, str]) -> bool:
     try:
         return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0))
     except ValueError:
@@ -60,14 +59,17 @@ def _sound(row: Mapping[str, str]) -> bool:
 
 def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
     """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
-    ledger, inputs = published_rows(), _read(INPUTS) or []
+    ledger, inputs = published_rows(), _read(_INPUTS) or []
     return {
-        name: {"ledger": _hash(name, ledger, claims.RECORDED), "inputs": _hash(name, inputs, catalog.INPUTS)}
+        name: {
+            "ledger": _rows_hash(name, ledger, claims.RECORDED_COLUMNS),
+            "inputs": _rows_hash(name, inputs, catalog.INPUT_COLUMNS),
+        }
         for name in suite
     }
 
 
-def _hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
+def _rows_hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
     mine = [[row.get(column, "") for column in columns] for row in rows if row["notebook"] == name]
     return hashlib.sha256(json.dumps(mine).encode()).hexdigest()
 
@@ -75,49 +77,51 @@ def _hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
 def owners() -> dict[str, str]:
     """Notebook of every published file that is there, by path relative to figures/.
 
-    As data/ lists the figures and tables, so that a lost manifest is made anew whole, and as figures/MANIFEST.csv does
+    As data/ lists the figures and tables, so that a lost manifest is made again whole, and as figures/MANIFEST.csv does
     for what data/ no longer lists.
     """
-    listed = {row["file"]: row["notebook"] for row in _read(MANIFEST) or []}
+    listed = {row["file"]: row["notebook"] for row in _read(_MANIFEST) or []}
     for item in outputs.items().values():
         for extension in item["files"].split():
             listed[f"{item['document']}/{item['item']}.{extension}"] = item["notebook"]
-    return {path: owner for path, owner in listed.items() if _inside(path) and (files.FIGURES / path).is_file()}
+    return {path: owner for path, owner in listed.items() if _is_inside(path) and (files.FIGURES / path).is_file()}
 
 
-def _inside(path: str) -> bool:
+def _is_inside(path: str) -> bool:
     """True for <folder>/<file> of figures/, not through a link. Other entries of a manifest are left alone."""
-    if not PUBLISHED.fullmatch(path):
+    if not _PUBLISHED_PATH.fullmatch(path):
         return False
     folder = files.FIGURES / path.partition("/")[0]
     return folder.is_dir() and not folder.is_symlink()
 
 
-def faults() -> list[str]:
+def find_damage() -> list[str]:
     """Damage to the shared tables and to README, a sentence each."""
     filled = any(entry.is_dir() for entry in files.FIGURES.glob("*"))
-    spoilt = [table.name for table in COLUMNS if filled and _read(table) is None]
-    listed = [row["file"] for row in _read(MANIFEST) or [] if row["file"] not in SHARED]
-    strange = [path for path in listed if not _inside(path)]
-    found = [f"figures/{name} is missing or spoilt: it is made anew" for name in spoilt]
-    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in strange]
-    if README.exists() and not _with_counts([]):
-        found.append(f"README.md lacks the marker {MARKERS[0]} or, after it, {MARKERS[1]}: its counts are not updated")
+    damaged = [table.name for table in _COLUMNS if filled and _read(table) is None]
+    listed = [row["file"] for row in _read(_MANIFEST) or [] if row["file"] not in _SHARED]
+    unknown = [path for path in listed if not _is_inside(path)]
+    found = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
+    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
+    if _README.exists() and not _with_counts([]):
+        found.append(
+            "README.md lacks the marker {} or, after it, {}: its counts are not updated".format(*_COUNT_MARKERS)
+        )
     return found
 
 
-def refuse_lost(suite: Iterable[str]) -> None:
+def refuse_lost_rows(suite: Iterable[str]) -> None:
     """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
-    nothing, published = _hash("", [], ()), set(owners().values())
+    nothing, published = _rows_hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
         known = stamps.read_stamp(name).get("published", {})
-        for key, table in (("ledger", LEDGER), ("inputs", INPUTS)):
-            spoilt = name in published and _read(table) is None
-            if spoilt or rows[key] == nothing != known.get(key, nothing):
+        for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS)):
+            damaged = name in published and _read(table) is None
+            if damaged or rows[key] == nothing != known.get(key, nothing):
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
-def cleaned(notebook: Mapping, executed: Mapping) -> str:
+def notebook_text(notebook: Mapping, executed: Mapping) -> str:
     """The notebook as text, with the outputs and counts of its execution and nothing that changes from run to run."""
     import nbformat
 
@@ -165,60 +169,60 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     """
     made = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     figures = {path: source for path, source in made.items() if "/" in path and not path.startswith("claims/")}
-    owned, new = owners(), _new_items(figures)
+    owned, new = owners(), _changed_items(figures)
     stale: Contents = {files.FIGURES / path: None for path, by in owned.items() if by == name and path not in figures}
     known = {row["id"]: row for row in published_rows()}
     rows = [row for row in known.values() if row["notebook"] != name]
-    rows += [_settled(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
-    inputs = [row for row in _read(INPUTS) or [] if row["notebook"] != name]
+    rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
+    inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in report["inputs"]]
-    target, executed = files.NOTEBOOKS / f"{name}.ipynb", cleaned(notebook, report["notebook"]).encode()
+    target, executed = files.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
         executed = target.read_bytes()
-    _write(new | stale | _shared(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
+    _write(new | stale | _shared_tables(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
 
-def _new_items(made: Mapping[str, Path]) -> Contents:
+def _changed_items(made: Mapping[str, Path]) -> Contents:
     """All files of every item that has a new or changed file: one digit changes a table, but hardly its picture."""
     items: dict[str, list[str]] = {}
     for path in made:
         items.setdefault(path.rpartition(".")[0], []).append(path)
-    changed = (paths for paths in items.values() if any(_differs(path, made[path]) for path in paths))
+    changed = (paths for paths in items.values() if any(_is_changed(path, made[path]) for path in paths))
     return {files.FIGURES / path: made[path].read_bytes() for paths in changed for path in paths}
 
 
-def _differs(path: str, made: Path) -> bool:
+def _is_changed(path: str, made: Path) -> bool:
     stored = files.FIGURES / path
     return not stored.is_file() or bool(compare.difference(path, stored.read_bytes(), made.read_bytes()))
 
 
-def _settled(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
+def _stored_if_same(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
     """A recorded row of the ledger, with the stored value where that differs by no more than the last digits."""
     if known is None or any(row.get(key, "") != known.get(key, "") for key in ("reason", "basis")):
         return row
     return row | {"value": known["value"]} if compare.same_value(known["value"], row["value"]) else row
 
 
-def settle(suite: list[str]) -> None:
-    """Write the shared tables anew from the rows in them and the files that are there.
+def rewrite_shared_tables(suite: list[str]) -> None:
+    """Write the shared tables again from the rows in them and the files that are there.
 
     Files, ledger rows and inputs of notebooks that are no longer in the suite go.
     """
     owned = owners()
     gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
     rows = [row for row in published_rows() if row["notebook"] in suite]
-    _write(gone | _shared(rows, [row for row in _read(INPUTS) or [] if row["notebook"] in suite]), owned)
+    _write(gone | _shared_tables(rows, [row for row in _read(_INPUTS) or [] if row["notebook"] in suite]), owned)
 
 
-def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
+def _shared_tables(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
     """The ledger for machines and for people, the counts in README, and the inputs."""
     ledger = claims.ledger(rows)
     return {
-        LEDGER: as_csv(claims.LEDGER, ledger).encode(),
-        LEDGER.with_suffix(".md"): _readable(ledger).encode(),
-        INPUTS: as_csv(catalog.INPUTS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
+        _LEDGER: csv_text(claims.LEDGER_COLUMNS, ledger).encode(),
+        _LEDGER.with_suffix(".md"): _ledger_text(ledger).encode(),
+        _INPUTS: csv_text(catalog.INPUT_COLUMNS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
         **_with_counts(ledger),
     }
 
@@ -226,22 +230,24 @@ def _shared(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Content
 def _with_counts(ledger: list[dict[str, str]]) -> Contents:
     """README with the counts of the ledger; nothing where it is not there or lacks a marker."""
     try:
-        before, start, rest = README.read_text(encoding="utf-8").partition(MARKERS[0])
+        before, start, rest = _README.read_text(encoding="utf-8").partition(_COUNT_MARKERS[0])
     except (OSError, ValueError):
         return {}
-    _, end, after = rest.partition(MARKERS[1])
-    return {README: f"{before}{start}\n{markdown(claims.counts(ledger))}{end}{after}".encode()} if end else {}
+    _, end, after = rest.partition(_COUNT_MARKERS[1])
+    return (
+        {_README: f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}".encode()} if end else {}
+    )
 
 
 def _write(contents: Contents, owned: Mapping[str, str]) -> None:
     """Write what differs from what is stored, and the manifest: file, notebook, sha256; shared tables belong to all."""
     listed = []
-    for path, owner in sorted({**owned, **dict.fromkeys(SHARED, "all")}.items()):
+    for path, owner in sorted({**owned, **dict.fromkeys(_SHARED, "all")}.items()):
         place = files.FIGURES / path
         data = contents[place] if place in contents else _stored(place)
         if data is not None:
             listed.append({"file": path, "notebook": owner, "sha256": hashlib.sha256(data).hexdigest()})
-    whole = contents | {MANIFEST: as_csv(COLUMNS[MANIFEST], listed).encode()}
+    whole = contents | {_MANIFEST: csv_text(_COLUMNS[_MANIFEST], listed).encode()}
     files.write_all({place: data for place, data in whole.items() if data != _stored(place)})
 
 
@@ -249,38 +255,31 @@ def _stored(place: Path) -> bytes | None:
     return place.read_bytes() if place.is_file() else None
 
 
-def _readable(ledger: list[dict[str, str]]) -> str:
+def _ledger_text(ledger: list[dict[str, str]]) -> str:
     """The ledger for people: counts, then a table for each document."""
-    table = claims.counts(ledger)
+    table = claims.claim_counts(ledger)
     text = (
         "# Claims of the documents, and what comes out\n\n"
         "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv). "
         "`python -m railcore claim <document>.<id>` shows one claim with its inputs.\n\n"
-        f"{markdown(table)}\n"
+        f"{markdown_table(table)}\n"
         "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
         "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
         "it yet.\n\nWhat a value rests on (`basis`; where several apply, the last of them counts):\n\n"
     )
     text += "".join(f"- {name}: {meaning}\n" for name, meaning in claims.BASES.items())
     if solved := claims.calibration_counts(ledger):
-        text += f"\n## Parameters solved from claims\n\n{markdown(solved)}"
+        text += f"\n## Parameters solved from claims\n\n{markdown_table(solved)}"
     for document in (row["document"] for row in table[:-1]):
         text += f"\n## {document}\n\n"
-        text += markdown([_line(row) for row in ledger if row["document"] == document])
+        text += markdown_table([_ledger_line(row) for row in ledger if row["document"] == document])
     return text
 
 
-def _line(row: Mapping[str, str]) -> dict[str, str]:
-    paper, ours, deviation = float(row["paper_value"]), row["value"], row["deviation"]
+def _ledger_line(row: Mapping[str, str]) -> dict[str, str]:
     return {
+        **claims.comparison_row(row),
         "where": row["where"],
-        "claim": row["claim"],
-        "document": f"{claims.RELATIONS[row['relation']]} {claims.amount(paper, row['unit'])}",
-        "ours": claims.amount(float(ours), row["unit"]) if ours else "",
-        "deviation": (f"{float(deviation):+.2%}" if paper else number(float(deviation))) if deviation else "",
-        "verdict": row["verdict"],
-        "basis": row["basis"],
-        "reason": row["reason"],
         "id": f"`{row['id'].partition('.')[2]}`",
         "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
     }

@@ -15,25 +15,25 @@ from railcore.facts import catalog, claims, files
 from railcore.workbench import outputs
 from railcore.workbench.driver import kernels, parameters, publish, stamps
 
-CPU_LIMIT_S = 8.0
+_CPU_LIMIT_S = 8.0
 _publishing, _pending = False, 0
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line at once, whole even where several threads do."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def load(name: str) -> dict:
+def load_notebook(name: str) -> dict:
     """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing)."""
     path = files.NOTEBOOKS / f"{name}.ipynb"
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it, as from git") from None
-    if wrong := _malformed(notebook):
-        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it, as from git")
+        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it from git") from None
+    if wrong := _format_fault(notebook):
+        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
@@ -43,7 +43,7 @@ def load(name: str) -> dict:
     return notebook
 
 
-def _malformed(found) -> str:
+def _format_fault(found) -> str:
     """Why the driver cannot read a file as a notebook of format 4, "" if it can."""
     if not isinstance(found, dict) or found.get("nbformat") != 4:
         return "it is no object whose 'nbformat' is 4"
@@ -53,14 +53,14 @@ def _malformed(found) -> str:
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             return f"cell {number} is neither code nor text"
         source, metadata = cell.get("source"), cell.get("metadata")
-        if not isinstance(source, str) and not _texts(source):
+        if not isinstance(source, str) and not _is_list_of_texts(source):
             return f"'source' of cell {number} is no text"
-        if not isinstance(metadata, dict) or not _texts(metadata.get("tags", [])):
+        if not isinstance(metadata, dict) or not _is_list_of_texts(metadata.get("tags", [])):
             return f"'metadata' of cell {number} is no object, or its 'tags' are no list of texts"
     return ""
 
 
-def _texts(found) -> bool:
+def _is_list_of_texts(found) -> bool:
     return isinstance(found, list) and all(isinstance(entry, str) for entry in found)
 
 
@@ -74,18 +74,18 @@ def notebook_names() -> list[str]:
     return sorted(suite.values())
 
 
-def figures(only: str | None = None, given: list[list[str]] | None = None) -> int:
+def make_figures(only: str | None = None, given: list[list[str]] | None = None) -> int:
     """Bring notebooks, figures and ledger up to date; gives the exit status.
 
     only: name of the one notebook to run; given: pairs of parameter and value, for a run of that notebook that stays
-    in build/. Raises ValueError for an unknown notebook or an unfit parameter, before anything runs.
+    in build/. Raises ValueError for an unknown notebook or a parameter that does not fit, before anything runs.
     """
     suite = notebook_names()
     if only is not None and only not in suite:
         raise claims.UnknownName("notebook", only, suite)
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
-    values = parameters.read_parameters(given or [], load(only), only) if only and given else {}
+    values = parameters.read_parameters(given or [], load_notebook(only), only) if only and given else {}
     catalog.families()  # refuses a folder in RAILCORE_CATALOG that is none
     files.BUILD.mkdir(exist_ok=True)
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
@@ -100,7 +100,7 @@ def figures(only: str | None = None, given: list[list[str]] | None = None) -> in
             if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
                 signal.signal(ending, _stop)
         if only and not (values or files.parameterized()):
-            publish.refuse_lost(set(suite) - {only})
+            publish.refuse_lost_rows(set(suite) - {only})
         kernels.open_sockets()
         try:
             return _run([only] if only else suite, values)
@@ -147,16 +147,16 @@ def _run(wanted: list[str], values: dict) -> int:
                         _say_failed(name, error, custom)
     if custom:
         where = ", ".join(_relative(_folder(name, custom)) for name in wanted)
-        say(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
+        print_line(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
     else:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
         what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
-        say(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
+        print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
         left = f"half published, as said above: {', '.join(half)}" if half else "what they had published is unchanged"
-        say(f"FAILED: {', '.join(failed)}; {left}")
+        print_line(f"FAILED: {', '.join(failed)}; {left}")
     return 1 if failed else 0
 
 
@@ -166,15 +166,15 @@ def _tidy() -> None:
     for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
         if leftover.is_file():
             leftover.unlink()
-    for fault in publish.faults():
-        say(f"warning: {fault}")
-    publish.settle(notebook_names())
+    for fault in publish.find_damage():
+        print_line(f"warning: {fault}")
+    publish.rewrite_shared_tables(notebook_names())
 
 
 def _groups(wanted: list[str]) -> list[list[str]]:
     """Notebooks that may run side by side, group after group: those that read figures/ come last, one by one."""
-    early = [name for name in wanted if name[:2] not in stamps.LAST]
-    return [early, *([name] for number in stamps.LAST for name in wanted if name[:2] == number)]
+    early = [name for name in wanted if name[:2] not in stamps.LAST_NOTEBOOKS]
+    return [early, *([name] for number in stamps.LAST_NOTEBOOKS for name in wanted if name[:2] == number)]
 
 
 def _cores() -> int:
@@ -183,7 +183,7 @@ def _cores() -> int:
 
 def _up_to_date(name: str, rows: dict[str, str]) -> bool:
     try:
-        return stamps.up_to_date(name, load(name), rows)
+        return stamps.up_to_date(name, load_notebook(name), rows)
     except (OSError, ValueError):  # no notebook: its run will say so
         return False
 
@@ -201,9 +201,9 @@ def _execute(name: str, values: dict, custom: bool) -> tuple:
     folder = _folder(name, custom)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    say(f"{name}: started")
-    started, before = time.monotonic(), stamps.snapshot()
-    notebook = load(name)
+    print_line(f"{name}: started")
+    started, before = time.monotonic(), stamps.source_hashes()
+    notebook = load_notebook(name)
     environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
     if custom:
         environment["RAILCORE_PARAMETERIZED"] = "1"
@@ -218,7 +218,7 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dic
     try:
         published, new = publish.publish(name, folder, notebook, report)
         try:
-            stamps.write(name, notebook, report, published)
+            stamps.write_stamp(name, notebook, report, published)
         except OSError as error:
             raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
         return published, new
@@ -234,14 +234,14 @@ def _finish(name: str, future: Future, custom: bool) -> int:
     new = 0
     if custom:
         published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
-    elif load(name) != notebook:
+    elif load_notebook(name) != notebook:
         raise ValueError("it was edited while it ran: nothing is published, run it again")
     else:
         published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
-    say(f"{name}: done in {seconds:.1f} s, {count} files")
-    if report["cpu_s"] > CPU_LIMIT_S:
-        say(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {CPU_LIMIT_S:g} a notebook may take")
+    print_line(f"{name}: done in {seconds:.1f} s, {count} files")
+    if report["cpu_s"] > _CPU_LIMIT_S:
+        print_line(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {_CPU_LIMIT_S:g} a notebook may take")
     return new
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from railcore.facts import files
 
-LAST = ("21", "00")  # these read what the others wrote, and run after them in this order
+LAST_NOTEBOOKS = ("21", "00")  # these read what the others wrote, and run after them in this order
 
 
 def sha256(path: Path) -> str:
@@ -17,12 +17,12 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def sources(notebook: Mapping) -> list:
+def cell_sources(notebook: Mapping) -> list:
     """A notebook's sources: its cells without outputs and counts."""
     return [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
 
 
-def module_path(name: str) -> str:
+def _module_path(name: str) -> str:
     """Path of a module's file relative to the project, or "" where it is gone."""
     path = Path(*name.split("."))
     for candidate in (path.with_suffix(".py"), path / "__init__.py"):
@@ -31,40 +31,26 @@ def module_path(name: str) -> str:
     return ""
 
 
-def snapshot() -> dict[str, str]:
+def source_hashes() -> dict[str, str]:
     """Hash of every file that a run may use, by path, as it is when the run begins."""
     folders = ((files.ROOT / "railcore", "*.py"), (files.DATA, "*"))
     paths = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
     return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
 
 
-def used_hash(
+def _used_hash(
     name: str, notebook: Mapping, modules: list[str], data: list[str], known: Mapping[str, str] | None = None
 ) -> str:
-    """Hash of everything that the results of a notebook depend on.
-
-    Parameters
-    ----------
-    name, notebook
-        Of the suite, and its sources.
-    modules, data
-        Names of the modules and paths of the data files that it used.
-    known
-        Hashes by path to take in place of the files as they are.
-
-    Returns
-    -------
-    The hash.
-    """
-    used = ["constraints.txt", *map(module_path, modules), *data]
-    if name[:2] in LAST:
-        used += [path for path in figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
+    """Hash of everything that the results of a notebook depend on; known: hashes to take for files as they are now."""
+    used = ["constraints.txt", *map(_module_path, modules), *data]
+    if name[:2] in LAST_NOTEBOOKS:
+        used += [path for path in _figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
     hashes = [(path, (known or {}).get(path) or sha256(files.ROOT / path)) for path in used]
-    parts = [sources(notebook), sys.version_info[:2], hashes]
+    parts = [cell_sources(notebook), sys.version_info[:2], hashes]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def figures_files() -> list[str]:
+def _figures_files() -> list[str]:
     """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
     found = (path.relative_to(files.ROOT) for path in files.FIGURES.rglob("*") if path.is_file())
     seen = (path for path in found if not any(part.startswith(".") for part in path.parts))
@@ -76,7 +62,7 @@ def stamp_path(name: str) -> Path:
     return files.BUILD / "stamps" / f"{name}.json"
 
 
-def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
     """Stamp a notebook.
 
     Parameters
@@ -93,7 +79,7 @@ def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str,
     Nothing: the stamp is written.
     """
     stamp = {
-        "used": used_hash(name, notebook, report["modules"], report["data"], report["before"]),
+        "used": _used_hash(name, notebook, report["modules"], report["data"], report["before"]),
         "modules": report["modules"],
         "data": report["data"],
         "published": dict(published),
@@ -102,7 +88,7 @@ def write(name: str, notebook: Mapping, report: Mapping, published: Mapping[str,
 
 
 def read_stamp(name: str) -> dict[str, Any]:
-    """A notebook's stamp, {} where there is none of the shape that `write` gives."""
+    """A notebook's stamp, {} where there is none of the shape that `write_stamp` gives."""
     try:
         stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
         texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
@@ -121,4 +107,4 @@ def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
         return False
     there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}
     same = stamp["published"] == {**there, **rows}
-    return same and stamp["used"] == used_hash(name, notebook, stamp["modules"], stamp["data"])
+    return same and stamp["used"] == _used_hash(name, notebook, stamp["modules"], stamp["data"])
