@@ -158,7 +158,7 @@ def test_who_feeds_the_datacenter_alone_or_its_parts():
     assert low.loc[1, "authorities"] == high.loc[1, "authorities"] == ("PJM",)
     assert low.loc[2, "authorities"] == CODES and low.loc[2, "northwest"] == 2
     assert high.loc[2, "authorities"] == ("PJM", "SRP") and high.loc[2, "northwest"] == 0
-    assert siting_claims.least_split(PRINTED, LOW) == 2 and siting_claims.least_split(PRINTED, HIGH) == 3
+    assert siting_claims.fewest_even_parts(PRINTED, LOW) == 2 and siting_claims.fewest_even_parts(PRINTED, HIGH) == 3
 
 
 @settings(max_examples=50)
@@ -180,8 +180,8 @@ def test_regions_are_counted_beside_the_parts_that_authorities_feed():
 def test_room_counts_the_parts_that_fit_together():
     found = siting_claims.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
     assert list(found["room"]) == [0, 1, 2, 4] and list(found["feasible"]) == [False, False, False, True]
-    assert siting_claims.least_split({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
-    assert siting_claims.least_split({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
+    assert siting_claims.fewest_even_parts({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
+    assert siting_claims.fewest_even_parts({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
 
 
 def test_caps_are_what_capacity_leaves_above_demand():
@@ -196,9 +196,9 @@ def test_caps_are_what_capacity_leaves_above_demand():
 
 
 def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
-    assert np.isnan(siting_claims.least_split(PRINTED, 900 * GW))
+    assert np.isnan(siting_claims.fewest_even_parts(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
-    assert np.isnan(siting_claims.least_split({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
+    assert np.isnan(siting_claims.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
     for demand in (0, -1e9, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="demand_w is"):
             siting_claims.feeders_by_region(PRINTED, demand)

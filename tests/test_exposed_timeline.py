@@ -16,12 +16,12 @@ from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import expert_placement, exposed, timeline
 from railcore.systems.datacenter.exposed import (
-    EXCHANGE_STEPS,
-    Case,
-    Times,
+    GRADIENT_EXCHANGE_STEPS,
+    LayerTimes,
+    TrainingCase,
     exposed_sensitivity,
     least_wan_Bps,
-    wide_area,
+    wide_area_exchange,
 )
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
@@ -29,7 +29,7 @@ from railcore.training.pipeline_schedule import schedule
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
-    key: Case(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
+    key: TrainingCase(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
 WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
@@ -43,7 +43,7 @@ def made(x, delay=0.0, forward=0.5, tensor=0.0, pipeline=0.0):
     """Times whose third step carries x[2] at SITE's capacity, and its delay on top."""
     whole = (x[0], x[1], x[2] + delay, x[3], x[4])
     sent = (0.0, 0.0, x[2] * SITE.wan_Bps, 0.0, 0.0)
-    return Times(forward, 2 * forward, tensor, pipeline, whole, sent)
+    return LayerTimes(forward, 2 * forward, tensor, pipeline, whole, sent)
 
 
 def after_start(seen, times):
@@ -54,14 +54,19 @@ def after_start(seen, times):
 @settings(deadline=None, max_examples=30)
 def test_one_chunk_takes_the_sum_of_the_steps(x, delay):
     times = made(x, delay)
-    for order in timeline.ORDERS:
+    for order in timeline.LINK_ORDERS:
         assert after_start(timeline.timeline(times, SITE, 1, due=5, order=order), times) == pytest.approx(
             sum(x) + delay
         )
 
 
 @given(
-    steps, delays, st.integers(1, 12), st.sampled_from(timeline.ORDERS), st.sampled_from([0.0, 0.4, 1.0]), st.booleans()
+    steps,
+    delays,
+    st.integers(1, 12),
+    st.sampled_from(timeline.LINK_ORDERS),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
 def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, order, spread, shared):
@@ -69,13 +74,13 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
     exchange = seen.events[seen.events.chunk >= 0]
     busy = exchange[exchange.event != "propagation"]
-    for step, (name, carried) in enumerate(zip(EXCHANGE_STEPS, x, strict=True)):
+    for step, (name, carried) in enumerate(zip(GRADIENT_EXCHANGE_STEPS, x, strict=True)):
         rows = exchange[exchange.event == name].sort_values("chunk")
         assert list(rows.chunk) == list(range(chunks))
         length = (rows.end_s - rows.start_s).sum()
         assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
         if step:  # a chunk's steps follow one another, after the delay where there is one
-            before = exchange[exchange.event == EXCHANGE_STEPS[step - 1]].sort_values("chunk")
+            before = exchange[exchange.event == GRADIENT_EXCHANGE_STEPS[step - 1]].sort_values("chunk")
             assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")
@@ -115,7 +120,7 @@ def test_a_step_that_comes_under_traffic_of_the_passes_by_hand():
     assert timeline.timeline(times, SITE, 1, due=5).end_s == pytest.approx(0.77)
 
 
-@pytest.mark.parametrize("order", timeline.ORDERS)
+@pytest.mark.parametrize("order", timeline.LINK_ORDERS)
 @pytest.mark.parametrize(("case", "chunks", "spread"), [("dense", 16, 1.0), ("moe", 16, 1.0), ("whole", 6, 0.0)])
 def test_the_order_of_events_does_not_hang_on_the_last_bit(case, chunks, spread, order):
     times = made((36.0, 30.0, 6.0, 24.0, 36.0), 1.0) if case == "whole" else CASES[case].times
@@ -193,7 +198,7 @@ def test_fill_and_drain_are_the_pipelines(case):
 def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
-    assert exposed.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
+    assert exposed.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
     table = exposed.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight
@@ -299,7 +304,7 @@ def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
         assert hidden <= (1 + 2 * rtts) * site.one_way_delay_s + 1e-12
         return
     chunk = case.layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
-    assert wide_area(chunk, replace(site, wan_Bps=least))[1] == pytest.approx(hidden)
+    assert wide_area_exchange(chunk, replace(site, wan_Bps=least))[1] == pytest.approx(hidden)
 
 
 def test_one_datacenter_needs_no_wide_area_and_more_need_more():
@@ -502,11 +507,11 @@ def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_clai
 
 def test_a_case_under_settings_as_a_person_gives_them():
     case = CASES["moe"]
-    same = specification.changed_case(
+    same = specification.case_with_settings(
         case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 14_400.0, 800.0, 20.0, 2
     )
     assert same.share == pytest.approx(case.share)
-    other = specification.changed_case(
+    other = specification.case_with_settings(
         case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 7_200.0, 400.0, 10.0, 1
     )
     assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)

@@ -19,7 +19,7 @@ from railcore.facts import claims, files, units
 from railcore.facts.units import km
 from railcore.network import scale_out
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.siting import candidates, eia, nodes
 from railcore.systems.siting.grid import grid
 from railcore.systems.siting.supply import RULES
@@ -62,7 +62,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         one = dc.layer(model, replace(KEPT, **kept))
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
-        cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
+        cases[key] = TrainingCase(model, one.precision, where, {"recomputed": recomputed}, rule)
         found[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
@@ -166,12 +166,12 @@ def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(acc
     rule, found = "idle fuelled", accounts[5 * km]
     ours, high = sited(accounts, rule, 5 * km), SIZED.total_w[-1]
     read = siting.siting_readings(ours, high, rule, found)
-    assert set(read) == {siting.CITY, siting.SPLIT, siting.HALF}
+    assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS, siting.NORTHWEST_HALF}
     real = siting.real_account().set_index("rule").loc[rule]
     for text in (f"plants of {real.plants}: 1 sites", "densest first: 0 sites", "complete linkage: 1 sites"):
-        assert text in read[siting.CITY]
-    assert "the highest: 3 sites" in read[siting.SPLIT] and "Table 1: 1 sites" in read[siting.SPLIT]
-    assert "the highest: 0 authorities" in read[siting.HALF]
+        assert text in read[siting.NEAR_WASHINGTON]
+    assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 sites" in read[siting.DATACENTERS]
+    assert "the highest: 0 authorities" in read[siting.NORTHWEST_HALF]
 
 
 def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
@@ -218,7 +218,7 @@ def named(found, words):
 
 def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     cases = {
-        key: Case(
+        key: TrainingCase(
             transformer.catalog_model(name), KEPT, specification.document_site(int(SIZED.racks), document="flops2024")
         )
         for key, name in MODELS.items()
@@ -242,7 +242,7 @@ def test_readings_of_size_and_layout():
     models = {name: transformer.catalog_model(name) for name in MODELS.values()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    cases = {name: Case(model, KEPT, where) for name, model in models.items()}
+    cases = {name: TrainingCase(model, KEPT, where) for name, model in models.items()}
     ours = sizing_claims.layout_values(cases) | specification.values_by_id(
         {
             "infra": specification.machine_quantities(SIZED),

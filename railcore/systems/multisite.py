@@ -15,7 +15,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, chunk_bytes, least_wan_Bps, tokens
+from railcore.systems.datacenter.exposed import (
+    WAN_ALGORITHMS,
+    LayerTimes,
+    TrainingCase,
+    least_wan_Bps,
+    tokens_per_micro_batch,
+    wan_gradient_bytes,
+)
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
@@ -29,7 +36,7 @@ def training_cases(
     machine: Site,
     bytes_of: str = "bf16",
     options: Mapping[str, Any] | None = None,
-) -> dict[str, Case]:
+) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
     Parameters
@@ -41,22 +48,22 @@ def training_cases(
     bytes_of
         One of the catalog's precisions.
     options
-        As in `Case`.
+        As in `TrainingCase`.
 
     Returns
     -------
-    `Case` by name of the model.
+    `TrainingCase` by name of the model.
 
     Raises
     ------
     UnknownName for a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {model.name: Case(model, precision(bytes_of), machine, dict(options or {})) for model in every}
+    return {model.name: TrainingCase(model, precision(bytes_of), machine, dict(options or {})) for model in every}
 
 
 def multisite_times(
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     datacenters: ArrayLike,
     one_way_delay_s: ArrayLike,
     wan_Bps: ArrayLike | None = None,
@@ -104,7 +111,7 @@ def multisite_times(
 
 
 def _racks_per_layer(
-    case: Case, k: np.ndarray, shared: Sequence[Sequence[float] | np.ndarray] | None
+    case: TrainingCase, k: np.ndarray, shared: Sequence[Sequence[float] | np.ndarray] | None
 ) -> tuple[np.ndarray, ...]:
     """Racks that hold a layer in the smallest and in the largest place and in all, shape (rows,)."""
     rows = [np.full(int(count), 1 / count) for count in k] if shared is None else [np.asarray(row) for row in shared]
@@ -114,21 +121,21 @@ def _racks_per_layer(
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
-def _with_racks(case: Case, y: np.ndarray) -> tuple[Layout, Times]:
+def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, LayerTimes]:
     """Layout and times where every place holds a layer on y racks; with none, as if there were one."""
     racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters
     here = case.changed(site={"racks": racks})
     return here.layout, here.times
 
 
-def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
+def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     """Columns of `multisite_times` that are computed."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
     time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
-    done = m * tokens(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
+    done = m * tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
@@ -148,23 +155,26 @@ def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     return {name: np.where(least >= 1, value, np.nan) for name, value in columns.items()}
 
 
-def _seconds_per_token_alone(case: Case, m: int) -> float:
+def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
     t = one.times
-    return float((m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m)) / (m * tokens(one.layer, one.layout)))
+    return float(
+        (m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m))
+        / (m * tokens_per_micro_batch(one.layer, one.layout))
+    )
 
 
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
     Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
-    `exposed.wide_area`, as `least_wan_Bps` is.
+    `exposed.wide_area_exchange`, as `least_wan_Bps` is.
 
     Parameters
     ----------
     layer, laid, site
-        As in `exposed.times`.
+        As in `exposed.layer_times`.
     hidden_s
         What step 3 may take [s].
 
@@ -174,8 +184,8 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     """
     k = np.asarray(site.datacenters)
     allowed = []
-    for form in WIDE_AREA:
-        steps, size = steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), k)
+    for form in WAN_ALGORITHMS:
+        steps, size = steps_and_bytes("all_reduce", form, wan_gradient_bytes(layer, laid), k)
         rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
         allowed.append((hidden_s - size / site.wan_Bps) / rounds)
     most = np.maximum(*allowed)
@@ -183,7 +193,7 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
 
 
 def training_by_siting(
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     places: Located,
     power_w: ArrayLike,
     sitings: Sitings,

@@ -17,21 +17,23 @@ from railcore.documents.readings import claim_verdicts, hidden_value, joined_tex
 from railcore.facts import catalog, claims, files
 from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route
-from railcore.systems.datacenter.exposed import NETWORK_OF_FIELD, OVERLAP_RULES, Case
+from railcore.systems.datacenter.exposed import NETWORK_NAMES, OVERLAP_RULES, TrainingCase
 
-NODE, FLOW, DELAY = (f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay"))
-RACKS, OVERHEAD = "flops2024.infra.racks", "flops2024.dense.recompute_overhead"
-EXPOSED = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
+BYTES_PER_NODE, FLOW_RATE, ONE_WAY_DELAY = (
+    f"flops2024.{name}" for name in ("wan.bytes_per_node", "wan.flow_rate", "fig3c.one_way_delay")
+)
+RACKS, RECOMPUTE_OVERHEAD = "flops2024.infra.racks", "flops2024.dense.recompute_overhead"
+EXPOSED_SHARE = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 
 Point = tuple[str, dict[str, float], dict[str, float]]  # model, speeds of the site, speeds whose share is taken off
-FIELD_OF_PANEL = {"a": "hb_Bps", "b": "nic_Bps"}
-Change = Callable[[Case], Case]
+_FIELD_OF_PANEL = {"a": "hb_Bps", "b": "nic_Bps"}
+CaseChange = Callable[[TrainingCase], TrainingCase]
 
 
-def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, Change]:
+def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
     """Ways to count that the document's text allows beside its own; gpu_rates: of a GPU by name [FLOP/s]."""
     scatter = {"reduce": "reduce_scatter"}
-    ways: dict[str, Change] = {
+    ways: dict[str, CaseChange] = {
         "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
         "ReduceScatter in steps 1 and 2": _with(options=scatter),
         "ReduceScatter, busiest network": _with(options=scatter, case={"rule": "busiest network"}),
@@ -50,7 +52,7 @@ def printed_points(models: Collection[str] = ("dense", "moe")) -> dict[str, Poin
     for key in claims.ids("flops2024.fig3"):
         model = key.rpartition("_")[2]
         found[key] = (model, {}, {})
-    for panel, field in FIELD_OF_PANEL.items():
+    for panel, field in _FIELD_OF_PANEL.items():
         matches = {key: re.search(r"\.(\w+)_(\d+)g(_gain)?$", key) for key in claims.ids(f"flops2024.fig3{panel}")}
         parts = {key: match.groups() for key, match in matches.items() if match}
         fastest = max(int(speed) for _, speed, _ in parts.values()) * Gbps
@@ -67,13 +69,13 @@ def printed_marks() -> pd.DataFrame:
     printed, rows = document_site(1), []
     for key, (model, speeds, less) in printed_points().items():
         entry = claims.claim(key)
-        at = speeds or {field: getattr(printed, field) for field in FIELD_OF_PANEL.values()}
+        at = speeds or {field: getattr(printed, field) for field in _FIELD_OF_PANEL.values()}
         for field, speed in at.items() if not less else ():
-            rows.append((NETWORK_OF_FIELD[field], speed, model, entry.paper_value, entry.relation))
+            rows.append((NETWORK_NAMES[field], speed, model, entry.paper_value, entry.relation))
     return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
 
 
-def shares_at_points(cases: Mapping[str, Case], way: Change = lambda case: case) -> dict[str, float]:
+def shares_at_points(cases: Mapping[str, TrainingCase], way: CaseChange = lambda case: case) -> dict[str, float]:
     """Exposed share at each of `printed_points`, or how much it falls between two; way: of `ways_of_counting`."""
     found = {}
     for key, (model, speeds, less) in printed_points(cases).items():
@@ -82,7 +84,7 @@ def shares_at_points(cases: Mapping[str, Case], way: Change = lambda case: case)
     return found
 
 
-def shares_under_rules(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.DataFrame:
+def shares_under_rules(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseChange]) -> pd.DataFrame:
     """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
 
     ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
@@ -107,7 +109,7 @@ def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[["printed", *table.reading.unique()]].reset_index()
 
 
-def counting_table(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.DataFrame:
+def counting_table(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseChange]) -> pd.DataFrame:
     """The steps and the exposed share as the cases are, and by `ways_of_counting`.
 
     Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
@@ -136,7 +138,7 @@ def counting_table(cases: Mapping[str, Case], ways: Mapping[str, Change]) -> pd.
     return table.astype({name: float for name in table.columns[2:]})
 
 
-def _with(**parts: Mapping[str, object]) -> Change:
+def _with(**parts: Mapping[str, object]) -> CaseChange:
     return lambda case: case.changed(**parts)
 
 
@@ -146,8 +148,8 @@ def _printed(key: str) -> str:
 
 
 def exposed_entries(
-    cases: Mapping[str, Case],
-    apart: Case,
+    cases: Mapping[str, TrainingCase],
+    apart: TrainingCase,
     lost_rtts: float,
     rules: pd.DataFrame,
     dense_rate: float,
@@ -190,7 +192,7 @@ def coasts_and_transfer_s() -> tuple[Route, float]:
     return route, catalog.item("wide_area", "flops2024")["transfer_time"]
 
 
-def exposed_values(cases: Mapping[str, Case], lost_rtts: float) -> dict[str, float]:
+def exposed_values(cases: Mapping[str, TrainingCase], lost_rtts: float) -> dict[str, float]:
     """Our value of every claim on communication, in the claim's unit, by claim id.
 
     cases: "dense" and "moe". lost_rtts: round trips of tail loss.
@@ -211,16 +213,16 @@ def exposed_values(cases: Mapping[str, Case], lost_rtts: float) -> dict[str, flo
         | of_the_mixture
         | {
             "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
-            NODE: found["dense"]["wan_bytes"],
-            FLOW: 8 * claims.paper_value(NODE) / within_s,
-            DELAY: coasts.delay_s,
+            BYTES_PER_NODE: found["dense"]["wan_bytes"],
+            FLOW_RATE: 8 * claims.paper_value(BYTES_PER_NODE) / within_s,
+            ONE_WAY_DELAY: coasts.delay_s,
             "flops2024.dense.wan_rtt": coasts.round_trip_s,
         }
     )
 
 
 def exposed_readings(
-    ours: Mapping[str, float], cases: Mapping[str, Case], lost_rtts: float, other_tokens: int
+    ours: Mapping[str, float], cases: Mapping[str, TrainingCase], lost_rtts: float, other_tokens: int
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
@@ -244,10 +246,10 @@ def exposed_readings(
     longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
     smaller = {name: case.changed(site={"racks": fewer}) for name, case in cases.items()}
     ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delays_s, strict=True))
-    routes = {f"factor {factor:g}": {DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
+    routes = {f"factor {factor:g}": {ONE_WAY_DELAY: delay, rtt: 2 * delay} for factor, delay in ways.items()}
     straight = coasts.delay_s / coasts.factor
-    routes["great circle alone"] = {DELAY: straight, rtt: 2 * straight}
-    again = {"three times, as the forward time counts them": 3 * ours[OVERHEAD]}
+    routes["great circle alone"] = {ONE_WAY_DELAY: straight, rtt: 2 * straight}
+    again = {"three times, as the forward time counts them": 3 * ours[RECOMPUTE_OVERHEAD]}
     if "moe" in cases:
         mixture = cases["moe"].layer
         again["the mixture's scores over its products with weights"] = mixture.score_flops / mixture.linear_flops / 3
@@ -263,14 +265,18 @@ def exposed_readings(
                 "the printed 23.3K": exposed_values(smaller, lost_rtts)
             },
             f"ways of light {coasts.factor:g} times the great circle, the middle of what is assumed": routes,
-            "the scores once more, over both passes": {name: {OVERHEAD: value} for name, value in again.items()},
-            "gradients alone, as in section 4.1": {"with optimizer states": {NODE: states}},
-            "the bytes of the sentence before": {"those of section 4.1": {FLOW: 8 * ours[NODE] / within_s}},
+            "the scores once more, over both passes": {
+                name: {RECOMPUTE_OVERHEAD: value} for name, value in again.items()
+            },
+            "gradients alone, as in section 4.1": {"with optimizer states": {BYTES_PER_NODE: states}},
+            "the bytes of the sentence before": {
+                "those of section 4.1": {FLOW_RATE: 8 * ours[BYTES_PER_NODE] / within_s}
+            },
         },
     )
 
 
-def layer_reasons(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str]:
+def layer_reasons(cases: Mapping[str, TrainingCase], dense_rate: float) -> dict[str, str]:
     """Reasons for times of a layer, none without the mixture. dense_rate: of a GPU without sparsity [FLOP/s]."""
     if "moe" not in cases:
         return {}
@@ -294,23 +300,23 @@ def layer_reasons(cases: Mapping[str, Case], dense_rate: float) -> dict[str, str
     return {f"flops2024.{key}": text for key, text in reasons.items()}
 
 
-def wide_area_reasons(dense: Case) -> dict[str, str]:
+def wide_area_reasons(dense: TrainingCase) -> dict[str, str]:
     """Reasons for bytes, rate and delay between the datacenters. dense: over at least two of them."""
     coasts, within_s = coasts_and_transfer_s()
-    printed, rate, delay = map(claims.paper_value, (NODE, FLOW, DELAY))
+    printed, rate, delay = map(claims.paper_value, (BYTES_PER_NODE, FLOW_RATE, ONE_WAY_DELAY))
     ours, each = float(dense.times.steps_bytes[2]), dense.precision
     size, needed = show(ours, "B", 3), printed / ours * each.gradients
     return {
-        NODE: f"section 4.1's exchange is {size} a device; the printed number needs {needed:.3g} bytes per parameter "
-        f"in place of {each.gradients:g}",
-        FLOW: f"{show(printed, 'B', 3)} in {show(within_s, 's')} are {show(printed / within_s, 'bps', 3)}; the printed "
-        f"rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1",
-        DELAY: f"{coasts.distance_m / km:,.0f} km of great circle; the printed delay needs a factor of "
+        BYTES_PER_NODE: f"section 4.1's exchange is {size} a device; the printed number needs {needed:.3g} bytes per "
+        f"parameter in place of {each.gradients:g}",
+        FLOW_RATE: f"{show(printed, 'B', 3)} in {show(within_s, 's')} are {show(printed / within_s, 'bps', 3)}; the "
+        f"printed rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1",
+        ONE_WAY_DELAY: f"{coasts.distance_m / km:,.0f} km of great circle; the printed delay needs a factor of "
         f"{coasts.factor_for(delay):.3g}",
     }
 
 
-def point_reasons(cases: Mapping[str, Case], ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
+def point_reasons(cases: Mapping[str, TrainingCase], ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
     """Reasons for the claims at points that are not met: which speed, rule or other reading meets them.
 
     ours: values of the claims. rules: of `shares_under_rules`.
@@ -325,16 +331,16 @@ def point_reasons(cases: Mapping[str, Case], ours: Mapping[str, float], rules: p
     return found
 
 
-def assumption_reasons(cases: Mapping[str, Case], rules: pd.DataFrame) -> dict[str, str]:
+def assumption_reasons(cases: Mapping[str, TrainingCase], rules: pd.DataFrame) -> dict[str, str]:
     """Least and most exposed share of each model's printed machine, over the rules and over other readings.
 
     rules: of `shares_under_rules`.
     """
-    texts = {EXPOSED + name: _ranges(rules, name) for name in cases}
+    texts = {EXPOSED_SHARE + name: _ranges(rules, name) for name in cases}
     return {key: f"over the rules {ruled}, over other readings {read}" for key, (ruled, read) in texts.items()}
 
 
-def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
+def exposed_answer(cases: Mapping[str, TrainingCase], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
     """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
 
     rules: of `shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
@@ -351,7 +357,7 @@ def exposed_answer(cases: Mapping[str, Case], rules: pd.DataFrame, timed: pd.Dat
     return " ".join(texts)
 
 
-def _tokens_giving(case: Case, quantity: str, target: float) -> float:
+def _tokens_giving(case: TrainingCase, quantity: str, target: float) -> float:
     """Tokens of a sequence with which a quantity of `communication_quantities` is `target`."""
     return hidden_value(
         lambda tokens: communication_quantities(case.changed(model={"sequence_length": int(tokens)}))[quantity],
@@ -360,7 +366,7 @@ def _tokens_giving(case: Case, quantity: str, target: float) -> float:
     )
 
 
-def _speed_giving(case: Case, share: float) -> str:
+def _speed_giving(case: TrainingCase, share: float) -> str:
     """Which one speed would give a share, the scale-out first; and the floor that tensor exchanges alone set."""
     for field in ("nic_Bps", "hb_Bps"):
         own = getattr(case.site, field)
@@ -368,17 +374,17 @@ def _speed_giving(case: Case, share: float) -> str:
         if np.isfinite(speed):
             texts = [show(value, "bps", 3) for value in (speed, own)]
             floor = "" if field == "nic_Bps" else f"two tensor exchanges alone are {_tensor_floor(case):.2%}, and "
-            network = NETWORK_OF_FIELD[field]
+            network = NETWORK_NAMES[field]
             return f"{floor}a {network} speed of {texts[0]} in place of {texts[1]} would give the printed value"
     return "no speed of one network would give the printed value"
 
 
-def _share_at(case: Case, field: str, speed_Bps: float) -> float:
+def _share_at(case: TrainingCase, field: str, speed_Bps: float) -> float:
     return float(case.changed(site={field: speed_Bps}).share)
 
 
 def _ranges(rules: pd.DataFrame, model: str) -> tuple[str, str]:
-    mine = rules[rules.claim == EXPOSED + model]
+    mine = rules[rules.claim == EXPOSED_SHARE + model]
     of_rule = mine.reading.isin(OVERLAP_RULES)
     return _ends(mine[of_rule]), _ends(mine[~of_rule])
 
@@ -391,6 +397,6 @@ def _ends(rows: pd.DataFrame) -> str:
     return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
 
 
-def _tensor_floor(case: Case) -> float:
+def _tensor_floor(case: TrainingCase) -> float:
     t = case.times
     return float(2 * t.tensor_s / (t.forward_s + t.backward_s + 2 * t.tensor_s))

@@ -8,9 +8,9 @@ from railcore.documents.readings import verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.network.scale_out import COUNTS, chip_modes
 
-SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
-LINKS = "flops2024.multiplane.link_reduction"
-WORDS = {
+SECTION, WIRE_COST = "flops2024", "flops2024.fattree.wire_cost"
+LINK_REDUCTION = "flops2024.multiplane.link_reduction"
+COUNT_DESCRIPTIONS = {
     "smooth": "(2 t - 1) N / k chips and N links a tier, as fractions",
     "rounded": "chips rounded up in every tier of every rail and plane",
     "whole": "wired with equal trunks",
@@ -97,16 +97,18 @@ def scale_out_readings(
     others = {
         f"{n:,}": scale_out_values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus
     }
-    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count}
+    ways = {
+        COUNT_DESCRIPTIONS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNTS if way != count
+    }
     logical = 1 - multi["switch_links"] / tree["switch_links"]
     return verdict_readings(
         ours,
         {
             f"{gpus:,} GPUs, as the section says": others,
-            WORDS[count]: ways,
-            "links that share a wire count once": {"each of them": {LINKS: logical}},
+            COUNT_DESCRIPTIONS[count]: ways,
+            "links that share a wire count once": {"each of them": {LINK_REDUCTION: logical}},
             "links between switches, as the sentence before": {
-                "with those to the hosts": {WIRES: tree["links_usd"] + tree["host_links_usd"]}
+                "with those to the hosts": {WIRE_COST: tree["links_usd"] + tree["host_links_usd"]}
             },
         },
     )

@@ -19,25 +19,25 @@ from railcore.systems.siting.placement import nearest_direct_line, places_near_l
 from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.supply import RULES, passes
 
-TABLE = "flops2024.table1"
+TABLE_1 = "flops2024.table1"
 EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
-PAIR = "east and west"
-AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
+EAST_AND_WEST = "east and west"
+WASHINGTON_RADIUS_M = 100e3  # of Washington, D.C.: "within 100 km"
 REGIONS: dict[str, Region] = {
     "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= AROUND_M,
+    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= WASHINGTON_RADIUS_M,
     "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to(found, WEST) <= AROUND_M,
+    "100 km of the intertie": lambda found: distance_to(found, WEST) <= WASHINGTON_RADIUS_M,
     "Eastern": lambda found: found.interconnect == "Eastern",
     "Western": lambda found: found.interconnect == "Western",
     "Texas": lambda found: found.interconnect == "Texas",
 }
-SITING, ALONE = "flops2024.siting", "flops2024.infra.viable_authorities"
-SINGLE, CITY, SPLIT, HALF = (
+SITING, VIABLE_AUTHORITIES = "flops2024.siting", "flops2024.infra.viable_authorities"
+SINGLE_SITE, NEAR_WASHINGTON, DATACENTERS, NORTHWEST_HALF = (
     f"{SITING}.{name}" for name in ("single_site", "near_washington_100km", "datacenters", "northwest_half")
 )
-REAL = "measured/siting_real_plants.csv"
-NODES = "washington_nodes_"  # and the method, with underscores
+_REAL_PLANTS_FILE = "measured/siting_real_plants.csv"
+_NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
 def printed_regions() -> dict[str, str]:
@@ -47,7 +47,7 @@ def printed_regions() -> dict[str, str]:
 
 def printed_powers() -> dict[str, float]:
     """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
-    return {code: claims.paper_value(f"{TABLE}.{code.lower()}") * units.MW for code in printed_regions()}
+    return {code: claims.paper_value(f"{TABLE_1}.{code.lower()}") * units.MW for code in printed_regions()}
 
 
 def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
@@ -106,7 +106,7 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     return found
 
 
-def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
+def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
     """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
 
     The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
@@ -153,10 +153,10 @@ def sitings_with_pair(
     problem = ""
     try:
         two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (EAST, WEST))
-        found = {PAIR: tuple(two)} | found
+        found = {EAST_AND_WEST: tuple(two)} | found
     except ValueError as error:
         problem = str(error)
-    row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
+    row = pd.DataFrame([{"siting": EAST_AND_WEST, "k": 2, "demand_w": demand_w, "problem": problem}])
     return found, pd.concat([row, every]).reindex(columns=every.columns)
 
 
@@ -206,12 +206,12 @@ def siting_account(
         "demand_w": demand_w,
         "rule": list(RULES),
         "single_places": counts_by_rule(point, demand_w, **asked).values(),
-        "washington_places": counts_by_rule(near, demand_w, AROUND_M, **asked).values(),
+        "washington_places": counts_by_rule(near, demand_w, WASHINGTON_RADIUS_M, **asked).values(),
     }
     for group in (each for each in groups if each.radius_m == near.radius_m):
-        here = distance_to(group, EAST) <= AROUND_M
+        here = distance_to(group, EAST) <= WASHINGTON_RADIUS_M
         meets = [int((here & passes(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
-        columns[NODES + group.method.replace(" ", "_")] = meets
+        columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
     line = intertie(near.grid)
     west = places_near_line(near, line, demand_w / 2, anchors_m, **asked)
     west = west[west["end"] == line[f"{line['near']}_name"]]
@@ -221,7 +221,7 @@ def siting_account(
 
 def real_account() -> pd.DataFrame:
     """`account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
-    return pd.read_csv(files.data(REAL))
+    return pd.read_csv(files.data(_REAL_PLANTS_FILE))
 
 
 def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -250,13 +250,13 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     """
     own, printed = found.set_index("rule").loc[rule], printed_powers()
     low, high = (feeders_by_region(printed, demand, 2).set_index("parts") for demand in (low_w, high_w))
-    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE))
+    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
     return table | {
-        SINGLE: float(own.single_places),
-        CITY: float(own.washington_places),
-        SPLIT: 1.0 if own.single_places else least_split(printed, low_w),
-        HALF: int(low.loc[2, "northwest"]),
-        ALONE: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
+        SINGLE_SITE: float(own.single_places),
+        NEAR_WASHINGTON: float(own.washington_places),
+        DATACENTERS: 1.0 if own.single_places else fewest_even_parts(printed, low_w),
+        NORTHWEST_HALF: int(low.loc[2, "northwest"]),
+        VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
 
 
@@ -275,19 +275,19 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
     Texts by claim, for `claims.record`.
     """
     own, real = (table.set_index("rule").loc[rule] for table in (found, real_account()))
-    others = {f"plants of {real.plants}": {CITY: float(real.washington_places)}}
-    for column in own.index[own.index.str.startswith(NODES)]:
-        words = column.removeprefix(NODES).replace("_", " ")
-        others[f"power nodes by {words}"] = {CITY: float(own[column])}
+    others = {f"plants of {real.plants}": {NEAR_WASHINGTON: float(real.washington_places)}}
+    for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
+        words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
+        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
     printed = printed_powers()
     high = feeders_by_region(printed, high_w, 2).set_index("parts")
-    split = 1.0 if own.single_places else least_split(printed, high_w)
+    split = 1.0 if own.single_places else fewest_even_parts(printed, high_w)
     return verdict_readings(
         ours,
         {
             "circles around any point, on the plants of a synthetic grid": others,
-            "the lowest PUE": {"the highest": {SPLIT: split, HALF: float(high.loc[2, "northwest"])}},
-            "a single place is one point with its circle": {"PJM, which has it all by Table 1": {SPLIT: 1.0}},
+            "the lowest PUE": {"the highest": {DATACENTERS: split, NORTHWEST_HALF: float(high.loc[2, "northwest"])}},
+            "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )
 
@@ -305,17 +305,17 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
         for column in ("single_places", "washington_places", "western_candidates")
     }
     result = {
-        SINGLE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, which "
-        "share no plant",
-        CITY: f"places by rule: {beside['washington_places']}; by centres: plants may lie as far again; in the country "
-        f"{by_radius}, so Washington is not the only one",
-        SPLIT: "one where a single place has all, else the least even parts that an eastern and a Northwest authority "
-        "of Table 1 feed",
-        HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
+        SINGLE_SITE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, "
+        "which share no plant",
+        NEAR_WASHINGTON: f"places by rule: {beside['washington_places']}; by centres: plants may lie as far again; "
+        f"in the country {by_radius}, so Washington is not the only one",
+        DATACENTERS: "one where a single place has all, else the least even parts that an eastern and a Northwest "
+        "authority of Table 1 feed",
+        NORTHWEST_HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
         f"{beside['western_candidates']}",
     }
     for row in demand_side(printed_powers()).itertuples():
-        result[f"{TABLE}.{row.authority.lower()}"] = (
+        result[f"{TABLE_1}.{row.authority.lower()}"] = (
             "hourly generation of the two years is not at hand; with the largest demand the printed value means "
             f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
             f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
@@ -323,7 +323,7 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
     return result
 
 
-def for_ledger(
+def siting_entries(
     low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame
 ) -> tuple[dict[str, float | None], dict[str, str], dict[str, str]]:
     """Values, reasons and readings of the claims, for `claims.record`.

@@ -10,7 +10,7 @@ from railcore.documents.flops2024 import specification
 from railcore.documents.readings import claim_verdicts, verdict_readings
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import scaling_laws
@@ -24,7 +24,7 @@ def sizing_entries(
     machine: Sizing,
     chosen_law: str,
     training_s: float,
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     shapes: pd.DataFrame,
     width_multiple: int,
     checked_batches: Sequence[int],
@@ -79,14 +79,14 @@ def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
     }
 
 
-def layout_values(cases: Mapping[str, Case]) -> dict[str, float]:
+def layout_values(cases: Mapping[str, TrainingCase]) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
     dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
 def sizing_readings(
-    ours: Mapping[str, float], cases: Mapping[str, Case], machine: Sizing, shapes: pd.DataFrame
+    ours: Mapping[str, float], cases: Mapping[str, TrainingCase], machine: Sizing, shapes: pd.DataFrame
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
@@ -143,7 +143,7 @@ def sizing_readings(
 
 
 def sizing_reasons(
-    machine: Sizing, chosen_law: str, dense: Case, shapes: pd.DataFrame, width_multiple: int
+    machine: Sizing, chosen_law: str, dense: TrainingCase, shapes: pd.DataFrame, width_multiple: int
 ) -> dict[str, str]:
     """Why a claim comes out as it does.
 

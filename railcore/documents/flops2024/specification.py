@@ -12,19 +12,19 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.systems.datacenter.exposed import Case, least_wan_Bps
+from railcore.systems.datacenter.exposed import TrainingCase, least_wan_Bps
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, layout_summary, tensor_degree_memory
 from railcore.systems.datacenter.layouts import precision as precision_of
 from railcore.systems.datacenter.sizing import Site, Sizing, site, size
 from railcore.training.transformer import Transformer
 
-BOOK = "flops2024"  # of the catalog's prices and sites
+DOCUMENT = "flops2024"  # of the catalog's prices and sites
 
 
 def document_size(
     budget_usd: ArrayLike | None = None,
     platform: str = "GB200 NVL72",
-    document: str = BOOK,
+    document: str = DOCUMENT,
     rate_format: str = "",
     **changes: Any,
 ) -> Sizing:
@@ -48,14 +48,14 @@ def document_size(
     if document and "pue" not in changes:
         energy = catalog.item("prices", "energy")
         changes["pue"] = np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")])
-    budget = catalog.item("prices", BOOK)["datacenter_price"] if budget_usd is None else budget_usd
-    return size(budget, platform, BOOK, document, rate_format, **changes)
+    budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
+    return size(budget, platform, DOCUMENT, document, rate_format, **changes)
 
 
 def document_site(
     racks: ArrayLike,
     platform: str = "GB200 NVL72",
-    document: str = BOOK,
+    document: str = DOCUMENT,
     rate: str = "bf16_dense_rate",
     **changes: Any,
 ) -> Site:
@@ -76,10 +76,12 @@ def document_site(
     -------
     A `Site`.
     """
-    return site(racks, platform, rate, BOOK, document, **changes)
+    return site(racks, platform, rate, DOCUMENT, document, **changes)
 
 
-def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datacenters: int) -> dict[str, Any]:
+def memory_chart_arguments(
+    model: str, one: Layer, budget_usd: float, platform: str, datacenters: int
+) -> dict[str, Any]:
     """Memory of a GPU by tensor-parallel degree on the racks that a budget buys, by the catalog's own rows.
 
     Parameters
@@ -102,8 +104,8 @@ def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datace
     }
 
 
-def changed_case(
-    case: Case,
+def case_with_settings(
+    case: TrainingCase,
     platform: str,
     rule: str,
     rate: str,
@@ -112,7 +114,7 @@ def changed_case(
     nic_gbps: float,
     wan_gbps: float,
     datacenters: int,
-) -> Case:
+) -> TrainingCase:
     """A case under other settings, as a person gives them.
 
     Parameters
@@ -128,7 +130,7 @@ def changed_case(
 
     Returns
     -------
-    A `Case`.
+    A `TrainingCase`.
     """
     gpu = catalog.item("gpus", catalog.item("platforms", platform)["gpu"])
     speeds = {"hb_Bps": hb_gbps * Gbps, "nic_Bps": nic_gbps * Gbps, "wan_Bps": wan_gbps * Gbps}
@@ -138,7 +140,7 @@ def changed_case(
     )
 
 
-UNITS = {  # names with their units, as columns of a table
+MACHINE_COLUMNS = {  # names with their units, as columns of a table
     "compute_power": "power of the racks_w",
     "it_power": "power of all IT_w",
     "total_power_low": "power of the facility, least_w",
@@ -170,7 +172,7 @@ def machine_quantities(machine: Sizing) -> dict[str, float]:
     }
 
 
-def model_quantities(case: Case, memory_bytes: float) -> dict[str, float]:
+def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
     device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
@@ -218,7 +220,7 @@ def activation_formula_error(model: Transformer, bytes_of: Precision, micro_batc
     return float(max(errors))
 
 
-def communication_quantities(case: Case) -> dict[str, float]:
+def communication_quantities(case: TrainingCase) -> dict[str, float]:
     """Times and bytes of one layer, by the last part of the claims' ids, in SI units.
 
     recompute_overhead: the scores once more over forward and backward pass. tp_bytes: 2 s b h r. dp_*: steps of the
@@ -233,7 +235,7 @@ def communication_quantities(case: Case) -> dict[str, float]:
         "forward": t.forward_s,
         "backward": t.backward_s,
         "recompute_overhead": one.score_flops / (3 * (one.linear_flops + one.score_flops)),
-        "tp_bytes": one.exchanges * one.tensor_bytes,
+        "tp_bytes": one.all_reduces_per_pass * one.tensor_bytes,
         "tp_input_bytes": one.tensor_bytes,
         "tp_time": t.tensor_s,
         "pp_bytes": one.tensor_bytes / laid.tensor,

@@ -13,20 +13,27 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.systems.datacenter.exposed import Case, Times, chunk_bytes, times, tokens, wide_area
+from railcore.systems.datacenter.exposed import (
+    LayerTimes,
+    TrainingCase,
+    layer_times,
+    tokens_per_micro_batch,
+    wan_gradient_bytes,
+    wide_area_exchange,
+)
 from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
-PLACES = ("tensor group", "rack", "racks")
+EXPERT_LOCATIONS = ("tensor group", "rack", "racks")
 
 
 @dataclass(frozen=True)
 class ExpertPlacement:
     """Where the experts of a layer are, and what that costs.
 
-    where: one of `PLACES`; places: e. micro_batch: sequences. device_bytes: state and activations of a GPU.
+    where: one of `EXPERT_LOCATIONS`; places: e. micro_batch: sequences. device_bytes: state and activations of a GPU.
     dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with the
     all-to-all of a pass in experts_s.
     """
@@ -38,7 +45,7 @@ class ExpertPlacement:
     dispatched_bytes: float
     layer: Layer
     laid: Layout
-    times: Times
+    times: LayerTimes
 
     @property
     def name(self) -> str:
@@ -49,22 +56,22 @@ class ExpertPlacement:
 
 
 def expert_placement(
-    case: Case, where: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
+    case: TrainingCase, where: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
 ) -> ExpertPlacement:
     """A mixture with the experts of a layer over places, in the smallest tensor group that fits.
 
     Memory of a GPU: (shared + experts / e + activations) / t. Tokens: all-to-all of k s b h r / t a GPU among the e
     places, there and back in a pass, on the scale-up network in a rack and on the scale-out network between racks. A
     place gathers the k s b tokens that come to it, so that the feed-forward's half of T takes k times as long.
-    Gradients: what all groups share as in `times`; experts among g / e groups in a rack, or among y / e racks, where
-    racks over whole multiples of e stay idle.
+    Gradients: what all groups share as in `layer_times`; experts among g / e groups in a rack, or among y / e racks,
+    where racks over whole multiples of e stay idle.
 
     Parameters
     ----------
     case
         A mixture on a machine; its micro_batch and rule do not count.
     where, places
-        One of `PLACES`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
+        One of `EXPERT_LOCATIONS`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
     tensor
         GPUs of a tensor group, 0 for the smallest that fits.
     micro_batch
@@ -96,7 +103,7 @@ def expert_placement(
     experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
     shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
     alone = replace(whole, gradient_bytes=experts_bytes / places)
-    sums = [times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
+    sums = [layer_times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
     sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
     dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
@@ -107,11 +114,11 @@ def expert_placement(
     return ExpertPlacement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
 
 
-def fitting_placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
+def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
     found = [expert_placement(case, micro_batch=b) for b in micro_batches]
     experts = case.model.experts
-    for where in PLACES[1:]:
+    for where in EXPERT_LOCATIONS[1:]:
         for places in (e for e in range(2, experts + 1) if experts % e == 0):
             try:
                 found.append(expert_placement(case, where, places))
@@ -130,7 +137,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
             "tensor_degree": each.laid.tensor,
             "groups_per_rack": each.laid.layers_per_rack,
             "gpu_memory_bytes": each.device_bytes,
-            "tokens": tokens(each.layer, each.laid),
+            "tokens": tokens_per_micro_batch(each.layer, each.laid),
             "forward_s": each.times.forward_s,
             "tensor_s": each.times.tensor_s,
             "dispatched_bytes": each.dispatched_bytes,
@@ -145,7 +152,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
 
 
 def placements_by_speed(
-    case: Case, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
+    case: TrainingCase, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
 ) -> pd.DataFrame:
     """Exposed share of every placement of `fitting_placements` on a grid of speeds.
 
@@ -176,7 +183,7 @@ def placements_by_speed(
 def _check_places(model: Transformer, where: str, places: int) -> None:
     if not model.experts:
         raise ValueError(f"model {model.name!r} has no experts: give a mixture")
-    checks.one_of("where", where, PLACES)
+    checks.one_of("where", where, EXPERT_LOCATIONS)
     if places < 1 or model.experts % places or (places > 1) == (where == "tensor group"):
         raise ValueError(
             f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
@@ -195,12 +202,12 @@ def _layout_in_groups(thin: Layer, site: Site, places: int, tensor: int) -> Layo
     )
 
 
-def _summed_times(sums: list[Times], whole: Layer, laid: Layout, site: Site, gathered: float) -> Times:
+def _summed_times(sums: list[LayerTimes], whole: Layer, laid: Layout, site: Site, gathered: float) -> LayerTimes:
     """Steps of both kinds of gradients one after the other; the wide area takes both at once.
 
     gathered: tensors s b h r that come together before a feed-forward, on average of all layers.
     """
-    wide_bytes, wide_s = wide_area(chunk_bytes(whole, laid), site)
+    wide_bytes, wide_s = wide_area_exchange(wan_gradient_bytes(whole, laid), site)
     one, two = sums
     steps = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
     sent = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]

@@ -24,7 +24,7 @@ from railcore.training.transformer import Transformer
 
 _COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
-RECOMPUTED = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
+RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Layer:
     tensor_bytes: Any
     activation_bytes: Any
     gradient_bytes: Any
-    exchanges: int
+    all_reduces_per_pass: int
     heads: int
     precision: Precision
     name: str = ""
@@ -101,7 +101,7 @@ class Layer:
         """Training state of a layer and its share of the embeddings [bytes]."""
         return self.parameters * (self.precision.state / self.layers)
 
-    def flops(self, recomputed: float = RECOMPUTED) -> Any:
+    def flops(self, recomputed: float = RECOMPUTED_PASSES) -> Any:
         """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
 
         (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
@@ -164,7 +164,7 @@ def layer(
         tensor_bytes=model.sequence_length * b * width * bytes_of.element,
         activation_bytes=b * kept_bytes * wider,
         gradient_bytes=(matrices + vectors) * bytes_of.gradients,
-        exchanges=1 if model.parallel_block else 2,
+        all_reduces_per_pass=1 if model.parallel_block else 2,
         heads=model.heads,
         precision=bytes_of,
         name=model.name,
@@ -345,7 +345,7 @@ def layouts_across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> di
     }
 
 
-def misfit(plan: Layout) -> str:
+def misfit_reason(plan: Layout) -> str:
     """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
 
     The layout is one of `layout(..., strict=False)`.
@@ -360,7 +360,7 @@ def misfit(plan: Layout) -> str:
 def layout_summary(machine: Sizing, plan: Layout) -> str:
     """A machine in one line, and how many replicas of a model it trains in each datacenter, or why none."""
     power = show(float(np.max(machine.total_w)), "W", 3)
-    trains = misfit(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
+    trains = misfit_reason(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
     return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
 
 
@@ -376,7 +376,7 @@ def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.na
 
     Columns case, tensor_degree, layers_per_rack, racks_per_layer_here and gpus_here of a datacenter, replicas (all
     racks) and replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and
-    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit`), warnings.
+    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit_reason`), warnings.
     """
     rows = [
         {
@@ -391,7 +391,7 @@ def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.na
             "activation_bytes": plan.active_bytes,
             "host_bytes": plan.host_bytes,
             "host_share": plan.host_bytes / host_memory_bytes,
-            "note": misfit(plan),
+            "note": misfit_reason(plan),
             "warnings": "; ".join(plan.warnings),
         }
         for name, plan in layouts.items()

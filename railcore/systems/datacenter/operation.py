@@ -18,20 +18,25 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
 from railcore.facts.units import day, show
-from railcore.systems.datacenter.exposed import times
+from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision
-from railcore.systems.datacenter.sizing import Site, Sizing, best_format, site, size
+from railcore.systems.datacenter.sizing import Site, Sizing, narrowest_format, site, size
 from railcore.training import collectives
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, law, whole_shape
 from railcore.training.transformer import Transformer
 
-PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
-SERVING_COLUMNS = (
+_PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
+_SERVING_COLUMNS = (
     "model weight_bits context stages copy_gpus copies batch sequences "
     "token_s user_tokens_per_s tokens_per_s prefill_s bound cost_per_million_tokens_usd"
 ).split()
-ALL_REDUCE_FORMS = ("direct", "one_shot", "tree", "ring")  # forms of an AllReduce without reductions in the switch
-SIZES = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
+_ALL_REDUCE_ALGORITHMS = (
+    "direct",
+    "one_shot",
+    "tree",
+    "ring",
+)  # forms of an AllReduce without reductions in the switch
+CANDIDATE_PARAMETERS = np.geomspace(1e9, 1e18, 900)  # among which the largest that fits is found, 2.3% apart
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """
     kernels, mfu = (
         catalog.item("efficiencies", gpu),
-        catalog.item("models", PUBLISHED_RUN).row("model_flops_utilization"),
+        catalog.item("models", _PUBLISHED_RUN).row("model_flops_utilization"),
     )
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
     ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
@@ -162,7 +167,7 @@ def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
         ("full utilization", 1.0, 0.0, 1.0),
         ("exposed communication", 1.0, exposed, goodput),
         ("measured products", u, exposed * u / (1 - exposed + exposed * u), goodput),
-        *((f"MFU of {PUBLISHED_RUN}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
+        *((f"MFU of {_PUBLISHED_RUN}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
     ]
     return pd.DataFrame(rows, columns=["case", "utilization", "exposed_share", "goodput"])
 
@@ -229,7 +234,7 @@ def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0
     return size * np.asarray(context, float) * np.asarray(element, float)
 
 
-def serve(
+def serving_performance(
     model: Transformer,
     machine: Site,
     memory_Bps: float,
@@ -286,7 +291,9 @@ def serve(
     b = np.where((asked >= 1) & (asked <= room), asked, np.nan)
     latency, send = (catalog.item("efficiencies", "all")[name] for name in ("hb_latency", "nic_latency"))
     sent = b * model.hidden * cache
-    sums = collectives.collective_time("all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, ALL_REDUCE_FORMS)
+    sums = collectives.collective_time(
+        "all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, _ALL_REDUCE_ALGORITHMS
+    )
     scores = 4 * c * model.heads * model.head_dim * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     table = pd.DataFrame(
@@ -297,7 +304,7 @@ def serve(
             "batch": b,
             "weight_bytes": held,
             "cache_bytes": each,
-            "memory_s": (_met(model, b) * weight + b * each) / (t * memory_Bps),
+            "memory_s": (_parameters_read(model, b) * weight + b * each) / (t * memory_Bps),
             "compute_s": b * flops / rate,
             "collectives_s": 2 * model.layers * sums,
             "sends_s": p * (send + sent / t / machine.nic_Bps),
@@ -317,7 +324,7 @@ def serving_table(
     contexts: Sequence[float],
     usd_per_s: float,
 ) -> pd.DataFrame:
-    """`serve` for each model, bytes of a parameter, context and number of stages, where a sequence fits.
+    """`serving_performance` for each model, bytes of a parameter, context and number of stages, where a sequence fits.
 
     Parameters
     ----------
@@ -340,21 +347,21 @@ def serving_table(
     tables = []
     for (name, model), (weight, machine), context in product(models.items(), machines.items(), contexts):
         possible = np.array([p for p in stages if p <= model.layers])
-        found = serve(model, machine, memory_Bps, possible, weight, context=context)
+        found = serving_performance(model, machine, memory_Bps, possible, weight, context=context)
         waits = found[["memory_s", "compute_s"]].assign(network_s=found.collectives_s + found.sends_s)
         found["bound"] = waits.set_axis(["memory", "compute", "network"], axis=1).fillna(0).idxmax(axis=1)
         found["cost_per_million_tokens_usd"] = usd_per_s / found.tokens_per_s * 1e6
         found["user_tokens_per_s"] = 1 / found.token_s
         tables.append(found.assign(model=name, weight_bits=8 * weight, context=context))
-    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)[SERVING_COLUMNS]
+    return pd.concat(tables).query("copies > 0").dropna(subset="batch").reset_index(drop=True)[_SERVING_COLUMNS]
 
 
-def memory_rate(gpu: str) -> float:
+def sustained_memory_bandwidth(gpu: str) -> float:
     """Bandwidth of a catalog GPU's memory as streams reach it [bytes/s]."""
     return catalog.item("gpus", gpu)["memory_bandwidth"] * catalog.item("efficiencies", gpu)["memory_fraction"]
 
 
-def _met(model: Transformer, tokens: Any) -> Any:
+def _parameters_read(model: Transformer, tokens: Any) -> Any:
     """Parameters that `tokens` tokens meet in a pass, experts chosen evenly."""
     experts = model.parameters()["experts"]
     share = 1 - (1 - model.top_k / model.experts) ** tokens if model.experts else 0.0
@@ -397,7 +404,7 @@ def models_by_budget(
     tables, found = [], law(law_name)
     budget = np.asarray(budgets_usd, float)
     for platform in platforms:
-        number_format = best_format(catalog.item("platforms", platform)["gpu"])
+        number_format = narrowest_format(catalog.item("platforms", platform)["gpu"])
         bytes_of = precision(precision_for_format(number_format))
         box = size(budget, platform, book)
         racks = box.racks.astype(int)
@@ -406,9 +413,9 @@ def models_by_budget(
         wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
         fits = layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
-        each = layer_of_size(like, bytes_of, np.maximum(trained, SIZES[0]))
+        each = layer_of_size(like, bytes_of, np.maximum(trained, CANDIDATE_PARAMETERS[0]))
         laid = layout(each, machine, strict=False)
-        share = times(each, laid, machine).share()
+        share = layer_times(each, laid, machine).share()
         needed = found.training_time(trained, box.dense_flops * (1 - np.nan_to_num(share))) / day
         columns = {
             "platform": platform,
@@ -435,10 +442,10 @@ def models_by_budget(
 def budget_table(table: pd.DataFrame) -> pd.DataFrame:
     """`models_by_budget` for people: the columns that matter most, parameters in trillions."""
     short = table.drop(columns=["racks", "largest_parameters", "layers", "hidden", "replicas"])
-    return in_trillions(short, "optimal_parameters", "parameters")
+    return columns_in_trillions(short, "optimal_parameters", "parameters")
 
 
-def in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+def columns_in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """A table for people with some columns in trillions, which their names then say."""
     return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
         columns={each: f"{each} [trillion]" for each in columns}
@@ -465,8 +472,11 @@ def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) ->
     machine: its racks may be an array, the result has its shape.
     """
     racks = np.asarray(machine.racks)[..., None]
-    fits = layout(layer_of_size(like, bytes_of, SIZES), replace(machine, racks=racks), strict=False).tensor > 0
-    return np.max(np.where(fits, SIZES, 0.0), axis=-1)
+    fits = (
+        layout(layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS), replace(machine, racks=racks), strict=False).tensor
+        > 0
+    )
+    return np.max(np.where(fits, CANDIDATE_PARAMETERS, 0.0), axis=-1)
 
 
 def _limits(wanted: Layer, machine: Site) -> list[str]:
