@@ -272,14 +272,13 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     prices, powers = scale_out.scaled_prices("flops2024", nic), scale_out.chip_powers("51.2T", "800G DR8", nic)
     table = scale_out.comparison([800_000, 835_000], scale_out.network_shapes(72, 76, 4), prices, powers, "51.2T", nic)
     names = list(scale_out.network_shapes(72, 76, 4))
-    counted = table, 800_000, "smooth", names, 5e9
-    ours = networks.scale_out_values(*counted)
+    chip_usd = (25e3, 50e3, 90e3)
+    ours, texts, found = networks.scale_out_entries(table, 800_000, "smooth", names, 5e9, chip_usd)
     rows = table[(table.gpus == 800_000) & (table["count"] == "smooth")].set_index("network")
     assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]] == 37_500
     assert ours["flops2024.fattree.switches"] == 87_500 and ours["flops2024.multirail4p.cables"] == 800_000
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
-    found = networks.scale_out_readings(ours, *counted)
-    more = networks.scale_out_values(table, 835_000, "smooth", names, 5e9)
+    more, *_ = networks.scale_out_entries(table, 835_000, "smooth", names, 5e9, chip_usd)
     assert named(found, "800,000 GPUs") == set(readings.turned(ours, more))
     chips = "flops2024.multirail4p.chips"
     assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
@@ -287,7 +286,6 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     assert "equal trunks: 92,008 switches" in found["flops2024.fattree.switches"]
     assert "each of them: -1.66667" in found["flops2024.multiplane.link_reduction"]
     assert "hosts: 6.4 G USD" in found["flops2024.fattree.wire_cost"]
-    texts = networks.scale_out_reasons(*counted, (25e3, 50e3, 90e3))
     ends = [(price * 87_500 + 4.8e9) / 5e9 for price in (25e3, 90e3)]
     assert f"{ends[0]:.2f} and {ends[1]:.2f}" in texts["flops2024.fattree.cost_over_budget"]
     assert np.isclose(ours["flops2024.fattree.wire_cost"], 4.8e9)

@@ -106,13 +106,13 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     return found
 
 
-def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = MOST_PARTS) -> float:
+def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> float:
     """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
 
     The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
-    of the paper's split. NaN where no k up to `most` does.
+    of the paper's split. NaN where no k up to `MOST_PARTS` does.
     """
-    found = feeders_by_region(disposable_w, demand_w, most)
+    found = feeders_by_region(disposable_w, demand_w, MOST_PARTS)
     good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
     return float(good["parts"].min())
 
@@ -220,12 +220,12 @@ def siting_account(
 
 
 def real_account() -> pd.DataFrame:
-    """`account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
+    """`siting_account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
     return pd.read_csv(files.data(_REAL_PLANTS_FILE))
 
 
 def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
-    """`account` on plants of this name above `real_account`."""
+    """`siting_account` on plants of this name above `real_account`."""
     real = real_account()
     return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
 
@@ -242,7 +242,7 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     rule
         By which places count.
     found
-        `account`.
+        `siting_account`.
 
     Returns
     -------
@@ -266,9 +266,9 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
     Parameters
     ----------
     ours
-        `values`.
+        `siting_values`.
     high_w, rule, found
-        As in `values`.
+        As in `siting_values`.
 
     Returns
     -------
@@ -293,7 +293,7 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
 
 
 def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
-    """Why a claim comes out as it does. found: `account`. table: of `siting_sensitivity`, for one oil."""
+    """Why a claim comes out as it does. found: `siting_account`. table: of `siting_sensitivity`, for one oil."""
     country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
     by_radius = ", ".join(
         f"{'' if row.exact else 'at least '}{row.places} at {row.radius_m / units.km:g} km"
@@ -331,13 +331,13 @@ def siting_entries(
     Parameters
     ----------
     low_w, high_w, rule, found
-        As in `values`.
+        As in `siting_values`.
     table
-        As in `reasons`.
+        As in `siting_reasons`.
 
     Returns
     -------
-    `values`, `reasons`, `readings`.
+    Three tables by claim id.
     """
     ours = siting_values(low_w, high_w, rule, found)
     return ours, siting_reasons(rule, found, table), siting_readings(ours, high_w, rule, found)
