@@ -134,7 +134,7 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
-    time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
+    time_s = t.steady_s(case.rule, m)
     done = m * tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
@@ -158,11 +158,7 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
 def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
-    t = one.times
-    return float(
-        (m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m))
-        / (m * tokens_per_micro_batch(one.layer, one.layout))
-    )
+    return float(one.times.steady_s(one.rule, m) / (m * tokens_per_micro_batch(one.layer, one.layout)))
 
 
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:

@@ -4,6 +4,7 @@ Cases are named "dense" and "moe" (which a user may leave out).
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -35,7 +36,7 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
     ways: dict[str, CaseChange] = {
         "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
         "ReduceScatter in steps 1 and 2": _with(options=scatter),
-        "ReduceScatter, busiest network": _with(options=scatter, case={"rule": "busiest network"}),
+        "ReduceScatter, busiest network": _with(options=scatter, rule="busiest network"),
         "one direction of the scale-up": lambda case: case.changed(site={"hb_Bps": case.site.hb_Bps / 2}),
     }
     return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
@@ -71,7 +72,7 @@ def shares_under_rules(cases: Mapping[str, TrainingCase], ways: Mapping[str, Cas
     ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
     """
     rows = []
-    for reading, way in {**{rule: _with(case={"rule": rule}) for rule in OVERLAP_RULES}, **ways}.items():
+    for reading, way in {**{rule: _with(rule=rule) for rule in OVERLAP_RULES}, **ways}.items():
         for key, value in shares_at_points(cases, way).items():
             rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
     return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
@@ -119,8 +120,8 @@ def counting_table(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseCha
     return table.astype({name: float for name in table.columns[2:]})
 
 
-def _with(**parts: Mapping[str, object]) -> CaseChange:
-    return lambda case: case.changed(**parts)
+def _with(**fields: Any) -> CaseChange:
+    return lambda case: case.changed(**fields)
 
 
 def _printed(key: str) -> str:

@@ -135,7 +135,8 @@ def case_with_settings(
     gpu = catalog.item("gpus", catalog.item("platforms", platform)["gpu"])
     speeds = {"hb_Bps": hb_gbps * Gbps, "nic_Bps": nic_gbps * Gbps, "wan_Bps": wan_gbps * Gbps}
     return case.changed(
-        case={"rule": rule, "precision": precision_of(precision)},
+        rule=rule,
+        precision=precision_of(precision),
         site={"gpu_rate": gpu[rate], "datacenters": datacenters, **speeds},
     )
 

@@ -28,9 +28,7 @@ from railcore.training.transformer import Transformer
 
 _REDUCE_COLLECTIVES = ("all_reduce", "reduce_scatter")
 WAN_ALGORITHMS = ("one_shot", "direct")
-_CASE_PARTS = ("model", "precision", "site", "options", "case")
 NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
-_OVERLAP_RULE = "rule of overlap"
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
 
@@ -68,10 +66,13 @@ class LayerTimes:
         """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
         return checks.at_least("micro_batches", micro_batches, 1) * 2 * self.waits_s + self.gradients_s(rule)
 
+    def steady_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+        """Time of m micro-batches in steady state [s]: m (F + B) + `exposed_s`."""
+        return np.asarray(micro_batches) * (self.forward_s + self.backward_s) + self.exposed_s(rule, micro_batches)
+
     def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
-        """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
-        exposed = self.exposed_s(rule, micro_batches)
-        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
+        """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
+        return self.exposed_s(rule, micro_batches) / self.steady_s(rule, micro_batches)
 
 
 def _over(time: Any, cover: Any) -> Any:
@@ -137,13 +138,15 @@ def layer_times(
     """
     checks.one_of("reduce", reduce, _REDUCE_COLLECTIVES)
     fits = np.asarray(laid.tensor) > 0
-    t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
+    t, g, y = (
+        np.where(fits, value, 1.0)[()] for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here)
+    )
     in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
     sizes = ((reduce, in_rack, g), (reduce, in_site, y), ("all_gather", in_site, y), ("all_gather", in_rack, g))
     one, two, four, five = (collectives.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
     three, wide_s = wide_area_exchange(in_site / y, site)
     tensor_bytes = collectives.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
-    forward = _fitting(fits, layer.flops(recomputed) / (t * site.gpu_rate))
+    forward = np.where(fits, layer.flops(recomputed) / (t * site.gpu_rate), np.nan)[()]
     return LayerTimes(
         forward_s=forward,
         backward_s=2 * forward,
@@ -193,10 +196,6 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
     return layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
-def _fitting(fits: Any, value: Any, other: float = np.nan) -> Any:
-    return value if np.all(fits) else np.where(fits, value, other)
-
-
 @dataclass(frozen=True)
 class TrainingCase:
     """All that the exposed share of a model depends on.
@@ -233,18 +232,19 @@ class TrainingCase:
         """Exposed share of the time, not a number where the model does not fit."""
         return exposed_share(self.layer, self.site, self.rule, **self.options)
 
-    def changed(self, **parts: Mapping[str, Any]) -> "TrainingCase":
-        """The case with other fields: changed(site={"nic_Bps": 5e10}, options={"recomputed": 1.0}, case={"rule": ...}).
+    def changed(self, **fields: Any) -> "TrainingCase":
+        """The case with other fields, such as changed(site={"nic_Bps": 5e10}, rule="whole period").
 
-        Raises ValueError for another part than model, precision, site, options and case.
+        A dictionary changes some fields of a part and leaves its others. Raises ValueError for an unknown field.
         """
-        for name in parts:
-            checks.one_of("part", name, _CASE_PARTS)
-        new = dict(parts.get("case", {}))
-        for name in ("model", "precision", "site"):
-            if name in parts:
-                new[name] = replace(getattr(self, name), **parts[name])
-        return replace(self, options={**self.options, **parts.get("options", {})}, **new)
+        new: dict[str, Any] = {}
+        for name, value in fields.items():
+            now = getattr(self, checks.one_of("field", name, self.__dataclass_fields__))
+            if name == "options":
+                new[name] = {**now, **value}
+            else:
+                new[name] = replace(now, **value) if isinstance(value, Mapping) else value
+        return replace(self, **new)
 
 
 def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
@@ -303,7 +303,7 @@ def pipelined_iteration(
     m = np.asarray(micro_batches)
     idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
     exposed_s = times.exposed_s(rule, m)
-    whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
+    whole_s = times.steady_s(rule, m) + idle_s
     exposed, idle = exposed_s / whole_s, idle_s / whole_s
     columns = {"micro_batches": m, "time_s": whole_s, "computing": 1 - exposed - idle, "exposed": exposed, "idle": idle}
     return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
@@ -388,19 +388,26 @@ def share_by_datacenters(
 
 @dataclass(frozen=True)
 class Assumption:
-    """Part of a case, field in it, its unit, and its low and high: by default half and twice the case's own value."""
+    """Field of a case, name in it, its unit, and the values to try: by default half and twice the case's own value."""
 
-    part: str
     field: str
+    name: str = ""
     unit: str = ""
-    values: tuple[Any, ...] | None = None
+    values: tuple[Any, ...] = ()
 
-    def ends(self, case: TrainingCase) -> tuple[Any, ...]:
-        """Low and high value."""
-        if self.values is not None:
-            return self.values
-        now = getattr(getattr(case, self.part), self.field)
-        return tuple(type(now)(now * factor) for factor in (0.5, 2.0))
+    def ends(self, case: TrainingCase) -> tuple[Any, Any]:
+        """Low and high; of more than two values those that expose least and most."""
+        if len(self.values) > 2:
+            ranked = sorted(self.values, key=lambda value: (self.share(case, value), value))
+            return ranked[0], ranked[-1]
+        if self.values:
+            return self.values[0], self.values[1]
+        now = getattr(getattr(case, self.field), self.name)
+        return type(now)(now * 0.5), type(now)(now * 2.0)
+
+    def share(self, case: TrainingCase, value: Any) -> float:
+        """Exposed share of the case with the value."""
+        return float(case.changed(**{self.field: {self.name: value} if self.name else value}).share)
 
 
 ASSUMPTIONS = {
@@ -417,27 +424,23 @@ ASSUMPTIONS = {
     "bytes of a gradient": Assumption("precision", "gradients", "B"),
     "bytes of an activation": Assumption("precision", "element", "B"),
     "sequence length": Assumption("model", "sequence_length", "tokens"),
-    "sequences of a micro-batch": Assumption("case", "micro_batch", values=(1, 2)),
+    "sequences of a micro-batch": Assumption("micro_batch", values=(1, 2)),
     "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
     "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
-    _OVERLAP_RULE: Assumption("case", "rule", values=tuple(OVERLAP_RULES)),
+    "rule of overlap": Assumption("rule", values=tuple(OVERLAP_RULES)),
 }
 
 
 def exposed_sensitivity(cases: Mapping[str, TrainingCase]) -> pd.DataFrame:
     """Exposed share of each case with one of `ASSUMPTIONS` at its low and at its high, all others as they are.
 
-    The ends of the rule of overlap are the rules that expose least and most. An end at which the model does not fit
-    leaves the share where it is and says so. Columns of `tornado_table`, and model.
+    An end at which the model does not fit leaves the share where it is and says so. Columns of `tornado_table`, and
+    model.
     """
     tables = []
     for model, case in cases.items():
-        share = partial(_share_with, case)
-        rules = sorted((share(_OVERLAP_RULE, rule), rule) for rule in OVERLAP_RULES)
-        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()} | {
-            _OVERLAP_RULE: (rules[0][1], rules[-1][1])
-        }
-        table = tornado_table(ends, share, float(case.share), _text)
+        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()}
+        table = tornado_table(ends, partial(_share_with, case), float(case.share), _text)
         for side in ("low", "high"):
             misfits = table[f"at_{side}"].isna()
             table.loc[misfits, side] += " does not fit"
@@ -446,9 +449,8 @@ def exposed_sensitivity(cases: Mapping[str, TrainingCase]) -> pd.DataFrame:
     return pd.concat(tables)
 
 
-def _share_with(case: TrainingCase, name: str, end: Any) -> float:
-    where = ASSUMPTIONS[name]
-    return float(case.changed(**{where.part: {where.field: end}}).share)
+def _share_with(case: TrainingCase, name: str, value: Any) -> float:
+    return ASSUMPTIONS[name].share(case, value)
 
 
 def _text(name: str, value: Any) -> str:
