@@ -35,7 +35,9 @@ def test_a_layer_is_the_share_of_its_model(name):
     assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
     kinds = model.parameters()
     edges = kinds["embedding"] + kinds["positions"] + kinds["output"]
-    assert layer.weights * model.layers == pytest.approx(model.total_parameters - edges, rel=1e-13)
+    assert layer.gradient_bytes / BF16.gradients * model.layers == pytest.approx(
+        model.total_parameters - edges, rel=1e-13
+    )
     whole = sum(flops.values()) - flops["logits"]
     assert (layer.linear_flops + layer.score_flops) * model.layers == pytest.approx(whole, rel=1e-13)
     selective = model.training_flops(3, "selective") - 3 * flops["logits"]
@@ -58,7 +60,7 @@ def test_a_model_of_another_size_is_that_model(layers, width, mixture):
     hidden = 256 * width
     other = replace(like, name="other", layers=layers, hidden=hidden, ffn_hidden=4 * hidden, head_dim=hidden // 256)
     scaled, built = dc.layer(like, FP4, 2, layers, hidden), dc.layer(other, FP4, 2)
-    for field in ("weights", "linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
+    for field in ("linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
         # the norm after the last layer is spread over all layers
         assert getattr(scaled, field) == pytest.approx(getattr(built, field), rel=1e-5), field
     assert scaled.parameters == pytest.approx(built.parameters, rel=1e-5)

@@ -1,4 +1,4 @@
-"""flops2024 on power and siting: Table 1, the split into east and west, and values, reasons and readings of claims."""
+"""flops2024 on power and siting: the split into east and west, and values, reasons and readings of the claims."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.documents.flops2024.table1_authorities import (
+    TABLE_1,
+    demand_side,
+    feeders_by_region,
+    fewest_even_parts,
+    printed_powers,
+)
 from railcore.documents.readings import verdict_readings
-from railcore.facts import catalog, claims, files, units
-from railcore.systems.siting.authorities import MOST_PARTS, authority, authority_table, feeders_of_parts
+from railcore.facts import claims, files, units
 from railcore.systems.siting.candidates import Candidates, Region
 from railcore.systems.siting.geometry import distance_to
 from railcore.systems.siting.grid import PowerGrid
@@ -19,7 +25,6 @@ from railcore.systems.siting.placement import nearest_direct_line, places_near_l
 from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.supply import RULES, passes
 
-TABLE_1 = "flops2024.table1"
 EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
 EAST_AND_WEST = "east and west"
 WASHINGTON_RADIUS_M = 100e3  # of Washington, D.C.: "within 100 km"
@@ -38,83 +43,6 @@ SINGLE_SITE, NEAR_WASHINGTON, DATACENTERS, NORTHWEST_HALF = (
 )
 _REAL_PLANTS_FILE = "measured/siting_real_plants.csv"
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
-
-
-def printed_regions() -> dict[str, str]:
-    """Region of each authority of Table 1, in its order, from the catalog's family authorities."""
-    return {code: catalog.item("authorities", code)["region"] for code in catalog.names("authorities")}
-
-
-def printed_powers() -> dict[str, float]:
-    """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
-    return {code: claims.paper_value(f"{TABLE_1}.{code.lower()}") * units.MW for code in printed_regions()}
-
-
-def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
-    """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
-
-    Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
-    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
-    Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
-    implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
-    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
-    is impossible without spikes says that the printed value rests on another spike, in generation.
-    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
-    """
-    regions, rows = printed_regions(), []
-    for code, printed in printed_w.items():
-        row = authority(code)
-        if not np.isfinite(printed):
-            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
-        entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
-        for kind in ("raw", "clean"):
-            peak = row[f"peak_demand_{kind}_w"]
-            entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
-            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
-        entry["capacity_w"] = row["capacity_w"]
-        entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
-        rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
-    return pd.DataFrame(rows)
-
-
-def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
-    """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
-
-    Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
-    does. Raises ValueError for no printed value, UnknownName for an unknown code.
-    """
-    if not printed_w:
-        raise ValueError("printed_w is empty: give disposable power by authority in watts")
-    for code in printed_w:
-        authority(code)
-    rows = authority_table()
-    chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
-    return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
-
-
-def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
-    """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
-
-    East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
-    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
-    """
-    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
-    eastern = {code for code in disposable_w if authority(code)["interconnect"] == "Eastern"}
-    northwestern = {code for code in disposable_w if printed.get(code, authority(code)["region"]) == "Northwest"}
-    for name, codes in (("east", eastern), ("northwest", northwestern)):
-        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
-    return found
-
-
-def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> float:
-    """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
-
-    The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
-    of the paper's split. NaN where no k up to `MOST_PARTS` does.
-    """
-    found = feeders_by_region(disposable_w, demand_w, MOST_PARTS)
-    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
-    return float(good["parts"].min())
 
 
 def intertie(grid: PowerGrid) -> pd.Series:
@@ -279,14 +207,11 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
     for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
         words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
         others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
-    printed = printed_powers()
-    high = feeders_by_region(printed, high_w, 2).set_index("parts")
-    split = 1.0 if own.single_places else fewest_even_parts(printed, high_w)
     return verdict_readings(
         ours,
         {
             "circles around any point, on the plants of a synthetic grid": others,
-            "the lowest PUE": {"the highest": {DATACENTERS: split, NORTHWEST_HALF: float(high.loc[2, "northwest"])}},
+            "the lowest PUE": {"the highest": siting_values(high_w, high_w, rule, found)},
             "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )

@@ -64,7 +64,7 @@ def precision(name: str) -> Precision:
 class Layer:
     """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
 
-    layers, hidden: L, h of the model. parameters: of the whole model; weights: of a layer, all experts.
+    layers, hidden: L, h of the model. parameters: of the whole model.
     linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
     tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
     recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
@@ -75,7 +75,6 @@ class Layer:
     layers: Any
     hidden: Any
     parameters: Any
-    weights: Any
     linear_flops: Any
     score_flops: Any
     tensor_bytes: Any
@@ -158,7 +157,6 @@ def layer(
         layers=depth,
         hidden=width,
         parameters=depth * (matrices + vectors) + edges,
-        weights=matrices + vectors,
         linear_flops=b * linear / model.layers,
         score_flops=b * flops["scores"] / model.layers * wider,
         tensor_bytes=model.sequence_length * b * width * bytes_of.element,
@@ -211,11 +209,6 @@ class Layout:
         return self.racks_per_layer_here * self.layers * self.rack_gpus
 
 
-def device_bytes(layer: Layer, tensor: ArrayLike) -> tuple[Any, Any]:
-    """Training state and activations of one GPU [bytes]: a layer's over t."""
-    return layer.layer_state_bytes / np.asarray(tensor), layer.activation_bytes / np.asarray(tensor)
-
-
 def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
@@ -251,14 +244,14 @@ def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> La
     if strict:
         _check_memory(t, needed, int(degrees.max()), layer, site)
         _check_racks(here, depth, layer, site)
-    state, active = device_bytes(layer, share)
+    active = layer.activation_bytes / share
     return Layout(
         tensor=np.where(here >= 1, t, 0)[()],
         layers_per_rack=g[()],
         racks_per_layer=racks[()],
         racks_per_layer_here=np.where(here >= 1, here, np.nan)[()],
         datacenters=site.datacenters,
-        device_bytes=state,
+        device_bytes=layer.layer_state_bytes / share,
         active_bytes=active,
         host_bytes=active * depth,
         rack_gpus=size,
@@ -323,7 +316,7 @@ def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.Data
     degrees = np.array([t for t in range(1, rack_gpus + 1) if rack_gpus % t == 0])
     tables = []
     for model, each in layers.items():
-        state, active = device_bytes(each, degrees)
+        state, active = each.layer_state_bytes / degrees, each.activation_bytes / degrees
         columns = {"tensor": degrees, "state_bytes": state, "activation_bytes": active, "bytes": state + active}
         tables.append(pd.DataFrame({"model": model, **columns}))
     return pd.concat(tables, ignore_index=True)
@@ -334,15 +327,6 @@ def fitting_models(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
     wide = table.pivot(index="tensor", columns="model", values="bytes")[list(table["model"].unique())]
     fits = [", ".join(row.index[row <= memory_bytes]) for _, row in wide.iterrows()]
     return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
-
-
-def layouts_across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> dict[str, Layout]:
-    """Layout of each model on each machine, whether it fits or not, by the names of both."""
-    return {
-        f"{model}, {where}": layout(one, place, strict=False)
-        for where, place in sites.items()
-        for model, one in layers.items()
-    }
 
 
 def misfit_reason(plan: Layout) -> str:
