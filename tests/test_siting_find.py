@@ -148,7 +148,7 @@ def test_sitings_of_the_two_objectives_are_those_without_the_pair():
     whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
     assert found == {name: places for name, places in whole.items() if name != EAST_AND_WEST}
     assert whole[EAST_AND_WEST] == tuple(
-        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.EAST, siting_claims.WEST))
+        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.WASHINGTON, siting_claims.CELILO))
     )
     assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
 
@@ -264,7 +264,7 @@ def test_counts_of_places_near_a_city():
     near = siting_claims.counts_by_rule(NEAR, 2 * GW, 100 * km)
     assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
     assert near == dict.fromkeys(RULES, 2)
-    place = catalog.item("wide_area", siting_claims.EAST)
+    place = catalog.item("wide_area", siting_claims.WASHINGTON)
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5

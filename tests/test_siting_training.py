@@ -427,7 +427,7 @@ def test_places_near_the_line():
         siting_claims.intertie(bare)
 
 
-ANCHORS = (siting_claims.EAST, siting_claims.WEST)
+ANCHORS = (siting_claims.WASHINGTON, siting_claims.CELILO)
 
 
 def test_the_pair_is_the_nearest_with_half():

@@ -25,29 +25,28 @@ from railcore.systems.siting.placement import nearest_direct_line, places_near_l
 from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.supply import RULES, passes
 
-EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
+WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area
 EAST_AND_WEST = "east and west"
-WASHINGTON_RADIUS_M = 100e3  # of Washington, D.C.: "within 100 km"
+NEARBY_M = 100e3  # the document's "within 100 km"
 REGIONS: dict[str, Region] = {
     "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to(found, EAST) <= WASHINGTON_RADIUS_M,
+    "100 km of Washington, D.C.": lambda found: distance_to(found, WASHINGTON) <= NEARBY_M,
     "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to(found, WEST) <= WASHINGTON_RADIUS_M,
+    "100 km of the intertie": lambda found: distance_to(found, CELILO) <= NEARBY_M,
     "Eastern": lambda found: found.interconnect == "Eastern",
     "Western": lambda found: found.interconnect == "Western",
     "Texas": lambda found: found.interconnect == "Texas",
 }
-SITING, VIABLE_AUTHORITIES = "flops2024.siting", "flops2024.infra.viable_authorities"
-SINGLE_SITE, NEAR_WASHINGTON, DATACENTERS, NORTHWEST_HALF = (
-    f"{SITING}.{name}" for name in ("single_site", "near_washington_100km", "datacenters", "northwest_half")
-)
+SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
+DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
+VIABLE_AUTHORITIES = "flops2024.infra.viable_authorities"
 _REAL_PLANTS_FILE = "measured/siting_real_plants.csv"
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
 def intertie(grid: PowerGrid) -> pd.Series:
     """The Pacific DC Intertie: the direct-current line with an end nearest to Celilo, as `nearest_direct_line`."""
-    return nearest_direct_line(grid, WEST)
+    return nearest_direct_line(grid, CELILO)
 
 
 def sitings_with_pair(
@@ -80,7 +79,7 @@ def sitings_with_pair(
     cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
     problem = ""
     try:
-        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (EAST, WEST))
+        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
         found = {EAST_AND_WEST: tuple(two)} | found
     except ValueError as error:
         problem = str(error)
@@ -104,7 +103,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    here = distance_to(found, EAST) <= around_m
+    here = distance_to(found, WASHINGTON) <= around_m
     return {name: found.places(here & found.passing(demand_w, name, **asked))[0] for name in RULES}
 
 
@@ -134,10 +133,10 @@ def siting_account(
         "demand_w": demand_w,
         "rule": list(RULES),
         "single_places": counts_by_rule(point, demand_w, **asked).values(),
-        "washington_places": counts_by_rule(near, demand_w, WASHINGTON_RADIUS_M, **asked).values(),
+        "washington_places": counts_by_rule(near, demand_w, NEARBY_M, **asked).values(),
     }
     for group in (each for each in groups if each.radius_m == near.radius_m):
-        here = distance_to(group, EAST) <= WASHINGTON_RADIUS_M
+        here = distance_to(group, WASHINGTON) <= NEARBY_M
         meets = [int((here & passes(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
         columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
     line = intertie(near.grid)
