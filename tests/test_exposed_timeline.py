@@ -173,6 +173,11 @@ def test_what_may_come_later_exposes_less(case):
     assert (ends["reduce first_s"] >= ends.lower_bound_s).all() and ends["reduce first_s"].is_monotonic_decreasing
 
 
+def test_a_timeline_has_no_tokens_that_travel_to_experts():
+    with pytest.raises(ValueError, match=r"times.experts_s is .*: give times of experts in the tensor group"):
+        timeline.timeline(placed("racks", 8).times, SITE)
+
+
 @pytest.mark.parametrize("wrong", [{"chunks": 0}, {"chunks": 1.5}, {"spread": 1.2}, {"due": 4}, {"order": "last"}])
 def test_a_timeline_names_what_is_out_of_range(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -395,9 +400,9 @@ def test_a_case_finds_what_would_give_a_printed_number():
     assert found["recompute_overhead"] == pytest.approx((once - none) / (none - logits))
 
 
-def placed(where="tensor group", places=1, tensor=0, site=SITE, **options):
+def placed(location="tensor group", places=1, tensor=0, site=SITE, **options):
     case = CASES["moe"]
-    return expert_placement.expert_placement(replace(case, site=site), where, places, tensor, **options)
+    return expert_placement.expert_placement(replace(case, site=site), location, places, tensor, **options)
 
 
 def test_experts_in_the_tensor_group_are_the_documents_layout():
@@ -464,13 +469,13 @@ def test_placements_are_compared_on_a_grid_as_alone():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"where": "attic"}, "where"),
-        ({"where": "racks", "places": 3}, "places"),
-        ({"where": "racks", "places": 1}, "places"),
-        ({"where": "tensor group", "places": 2}, "places"),
-        ({"where": "rack", "places": 8, "tensor": 18}, "places"),
-        ({"where": "rack", "places": 4, "tensor": 12}, "places"),
-        ({"where": "racks", "places": 8, "site": replace(SITE, racks=1400)}, "places"),
+        ({"location": "attic"}, "location"),
+        ({"location": "racks", "places": 3}, "places"),
+        ({"location": "racks", "places": 1}, "places"),
+        ({"location": "tensor group", "places": 2}, "places"),
+        ({"location": "rack", "places": 8, "tensor": 18}, "places"),
+        ({"location": "rack", "places": 4, "tensor": 12}, "places"),
+        ({"location": "racks", "places": 8, "site": replace(SITE, racks=1400)}, "places"),
         ({"site": replace(SITE, memory_bytes=1e9)}, "rack"),
     ],
 )

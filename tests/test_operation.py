@@ -18,8 +18,8 @@ from railcore.systems.datacenter.budget_models import (
     budget_table,
     largest_parameters,
     models_by_budget,
-    precision_for_format,
 )
+from railcore.systems.datacenter.layouts import precision_for_format
 from railcore.training.scaling_laws import law
 from railcore.training.transformer import Transformer, catalog_model
 

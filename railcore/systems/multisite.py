@@ -16,18 +16,17 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.systems.datacenter.exposed import (
-    WAN_ALGORITHMS,
     LayerTimes,
     TrainingCase,
     least_wan_Bps,
     tokens_per_micro_batch,
+    wan_delays_and_bytes,
     wan_gradient_bytes,
 )
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
-from railcore.training.collectives import steps_and_bytes
 from railcore.training.transformer import Transformer, catalog_model
 
 
@@ -164,7 +163,7 @@ def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
-    Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
+    Largest over `exposed.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
     `exposed.wide_area_exchange`, as `least_wan_Bps` is.
 
     Parameters
@@ -180,10 +179,8 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     """
     k = np.asarray(site.datacenters)
     allowed = []
-    for form in WAN_ALGORITHMS:
-        steps, size = steps_and_bytes("all_reduce", form, wan_gradient_bytes(layer, laid), k)
-        rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
-        allowed.append((hidden_s - size / site.wan_Bps) / rounds)
+    for delays, size in wan_delays_and_bytes(wan_gradient_bytes(layer, laid), site):
+        allowed.append((hidden_s - size / site.wan_Bps) / np.maximum(delays, 1))
     most = np.maximum(*allowed)
     return np.where(k > 1, np.where(most >= 0, most, np.nan), np.inf)[()]
 

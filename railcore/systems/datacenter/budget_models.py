@@ -9,7 +9,7 @@ import pandas as pd
 from railcore.facts import catalog
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import layer_times
-from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision
+from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision, precision_for_format
 from railcore.systems.datacenter.sizing import Site, narrowest_format, site, size
 from railcore.training.scaling_laws import law, whole_shape
 from railcore.training.transformer import Transformer
@@ -22,8 +22,8 @@ def models_by_budget(
     budgets_usd: Sequence[float],
     like: Transformer,
     days: float,
-    book: str,
-    where: str,
+    price_book: str,
+    catalog_site: str,
     law_name: str = "Hoffmann 2",
 ) -> pd.DataFrame:
     """The loss-optimal model of a training time on each machine, or the largest that its racks hold.
@@ -38,7 +38,7 @@ def models_by_budget(
         Its vocabulary, sequence length and proportions, in the shape of the depth-to-width rule.
     days
         Training time at full utilization [days].
-    book, where
+    price_book, catalog_site
         Of the catalog's prices (`sizing.size`) and sites (`sizing.site`).
     law_name
         Of the scaling laws.
@@ -55,24 +55,24 @@ def models_by_budget(
     for platform in platforms:
         number_format = narrowest_format(catalog.item("platforms", platform)["gpu"])
         bytes_of = precision(precision_for_format(number_format))
-        box = size(budget, platform, book)
-        racks = box.racks.astype(int)
-        machine = site(racks, platform, f"{number_format}_dense_rate", where)
-        optimal = found.parameters_after(days * day, box.dense_flops)
+        bought = size(budget, platform, price_book)
+        racks = bought.racks.astype(int)
+        machine = site(racks, platform, f"{number_format}_dense_rate", catalog_site)
+        optimal = found.parameters_after(days * day, bought.dense_flops)
         wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
         fits = layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
         each = layer_of_size(like, bytes_of, np.maximum(trained, CANDIDATE_PARAMETERS[0]))
         laid = layout(each, machine, strict=False)
         share = layer_times(each, laid, machine).share()
-        needed = found.training_time(trained, box.dense_flops * (1 - np.nan_to_num(share))) / day
+        needed = found.training_time(trained, bought.dense_flops * (1 - np.nan_to_num(share))) / day
         columns = {
             "platform": platform,
             "format": number_format,
             "budget_usd": budget,
             "racks": racks,
-            "gpus": box.gpus.astype(int),
-            "power_w": box.total_w,
+            "gpus": bought.gpus.astype(int),
+            "power_w": bought.total_w,
             "optimal_parameters": optimal,
             "largest_parameters": largest,
             "parameters": np.where(laid.tensor > 0, trained, np.nan),
@@ -105,14 +105,6 @@ def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray
     """The layer of models of so many parameters in the shape of the depth-to-width rule."""
     shape = whole_shape(parameters, like.heads)
     return layer(like, bytes_of, 1, shape.layers, shape.hidden)
-
-
-def precision_for_format(number_format: str) -> str:
-    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
-    for name in catalog.names("precisions"):
-        if catalog.item("precisions", name)["rate_format"] == number_format:
-            return name
-    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
 
 
 def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) -> np.ndarray:

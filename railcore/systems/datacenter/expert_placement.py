@@ -33,12 +33,12 @@ EXPERT_LOCATIONS = ("tensor group", "rack", "racks")
 class ExpertPlacement:
     """Where the experts of a layer are, and what that costs.
 
-    where: one of `EXPERT_LOCATIONS`; places: e. micro_batch: sequences. device_bytes: state and activations of a GPU.
-    dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with the
-    all-to-all of a pass in experts_s.
+    location: one of `EXPERT_LOCATIONS`; places: e. micro_batch: sequences. device_bytes: state and activations of a
+    GPU. dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with
+    the all-to-all of a pass in experts_s.
     """
 
-    where: str
+    location: str
     places: int
     micro_batch: int
     device_bytes: float
@@ -51,12 +51,12 @@ class ExpertPlacement:
     def name(self) -> str:
         """Such as "8 racks, t 4"."""
         kinds = {"tensor group": "tensor group", "rack": f"{self.places} groups of a rack"}
-        name = f"{kinds.get(self.where, f'{self.places} racks')}, t {self.laid.tensor:.0f}"
+        name = f"{kinds.get(self.location, f'{self.places} racks')}, t {self.laid.tensor:.0f}"
         return name if self.micro_batch == 1 else f"{name}, b {self.micro_batch}"
 
 
 def expert_placement(
-    case: TrainingCase, where: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
+    case: TrainingCase, location: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
 ) -> ExpertPlacement:
     """A mixture with the experts of a layer over places, in the smallest tensor group that fits.
 
@@ -70,7 +70,7 @@ def expert_placement(
     ----------
     case
         A mixture on a machine; its micro_batch and rule do not count.
-    where, places
+    location, places
         One of `EXPERT_LOCATIONS`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
     tensor
         GPUs of a tensor group, 0 for the smallest that fits.
@@ -87,18 +87,18 @@ def expert_placement(
         For a dense model, e that does not divide, and what does not fit.
     """
     model, bytes_of, site = case.model, case.precision, case.site
-    _check_places(model, where, places)
+    _check_places(model, location, places)
     whole = layer(model, bytes_of, micro_batch)
     part = model.parameters()["experts"] / model.total_parameters * (1 - 1 / places)
     thin = replace(whole, parameters=whole.parameters * (1 - part))
-    laid = _layout_in_groups(thin, site, places if where == "rack" else 1, tensor)
+    laid = _layout_in_groups(thin, site, places if location == "rack" else 1, tensor)
     g, y = laid.layers_per_rack, laid.racks_per_layer_here
-    if where == "racks":
+    if location == "racks":
         y = y // places * places
         if y < places:
             raise ValueError(f"places is {places}: give at most {laid.racks_per_layer_here:.0f}, the racks of a layer")
         laid = replace(laid, racks_per_layer_here=y)
-    inner, outer = (places if where == name else 1 for name in ("rack", "racks"))
+    inner, outer = (places if location == name else 1 for name in ("rack", "racks"))
     fewer = replace(laid, layers_per_rack=g / inner, racks_per_layer_here=y / outer)
     experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
     shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
@@ -109,19 +109,19 @@ def expert_placement(
     device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
     gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
     spread = _summed_times(sums, whole, laid, site, gathered)
-    link_Bps = site.hb_Bps if where == "rack" else site.nic_Bps
+    link_Bps = site.hb_Bps if location == "rack" else site.nic_Bps
     spread = replace(spread, experts_s=2 * dispatched / link_Bps)
-    return ExpertPlacement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
+    return ExpertPlacement(location, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
 
 
 def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
     found = [expert_placement(case, micro_batch=b) for b in micro_batches]
     experts = case.model.experts
-    for where in EXPERT_LOCATIONS[1:]:
+    for location in EXPERT_LOCATIONS[1:]:
         for places in (e for e in range(2, experts + 1) if experts % e == 0):
             try:
-                found.append(expert_placement(case, where, places))
+                found.append(expert_placement(case, location, places))
             except ValueError:  # does not fit
                 continue
     return found
@@ -173,18 +173,18 @@ def placements_by_speed(
     swept = case.changed(site={"hb_Bps": hb, "nic_Bps": nic})
     parts = []
     for each in fitting_placements(case, micro_batches):
-        spread = expert_placement(swept, each.where, each.places, int(each.laid.tensor), each.micro_batch)
+        spread = expert_placement(swept, each.location, each.places, int(each.laid.tensor), each.micro_batch)
         columns = {"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": spread.times.share(case.rule)}
         parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))
 
 
-def _check_places(model: Transformer, where: str, places: int) -> None:
+def _check_places(model: Transformer, location: str, places: int) -> None:
     if not model.experts:
         raise ValueError(f"model {model.name!r} has no experts: give a mixture")
-    checks.one_of("where", where, EXPERT_LOCATIONS)
-    if places < 1 or model.experts % places or (places > 1) == (where == "tensor group"):
+    checks.one_of("location", location, EXPERT_LOCATIONS)
+    if places < 1 or model.experts % places or (places > 1) == (location == "tensor group"):
         raise ValueError(
             f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
         )

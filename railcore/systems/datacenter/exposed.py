@@ -27,7 +27,6 @@ from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
 
 _REDUCE_COLLECTIVES = ("all_reduce", "reduce_scatter")
-WAN_ALGORITHMS = ("one_shot", "direct")
 NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
@@ -162,19 +161,26 @@ def wan_gradient_bytes(layer: Layer, laid: Layout) -> Any:
     return layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
 
 
-def wide_area_exchange(size_bytes: Any, site: Site) -> tuple[Any, Any]:
-    """Bytes that a GPU sends and time [s] of the exchange of its chunk with its peers in the other datacenters.
+def wan_delays_and_bytes(size_bytes: Any, site: Site) -> list[tuple[Any, Any]]:
+    """Two ways to exchange gradients with the D - 1 other datacenters: one-way delays, and bytes that a GPU sends.
 
-    Two ways, and the faster counts: send the whole chunk to each of D - 1 peers at once (D - 1 chunks, one delay), or
-    sum a share each and send that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU. A loss at the tail adds
-    tail_loss_rtts round trips. With one datacenter both numbers are 0.
+    Send the whole to each of them at once (one delay, D - 1 times the bytes), or sum a share each and send that back
+    (two delays, 2 (D - 1) / D times the bytes). A loss at the tail adds 2 tail_loss_rtts delays. 0 for one datacenter.
     """
-    one, two = (
-        collectives.steps_and_bytes("all_reduce", form, size_bytes, site.datacenters) for form in WAN_ALGORITHMS
-    )
-    (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
-    lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
-    return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
+    lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.tail_loss_rtts), 0.0)
+    ways = [
+        collectives.steps_and_bytes("all_reduce", algorithm, size_bytes, site.datacenters)
+        for algorithm in ("one_shot", "direct")
+    ]
+    return [(steps + lost, size) for steps, size in ways]
+
+
+def wide_area_exchange(size_bytes: Any, site: Site) -> tuple[Any, Any]:
+    """Bytes that a GPU sends and time [s] of the faster way of `wan_delays_and_bytes`, at wan_Bps of a GPU."""
+    (one, one_bytes), (two, two_bytes) = wan_delays_and_bytes(size_bytes, site)
+    one_s = one_bytes / site.wan_Bps + one * site.one_way_delay_s
+    two_s = two_bytes / site.wan_Bps + two * site.one_way_delay_s
+    return np.where(one_s <= two_s, one_bytes, two_bytes)[()], np.minimum(one_s, two_s)
 
 
 def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
@@ -250,8 +256,7 @@ class TrainingCase:
 def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
 
-    The least over the two ways of the exchange of bytes / (hidden_s - steps d - lost round trips), d the one-way delay.
-    The inverse of `wide_area_exchange`.
+    The least over `wan_delays_and_bytes` of bytes / (hidden_s - delays). The inverse of `wide_area_exchange`.
 
     Parameters
     ----------
@@ -265,9 +270,8 @@ def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     Bandwidth [bytes/s]; infinite where delay and loss alone take longer, 0 for one datacenter.
     """
     needed = []
-    for form in WAN_ALGORITHMS:
-        steps, size = collectives.steps_and_bytes("all_reduce", form, wan_gradient_bytes(layer, laid), site.datacenters)
-        slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
+    for delays, size in wan_delays_and_bytes(wan_gradient_bytes(layer, laid), site):
+        slack = np.asarray(hidden_s - delays * site.one_way_delay_s)
         needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
     return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]
 

@@ -60,6 +60,14 @@ def precision(name: str) -> Precision:
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
 
 
+def precision_for_format(number_format: str) -> str:
+    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
+    for name in catalog.names("precisions"):
+        if catalog.item("precisions", name)["rate_format"] == number_format:
+            return name
+    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.

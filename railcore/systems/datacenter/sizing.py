@@ -112,9 +112,9 @@ def number_format(rate: str) -> str:
 
 
 def size(
-    budget_usd: ArrayLike, platform: str, book: str, variant: str = "", rate_format: str = "", **changes: Any
+    budget_usd: ArrayLike, platform: str, price_book: str, variant: str = "", rate_format: str = "", **changes: Any
 ) -> Sizing:
-    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", book) or size(np.logspace(9, 12), ...).
+    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", price_book) or size(np.logspace(9, 12), ...).
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def size(
         Of the whole datacenter [USD].
     platform
         Of the catalog's platforms, with a price and a power.
-    book
+    price_book
         Of the catalog's prices: shares of the budget for racks and network, power share of network and storage.
     variant
         Its rows replace others where an item has them: `variant_value`.
@@ -140,13 +140,13 @@ def size(
     UnknownName
         For names or rows that the catalog lacks.
     """
-    box, prices = catalog.item("platforms", platform), catalog.item("prices", book)
-    gpu = catalog.item("gpus", box["gpu"])
+    rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
+    gpu = catalog.item("gpus", rack["gpu"])
     narrowest = rate_format or narrowest_format(gpu.name)
     known = {
-        "rack_usd": lambda: variant_value(box, "price", variant),
-        "rack_w": lambda: variant_value(box, "power", variant),
-        "rack_gpus": lambda: int(box["gpus"]),
+        "rack_usd": lambda: variant_value(rack, "price", variant),
+        "rack_w": lambda: variant_value(rack, "power", variant),
+        "rack_gpus": lambda: int(rack["gpus"]),
         "gpu_dense_flops": lambda: gpu[f"{narrowest}_dense_rate"],
         "gpu_sparse_flops": lambda: gpu.get(f"{narrowest}_sparse_rate", np.nan),
         "gpu_memory_bytes": lambda: variant_value(gpu, "memory", variant),
@@ -200,7 +200,7 @@ class Site:
         return np.asarray(self.racks) * self.rack_gpus
 
 
-def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: str = "", **changes: Any) -> Site:
+def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any) -> Site:
     """A machine of catalog racks, such as site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
     Parameters
@@ -211,7 +211,7 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
         Of the catalog's platforms: a rack or a server, one HB domain.
     rate
         Row of the platform's GPU with its rate, such as "fp8_dense_rate".
-    where
+    catalog_site
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
         Its rows replace others where an item has them: `variant_value`.
@@ -227,18 +227,18 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
     UnknownName
         For names that the catalog lacks.
     """
-    box = catalog.item("platforms", platform)
-    gpu = catalog.item("gpus", box["gpu"])
+    rack = catalog.item("platforms", platform)
+    gpu = catalog.item("gpus", rack["gpu"])
     known = {
-        "rack_gpus": lambda: int(box["gpus"]),
+        "rack_gpus": lambda: int(rack["gpus"]),
         "gpu_rate": lambda: gpu[rate],
         "memory_bytes": lambda: variant_value(gpu, "memory", variant),
-        "hb_Bps": lambda: variant_value(box, "hb_bandwidth", variant),
-        "nic_Bps": lambda: variant_value(box, "nic_bandwidth", variant),
+        "hb_Bps": lambda: variant_value(rack, "hb_bandwidth", variant),
+        "nic_Bps": lambda: variant_value(rack, "nic_bandwidth", variant),
         "host_Bps": lambda: gpu["cpu_bandwidth" if "cpu_bandwidth" in gpu else "pcie_bandwidth"],
     }
-    if where:
-        place = catalog.item("sites", where)
+    if catalog_site:
+        place = catalog.item("sites", catalog_site)
         known |= {
             "wan_Bps": lambda: place["wan_bandwidth"],
             "datacenters": lambda: int(place["datacenters"]),

@@ -118,12 +118,14 @@ def timeline(
     Raises
     ------
     ValueError
-        Naming the argument out of range.
+        Naming the argument out of range; for tokens that travel to experts, which a timeline does not have.
     """
     chunks = int(checks.whole("chunks", chunks))
     checks.share("spread", spread)
     checks.one_of("due", due, (2, 3, 5))
     checks.one_of("order", order, LINK_ORDERS)
+    if np.any(times.experts_s):
+        raise ValueError(f"times.experts_s is {times.experts_s!r}: give times of experts in the tensor group")
     work, delay_s = _busy_and_delay_s(times, site)
     passes = _passes(times, 0.0)
     backward_end = passes[-1][3]
