@@ -318,6 +318,10 @@ def test_one_datacenter_needs_no_wide_area_and_more_need_more():
         assert part.needed_per_gpu_Bps.iloc[0] == part.wide_area_s.iloc[0] == part.fibre_pairs.iloc[0] == 0
         assert part.needed_per_gpu_Bps.is_monotonic_increasing
         assert (part.needed_per_gpu_with_loss_Bps >= part.needed_per_gpu_Bps).all()
+    lossy = {name: case.changed(site={"tail_loss_rtts": 1.0}) for name, case in CASES.items()}
+    assert exposed.share_by_datacenters(lossy, [2]).needed_per_gpu_Bps.tolist() == pytest.approx(
+        table[table.datacenters == 2].needed_per_gpu_Bps.tolist()
+    )
     devices = table.replicas / table.datacenters * table.model.map({"dense": 134, "moe": 118}) * 18  # of a datacenter
     assert np.allclose(table.needed_per_datacenter_Bps, table.needed_per_gpu_Bps * devices)
     pair_Bps = catalog.item("wide_area", "fibre pair")["capacity"]

@@ -196,8 +196,8 @@ def point_reasons(cases: Mapping[str, TrainingCase], ours: Mapping[str, float], 
     ours: values of the claims. rules: of `fig3.shares_under_rules`.
     """
     found = {}
-    for key, (model, speeds, less) in PRINTED_POINTS.items():
-        if model in cases and not less and claim_verdicts({key: ours[key]})[key] != "reproduced":
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
+        if model in cases and not faster and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
             others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]
             speed = _speed_giving(cases[model].changed(site=speeds), claims.paper_value(key))

@@ -48,10 +48,10 @@ def printed_marks() -> pd.DataFrame:
     Those of the machine as it is stand at the document's own speeds.
     """
     site, rows = document_site(1), []
-    for key, (model, speeds, less) in PRINTED_POINTS.items():
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
         at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
-        if not less:
+        if not faster:
             rows += [(NETWORK_NAMES[net], speed, model, entry.paper_value, entry.relation) for net, speed in at.items()]
     return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
 
@@ -59,10 +59,10 @@ def printed_marks() -> pd.DataFrame:
 def shares_at_points(cases: Mapping[str, TrainingCase], way: CaseChange = lambda case: case) -> dict[str, float]:
     """Exposed share at each of `PRINTED_POINTS`, or how much it falls between two; way: of `ways_of_counting`."""
     found = {}
-    for key, (model, speeds, less) in PRINTED_POINTS.items():
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
         if model in cases:
             high = way(cases[model].changed(site=speeds)).share
-            found[key] = float(high - way(cases[model].changed(site=less)).share if less else high)
+            found[key] = float(high - way(cases[model].changed(site=faster)).share if faster else high)
     return found
 
 

@@ -372,7 +372,7 @@ def share_by_datacenters(
                 t = here.times
                 needed, lossy = (
                     least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
-                    for rtts in (here.site.tail_loss_rtts, lost_rtts)
+                    for rtts in (0.0, lost_rtts)
                 )
                 row |= {
                     "racks_per_layer": laid.racks_per_layer_here,
