@@ -71,7 +71,8 @@ class LayerTimes:
 
     def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
-        return self.exposed_s(rule, micro_batches) / self.steady_s(rule, micro_batches)
+        exposed = self.exposed_s(rule, micro_batches)
+        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
 
 
 def _over(time: Any, cover: Any) -> Any:
