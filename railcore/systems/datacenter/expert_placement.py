@@ -64,7 +64,7 @@ def expert_placement(
     places, there and back in a pass, on the scale-up network in a rack and on the scale-out network between racks. A
     place gathers the k s b tokens that come to it, so that the feed-forward's half of T takes k times as long.
     Gradients: what all groups share as in `layer_times`; experts among g / e groups in a rack, or among y / e racks,
-    where racks over whole multiples of e stay idle.
+    where racks over whole multiples of e stay idle. Steps of both kinds of gradients follow one another.
 
     Parameters
     ----------
@@ -89,29 +89,39 @@ def expert_placement(
     model, bytes_of, site = case.model, case.precision, case.site
     _check_places(model, location, places)
     whole = layer(model, bytes_of, micro_batch)
-    part = model.parameters()["experts"] / model.total_parameters * (1 - 1 / places)
-    thin = replace(whole, parameters=whole.parameters * (1 - part))
-    laid = _layout_in_groups(thin, site, places if location == "rack" else 1, tensor)
-    g, y = laid.layers_per_rack, laid.racks_per_layer_here
+    expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_layers / model.layers
+    elsewhere = expert_parameters / model.total_parameters * (1 - 1 / places)
+    held = replace(whole, parameters=whole.parameters * (1 - elsewhere))
+    laid = _layout_in_groups(held, site, places if location == "rack" else 1, tensor)
     if location == "racks":
-        y = y // places * places
+        y = laid.racks_per_layer_here // places * places
         if y < places:
             raise ValueError(f"places is {places}: give at most {laid.racks_per_layer_here:.0f}, the racks of a layer")
         laid = replace(laid, racks_per_layer_here=y)
-    inner, outer = (places if location == name else 1 for name in ("rack", "racks"))
-    fewer = replace(laid, layers_per_rack=g / inner, racks_per_layer_here=y / outer)
-    experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
-    shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
-    alone = replace(whole, gradient_bytes=experts_bytes / places)
-    sums = [layer_times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
-    sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
+    holders = laid  # the groups that hold the same experts
+    if location == "rack":
+        holders = replace(laid, layers_per_rack=laid.layers_per_rack / places)
+    elif location == "racks":
+        holders = replace(laid, racks_per_layer_here=laid.racks_per_layer_here / places)
+    expert_bytes = expert_parameters / model.layers * bytes_of.gradients
+    shared = replace(whole, gradient_bytes=whole.gradient_bytes - expert_bytes)
+    experts = replace(whole, gradient_bytes=expert_bytes / places)
+    one, two = (layer_times(each, over, site, **case.options) for each, over in ((shared, laid), (experts, holders)))
+    steps_s = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
+    steps_bytes = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
+    steps_bytes[2], steps_s[2] = wide_area_exchange(wan_gradient_bytes(whole, laid), site)  # takes both at once
+    sent = model.top_k * whole.tensor_bytes / laid.tensor * mixture_share
     dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
-    device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
-    gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
-    spread = _summed_times(sums, whole, laid, site, gathered)
-    link_Bps = site.hb_Bps if location == "rack" else site.nic_Bps
-    spread = replace(spread, experts_s=2 * dispatched / link_Bps)
-    return ExpertPlacement(location, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
+    gathered = 1 + (model.top_k - 1) * mixture_share if places > 1 else 1  # tensors before a feed-forward, on average
+    times = replace(
+        one,
+        tensor_s=one.tensor_s * (1 + gathered) / 2,
+        steps_s=tuple(steps_s),
+        steps_bytes=tuple(steps_bytes),
+        experts_s=2 * dispatched / (site.hb_Bps if location == "rack" else site.nic_Bps),
+    )
+    device_bytes = float((held.layer_state_bytes + whole.activation_bytes) / laid.tensor)
+    return ExpertPlacement(location, places, micro_batch, device_bytes, float(dispatched), whole, laid, times)
 
 
 def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
@@ -190,26 +200,13 @@ def _check_places(model: Transformer, location: str, places: int) -> None:
         )
 
 
-def _layout_in_groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
+def _layout_in_groups(held: Layer, site: Site, places: int, tensor: int) -> Layout:
     """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
-    least = int(np.max(layout(thin, site, tensor).tensor))
+    least = int(np.max(layout(held, site, tensor).tensor))
     for t in [tensor] if tensor else range(least, size + 1):
         if size % t == 0 and size // t % places == 0:
-            return layout(thin, site, t)
+            return layout(held, site, t)
     raise ValueError(
         f"places is {places}: give a divisor of the tensor groups of a rack of {size} GPUs, {size // least} of {least}"
     )
-
-
-def _summed_times(sums: list[LayerTimes], whole: Layer, laid: Layout, site: Site, gathered: float) -> LayerTimes:
-    """Steps of both kinds of gradients one after the other; the wide area takes both at once.
-
-    gathered: tensors s b h r that come together before a feed-forward, on average of all layers.
-    """
-    wide_bytes, wide_s = wide_area_exchange(wan_gradient_bytes(whole, laid), site)
-    one, two = sums
-    steps = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
-    sent = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
-    steps[2], sent[2] = wide_s, wide_bytes
-    return replace(one, tensor_s=one.tensor_s * (1 + gathered) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))
