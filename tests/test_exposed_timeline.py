@@ -16,7 +16,6 @@ from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import expert_placement, exposed, timeline
 from railcore.systems.datacenter.exposed import (
-    GRADIENT_EXCHANGE_STEPS,
     LayerTimes,
     TrainingCase,
     exposed_sensitivity,
@@ -74,13 +73,13 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
     exchange = seen.events[seen.events.chunk >= 0]
     busy = exchange[exchange.event != "propagation"]
-    for step, (name, carried) in enumerate(zip(GRADIENT_EXCHANGE_STEPS, x, strict=True)):
+    for step, (name, carried) in enumerate(zip(timeline.GRADIENT_EXCHANGE_STEPS, x, strict=True)):
         rows = exchange[exchange.event == name].sort_values("chunk")
         assert list(rows.chunk) == list(range(chunks))
         length = (rows.end_s - rows.start_s).sum()
         assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
         if step:  # a chunk's steps follow one another, after the delay where there is one
-            before = exchange[exchange.event == GRADIENT_EXCHANGE_STEPS[step - 1]].sort_values("chunk")
+            before = exchange[exchange.event == timeline.GRADIENT_EXCHANGE_STEPS[step - 1]].sort_values("chunk")
             assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")

@@ -28,7 +28,6 @@ from railcore.training.transformer import Transformer
 
 _REDUCE_COLLECTIVES = ("all_reduce", "reduce_scatter")
 NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
-GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 
 
 @dataclass(frozen=True)

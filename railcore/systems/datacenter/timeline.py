@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import GRADIENT_EXCHANGE_STEPS, LayerTimes, TrainingCase
+from railcore.systems.datacenter.exposed import LayerTimes, TrainingCase
 from railcore.systems.datacenter.sizing import Site
 
+GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 _NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 _LANE_OF_STEP = (0, 1, 2, 1, 0)
 LINK_ORDERS = ("first come", "reduce first", "finish first")
