@@ -14,14 +14,9 @@ from railcore.documents.flops2024.specification import communication_quantities,
 from railcore.documents.readings import hidden_value
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import expert_placement, exposed, timeline
-from railcore.systems.datacenter.exposed import (
-    LayerTimes,
-    TrainingCase,
-    exposed_sensitivity,
-    least_wan_Bps,
-    wide_area_exchange,
-)
+from railcore.systems.datacenter import expert_placement, exposed, overlap, timeline
+from railcore.systems.datacenter.exposed import TrainingCase, exposed_sensitivity
+from railcore.systems.datacenter.overlap import LayerTimes, least_wan_Bps, wide_area_exchange
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
 
@@ -202,7 +197,7 @@ def test_fill_and_drain_are_the_pipelines(case):
 def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
-    assert exposed.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
+    assert overlap.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
     table = exposed.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight

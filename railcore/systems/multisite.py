@@ -2,7 +2,7 @@
 
 Every two places are joined by fibre, as long as between the two farthest; racks are shared as evenly as the powers
 of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
-`datacenter.exposed`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
+`datacenter.overlap`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
 a datacenter, k places, c wide-area capacity of a GPU.
 """
 
@@ -15,15 +15,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter.exposed import (
+from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.layouts import Layer, Layout, precision
+from railcore.systems.datacenter.overlap import (
     LayerTimes,
-    TrainingCase,
     least_wan_Bps,
     tokens_per_micro_batch,
     wan_delays_and_bytes,
     wan_gradient_bytes,
 )
-from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
@@ -163,13 +163,13 @@ def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
-    Largest over `exposed.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
-    `exposed.wide_area_exchange`, as `least_wan_Bps` is.
+    Largest over `overlap.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
+    `overlap.wide_area_exchange`, as `least_wan_Bps` is.
 
     Parameters
     ----------
     layer, laid, site
-        As in `exposed.layer_times`.
+        As in `overlap.layer_times`.
     hidden_s
         What step 3 may take [s].
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.units import day, show
-from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision, precision_for_format
+from railcore.systems.datacenter.overlap import layer_times
 from railcore.systems.datacenter.sizing import Site, narrowest_format, site, size
 from railcore.training.scaling_laws import law, whole_shape
 from railcore.training.transformer import Transformer

@@ -3,7 +3,7 @@
 In the tensor group, every expert is sharded and no token leaves the group (flops2024, section 5). Over e places, each
 holds E / e whole experts of a layer: a place needs less memory, fewer GPUs hold a layer, and fewer replicas sum the
 gradients of an expert. But tokens travel to their experts and back, in the forward and the backward pass.
-Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
+Symbols as in `overlap`; k experts of a token, E of a layer, e places; routing is uniform.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.systems.datacenter.exposed import (
+from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
+from railcore.systems.datacenter.overlap import (
     LayerTimes,
-    TrainingCase,
     layer_times,
     tokens_per_micro_batch,
     wan_gradient_bytes,
     wide_area_exchange,
 )
-from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
