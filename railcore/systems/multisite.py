@@ -15,15 +15,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.systems.datacenter import overlap
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
-from railcore.systems.datacenter.overlap import (
-    LayerTimes,
-    least_wan_Bps,
-    tokens_per_micro_batch,
-    wan_delays_and_bytes,
-    wan_gradient_bytes,
-)
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, fibre_delays_s, longest_m
 from railcore.systems.siting.placement import Sitings, checked_sitings, shares_or_nan
@@ -120,7 +114,7 @@ def _racks_per_layer(
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
-def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, LayerTimes]:
+def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, overlap.LayerTimes]:
     """Layout and times where every place holds a layer on y racks; with none, as if there were one."""
     racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters
     here = case.changed(site={"racks": racks})
@@ -134,8 +128,8 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
     time_s = t.steady_s(case.rule, m)
-    done = m * tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
-    needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
+    done = m * overlap.tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
+    needed = overlap.least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
@@ -157,7 +151,7 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
 def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
-    return float(one.times.steady_s(one.rule, m) / (m * tokens_per_micro_batch(one.layer, one.layout)))
+    return float(one.times.steady_s(one.rule, m) / (m * overlap.tokens_per_micro_batch(one.layer, one.layout)))
 
 
 def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
@@ -179,7 +173,7 @@ def hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any
     """
     k = np.asarray(site.datacenters)
     allowed = []
-    for delays, size in wan_delays_and_bytes(wan_gradient_bytes(layer, laid), site):
+    for delays, size in overlap.wan_delays_and_bytes(overlap.wan_gradient_bytes(layer, laid), site):
         allowed.append((hidden_s - size / site.wan_Bps) / np.maximum(delays, 1))
     most = np.maximum(*allowed)
     return np.where(k > 1, np.where(most >= 0, most, np.nan), np.inf)[()]

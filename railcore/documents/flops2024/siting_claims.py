@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.table1_authorities import (
-    TABLE_1,
-    demand_side,
-    feeders_by_region,
-    fewest_even_parts,
-    printed_powers,
-)
+from railcore.documents.flops2024 import table1_authorities
 from railcore.documents.readings import verdict_readings
 from railcore.facts import claims, files, units
 from railcore.systems.siting.candidates import Candidates, Region
@@ -175,13 +169,14 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     -------
     Values in the claims' own units, None where there is none.
     """
-    own, printed = found.set_index("rule").loc[rule], printed_powers()
-    low, high = (feeders_by_region(printed, demand, 2).set_index("parts") for demand in (low_w, high_w))
-    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
+    own, printed = found.set_index("rule").loc[rule], table1_authorities.printed_powers()
+    feeders = (table1_authorities.feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
+    low, high = (each.set_index("parts") for each in feeders)
+    table: dict[str, float | None] = dict.fromkeys(claims.ids(table1_authorities.TABLE_1))
     return table | {
         SINGLE_SITE: float(own.single_places),
         NEAR_WASHINGTON: float(own.washington_places),
-        DATACENTERS: 1.0 if own.single_places else fewest_even_parts(printed, low_w),
+        DATACENTERS: 1.0 if own.single_places else table1_authorities.fewest_even_parts(printed, low_w),
         NORTHWEST_HALF: int(low.loc[2, "northwest"]),
         VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
@@ -238,8 +233,8 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
         NORTHWEST_HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
         f"{beside['western_candidates']}",
     }
-    for row in demand_side(printed_powers()).itertuples():
-        result[f"{TABLE_1}.{row.authority.lower()}"] = (
+    for row in table1_authorities.demand_side(table1_authorities.printed_powers()).itertuples():
+        result[f"{table1_authorities.TABLE_1}.{row.authority.lower()}"] = (
             "hourly generation of the two years is not at hand; with the largest demand the printed value means "
             f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
             f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"

@@ -13,15 +13,9 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
+from railcore.systems.datacenter import overlap
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
-from railcore.systems.datacenter.overlap import (
-    LayerTimes,
-    layer_times,
-    tokens_per_micro_batch,
-    wan_gradient_bytes,
-    wide_area_exchange,
-)
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
@@ -45,7 +39,7 @@ class ExpertPlacement:
     dispatched_bytes: float
     layer: Layer
     laid: Layout
-    times: LayerTimes
+    times: overlap.LayerTimes
 
     @property
     def name(self) -> str:
@@ -106,10 +100,12 @@ def expert_placement(
     expert_bytes = expert_parameters / model.layers * bytes_of.gradients
     shared = replace(whole, gradient_bytes=whole.gradient_bytes - expert_bytes)
     experts = replace(whole, gradient_bytes=expert_bytes / places)
-    one, two = (layer_times(each, over, site, **case.options) for each, over in ((shared, laid), (experts, holders)))
+    kinds = ((shared, laid), (experts, holders))
+    one, two = (overlap.layer_times(part, groups, site, **case.options) for part, groups in kinds)
     steps_s = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
     steps_bytes = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
-    steps_bytes[2], steps_s[2] = wide_area_exchange(wan_gradient_bytes(whole, laid), site)  # takes both at once
+    both_bytes = overlap.wan_gradient_bytes(whole, laid)  # the wide area takes both kinds at once
+    steps_bytes[2], steps_s[2] = overlap.wide_area_exchange(both_bytes, site)
     sent = model.top_k * whole.tensor_bytes / laid.tensor * mixture_share
     dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     gathered = 1 + (model.top_k - 1) * mixture_share if places > 1 else 1  # tensors before a feed-forward, on average
@@ -147,7 +143,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
             "tensor_degree": each.laid.tensor,
             "groups_per_rack": each.laid.layers_per_rack,
             "gpu_memory_bytes": each.device_bytes,
-            "tokens": tokens_per_micro_batch(each.layer, each.laid),
+            "tokens": overlap.tokens_per_micro_batch(each.layer, each.laid),
             "forward_s": each.times.forward_s,
             "tensor_s": each.times.tensor_s,
             "dispatched_bytes": each.dispatched_bytes,

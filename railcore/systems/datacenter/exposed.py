@@ -15,14 +15,8 @@ import pandas as pd
 from railcore.facts import catalog, checks
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
+from railcore.systems.datacenter import overlap
 from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer, layout
-from railcore.systems.datacenter.overlap import (
-    OVERLAP_RULES,
-    LayerTimes,
-    layer_times,
-    least_wan_Bps,
-    tokens_per_micro_batch,
-)
 from railcore.systems.datacenter.sizing import Site
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
@@ -46,7 +40,7 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
+    return overlap.layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
 @dataclass(frozen=True)
@@ -75,10 +69,10 @@ class TrainingCase:
         return layout(self.layer, self.site)
 
     @property
-    def times(self) -> LayerTimes:
+    def times(self) -> overlap.LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
         one = self.layer
-        return layer_times(one, layout(one, self.site), self.site, **self.options)
+        return overlap.layer_times(one, layout(one, self.site), self.site, **self.options)
 
     @property
     def share(self) -> Any:
@@ -101,7 +95,7 @@ class TrainingCase:
 
 
 def pipelined_iteration(
-    times: LayerTimes, stages: int, micro_batches: Sequence[int], rule: str = "each network"
+    times: overlap.LayerTimes, stages: int, micro_batches: Sequence[int], rule: str = "each network"
 ) -> pd.DataFrame:
     """An iteration with its pipeline filled and drained, and one exchange of gradients at its end.
 
@@ -141,7 +135,7 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
     for name, case in cases.items():
         laid = case.layout
         table = pipelined_iteration(case.times, int(laid.layers), micro_batches, case.rule)
-        table.insert(0, "tokens", tokens_per_micro_batch(case.layer, laid) * np.asarray(micro_batches))
+        table.insert(0, "tokens", overlap.tokens_per_micro_batch(case.layer, laid) * np.asarray(micro_batches))
         table.insert(0, "model", name)
         in_flight = np.minimum(micro_batches, laid.layers) / laid.layers
         parts.append(table.assign(host_bytes=laid.host_bytes * in_flight))
@@ -189,13 +183,13 @@ def share_by_datacenters(
             if laid.tensor:
                 t = here.times
                 needed, lossy = (
-                    least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
+                    overlap.least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
                     for rtts in (0.0, lost_rtts)
                 )
                 row |= {
                     "racks_per_layer": laid.racks_per_layer_here,
                     "replicas": laid.replicas_here * count,
-                    "tokens": tokens_per_micro_batch(here.layer, laid),
+                    "tokens": overlap.tokens_per_micro_batch(here.layer, laid),
                     "exposed_share": here.share,
                     "wide_area_s": t.steps_s[2],
                     "needed_per_gpu_Bps": needed,
@@ -249,7 +243,7 @@ ASSUMPTIONS = {
     "sequences of a micro-batch": Assumption("micro_batch", values=(1, 2)),
     "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
     "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
-    "rule of overlap": Assumption("rule", values=tuple(OVERLAP_RULES)),
+    "rule of overlap": Assumption("rule", values=tuple(overlap.OVERLAP_RULES)),
 }
 
 
