@@ -215,10 +215,8 @@ def activation_formula_error(model: Transformer, bytes_of: Precision, micro_batc
 
     s sequence length, b micro-batch, h hidden. Source: flops2024, section 4.
     """
-    errors = [
-        abs(10 * model.sequence_length * b * model.hidden / layer(model, bytes_of, b).activation_bytes - 1)
-        for b in micro_batches
-    ]
+    printed = 10 * model.sequence_length * model.hidden
+    errors = [abs(printed * b / layer(model, bytes_of, b).activation_bytes - 1) for b in micro_batches]
     return float(max(errors))
 
 
