@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from railcore.documents.flops2024.specification import document_site
 from railcore.facts import catalog, units
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import Times, wide_area
-from railcore.systems.datacenter.operation import largest_parameters, layer_of_size
+from railcore.systems.datacenter.budget_models import largest_parameters, layer_of_size
+from railcore.systems.datacenter.overlap import LayerTimes, wide_area_exchange
 from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -22,7 +22,7 @@ MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "
 def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
     layer = dc.layer(model, bytes_of)
     layout = dc.layout(layer, site, **options)
-    return layer, layout, dc.times(layer, layout, site)
+    return layer, layout, dc.layer_times(layer, layout, site)
 
 
 # A layer is a Transformer's
@@ -35,7 +35,9 @@ def test_a_layer_is_the_share_of_its_model(name):
     assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
     kinds = model.parameters()
     edges = kinds["embedding"] + kinds["positions"] + kinds["output"]
-    assert layer.weights * model.layers == pytest.approx(model.total_parameters - edges, rel=1e-13)
+    assert layer.gradient_bytes / BF16.gradients * model.layers == pytest.approx(
+        model.total_parameters - edges, rel=1e-13
+    )
     whole = sum(flops.values()) - flops["logits"]
     assert (layer.linear_flops + layer.score_flops) * model.layers == pytest.approx(whole, rel=1e-13)
     selective = model.training_flops(3, "selective") - 3 * flops["logits"]
@@ -58,7 +60,7 @@ def test_a_model_of_another_size_is_that_model(layers, width, mixture):
     hidden = 256 * width
     other = replace(like, name="other", layers=layers, hidden=hidden, ffn_hidden=4 * hidden, head_dim=hidden // 256)
     scaled, built = dc.layer(like, FP4, 2, layers, hidden), dc.layer(other, FP4, 2)
-    for field in ("weights", "linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
+    for field in ("linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
         # the norm after the last layer is spread over all layers
         assert getattr(scaled, field) == pytest.approx(getattr(built, field), rel=1e-5), field
     assert scaled.parameters == pytest.approx(built.parameters, rel=1e-5)
@@ -149,17 +151,17 @@ def test_the_hierarchical_exchange_sends_no_more_than_one_ring_would(sites, y, t
     site = replace(SITE, racks=134 * y * sites, datacenters=sites, one_way_delay_s=0.0)
     layer = dc.layer(DENSE, FP4)
     layout = dc.layout(layer, site, tensor=t)
-    sent = dc.times(layer, layout, site, reduce="reduce_scatter").steps_bytes
+    sent = dc.layer_times(layer, layout, site, reduce="reduce_scatter").steps_bytes
     n = layout.layers_per_rack * y * sites
     assert sum(sent) == pytest.approx(2 * (n - 1) / n * layer.gradient_bytes / t)
-    whole = dc.times(layer, layout, site).steps_bytes
+    whole = dc.layer_times(layer, layout, site).steps_bytes
     assert whole[:2] == pytest.approx([2 * sent[0], 2 * sent[1]]) and whole[2:] == pytest.approx(sent[2:])
 
 
 def test_one_datacenter_is_the_hierarchical_all_reduce_of_collectives():
     site = replace(SITE, datacenters=1)
     layer, layout, _ = laid(site=site)
-    ours = dc.times(layer, layout, site, reduce="reduce_scatter").steps_s
+    ours = dc.layer_times(layer, layout, site, reduce="reduce_scatter").steps_s
     g, y = int(layout.layers_per_rack), int(layout.racks_per_layer_here)
     phases = hierarchical_phase_times(
         "all_reduce",
@@ -178,7 +180,7 @@ def test_one_datacenter_is_the_hierarchical_all_reduce_of_collectives():
 @given(st.floats(1e3, 1e10), st.integers(2, 12), st.floats(0, 0.2), st.floats(0, 3))
 def test_the_wide_area_takes_the_better_of_two_exchanges(chunk, sites, delay, lost):
     site = replace(SITE, datacenters=sites, one_way_delay_s=delay, tail_loss_rtts=lost)
-    size, time = wide_area(chunk, site)
+    size, time = wide_area_exchange(chunk, site)
     at_once = ((sites - 1) * chunk, (sites - 1) * chunk / site.wan_Bps + delay)
     in_two = (2 * (sites - 1) / sites * chunk, 2 * (sites - 1) / sites * chunk / site.wan_Bps + 2 * delay)
     assert time - 2 * delay * lost == pytest.approx(min(at_once[1], in_two[1]))
@@ -190,7 +192,7 @@ def test_the_wide_area_takes_the_better_of_two_exchanges(chunk, sites, delay, lo
 def test_times_scale_with_what_they_cross():
     layer, layout, base = laid()
     for field, names in (("hb_Bps", (0, 4)), ("nic_Bps", (1, 3)), ("gpu_rate", ())):
-        faster = dc.times(layer, layout, replace(SITE, **{field: 2 * getattr(SITE, field)}))
+        faster = dc.layer_times(layer, layout, replace(SITE, **{field: 2 * getattr(SITE, field)}))
         halved = [step / 2 if at in names else step for at, step in enumerate(base.steps_s)]
         assert faster.steps_s == pytest.approx(halved)
         assert faster.tensor_s == pytest.approx(base.tensor_s / (2 if field == "hb_Bps" else 1))
@@ -201,7 +203,7 @@ def test_times_scale_with_what_they_cross():
     assert base.tensor_s == pytest.approx(gathers / SITE.hb_Bps)
     assert base.pipeline_s == pytest.approx(DENSE.sequence_length * DENSE.hidden / 2 / 18 / SITE.nic_Bps)
     with pytest.raises(ValueError, match="reduce is 'gather'"):
-        dc.times(layer, layout, SITE, reduce="gather")
+        dc.layer_times(layer, layout, SITE, reduce="gather")
 
 
 speeds = st.floats(1e8, 1e13)
@@ -227,7 +229,7 @@ def test_rules_are_ordered_and_shares_are_shares(hb, nic, wan, model, sites):
 
 
 def test_rules_in_numbers():
-    x = Times(1.0, 2.0, 0.25, 0.125, (3.0, 5.0, 4.0, 2.5, 1.5), (0.0,) * 5)
+    x = LayerTimes(1.0, 2.0, 0.25, 0.125, (3.0, 5.0, 4.0, 2.5, 1.5), (0.0,) * 5)
     late = {rule: x.gradients_s(rule) for rule in dc.OVERLAP_RULES}
     assert late == {
         "scale-out reduce": 5 - 2,
@@ -255,7 +257,7 @@ def test_a_sweep_equals_its_points():
         point = replace(SITE, **{name: values[i] for name, values in fields.items()})
         layer = dc.layer(DENSE, FP4, layers=layers[i], hidden=hidden[i])
         try:
-            one = dc.times(layer, dc.layout(layer, point), point).share()
+            one = dc.layer_times(layer, dc.layout(layer, point), point).share()
         except ValueError:
             assert np.isnan(swept[i])
         else:
@@ -314,7 +316,7 @@ def test_any_transformer_can_be_laid_out():
     layer = dc.layer(small, BF16)
     layout = dc.layout(layer, site)
     assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
-    assert 0 < dc.times(layer, layout, site).share() < 1
+    assert 0 < dc.layer_times(layer, layout, site).share() < 1
 
 
 @pytest.mark.parametrize("racks", [40, 100, 3000])  # held back by layers, layers, and by memory

@@ -9,30 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, specification
+from railcore.documents.flops2024 import exposed_claims, fig3, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
 from railcore.documents.readings import solve_for_target
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import expert_placement, exposed, timeline
-from railcore.systems.datacenter.exposed import (
-    EXCHANGE_STEPS,
-    Case,
-    Times,
-    exposed_sensitivity,
-    least_wan_Bps,
-    wide_area,
-)
+from railcore.systems.datacenter import expert_placement, exposed, overlap, timeline
+from railcore.systems.datacenter.exposed import TrainingCase, exposed_sensitivity
+from railcore.systems.datacenter.overlap import LayerTimes, least_wan_Bps, wide_area_exchange
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
 
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
-    key: Case(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
+    key: TrainingCase(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
-WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
+WAYS = fig3.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
 TIMES = ("forward_s", "backward_s", "tensor_s", "pipeline_s", "steps_s")
 seconds = st.floats(0.001, 1.0)
 steps = st.tuples(seconds, seconds, seconds, seconds, seconds)
@@ -43,7 +37,7 @@ def made(x, delay=0.0, forward=0.5, tensor=0.0, pipeline=0.0):
     """Times whose third step carries x[2] at SITE's capacity, and its delay on top."""
     whole = (x[0], x[1], x[2] + delay, x[3], x[4])
     sent = (0.0, 0.0, x[2] * SITE.wan_Bps, 0.0, 0.0)
-    return Times(forward, 2 * forward, tensor, pipeline, whole, sent)
+    return LayerTimes(forward, 2 * forward, tensor, pipeline, whole, sent)
 
 
 def after_start(seen, times):
@@ -54,14 +48,19 @@ def after_start(seen, times):
 @settings(deadline=None, max_examples=30)
 def test_one_chunk_takes_the_sum_of_the_steps(x, delay):
     times = made(x, delay)
-    for order in timeline.ORDERS:
+    for order in timeline.LINK_ORDERS:
         assert after_start(timeline.timeline(times, SITE, 1, due=5, order=order), times) == pytest.approx(
             sum(x) + delay
         )
 
 
 @given(
-    steps, delays, st.integers(1, 12), st.sampled_from(timeline.ORDERS), st.sampled_from([0.0, 0.4, 1.0]), st.booleans()
+    steps,
+    delays,
+    st.integers(1, 12),
+    st.sampled_from(timeline.LINK_ORDERS),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
 def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, order, spread, shared):
@@ -69,13 +68,13 @@ def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, 
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
     exchange = seen.events[seen.events.chunk >= 0]
     busy = exchange[exchange.event != "propagation"]
-    for step, (name, carried) in enumerate(zip(EXCHANGE_STEPS, x, strict=True)):
+    for step, (name, carried) in enumerate(zip(timeline.GRADIENT_EXCHANGE_STEPS, x, strict=True)):
         rows = exchange[exchange.event == name].sort_values("chunk")
         assert list(rows.chunk) == list(range(chunks))
         length = (rows.end_s - rows.start_s).sum()
         assert length >= carried - 1e-9 if shared else length == pytest.approx(carried)
         if step:  # a chunk's steps follow one another, after the delay where there is one
-            before = exchange[exchange.event == EXCHANGE_STEPS[step - 1]].sort_values("chunk")
+            before = exchange[exchange.event == timeline.GRADIENT_EXCHANGE_STEPS[step - 1]].sort_values("chunk")
             assert (rows.start_s.to_numpy() >= before.end_s.to_numpy() + (delay if step == 3 else 0) - 1e-9).all()
     for _, lane in busy.groupby("lane"):
         ordered = lane.sort_values("start_s")
@@ -115,7 +114,7 @@ def test_a_step_that_comes_under_traffic_of_the_passes_by_hand():
     assert timeline.timeline(times, SITE, 1, due=5).end_s == pytest.approx(0.77)
 
 
-@pytest.mark.parametrize("order", timeline.ORDERS)
+@pytest.mark.parametrize("order", timeline.LINK_ORDERS)
 @pytest.mark.parametrize(("case", "chunks", "spread"), [("dense", 16, 1.0), ("moe", 16, 1.0), ("whole", 6, 0.0)])
 def test_the_order_of_events_does_not_hang_on_the_last_bit(case, chunks, spread, order):
     times = made((36.0, 30.0, 6.0, 24.0, 36.0), 1.0) if case == "whole" else CASES[case].times
@@ -168,6 +167,11 @@ def test_what_may_come_later_exposes_less(case):
     assert (ends["reduce first_s"] >= ends.lower_bound_s).all() and ends["reduce first_s"].is_monotonic_decreasing
 
 
+def test_a_timeline_has_no_tokens_that_travel_to_experts():
+    with pytest.raises(ValueError, match=r"times.experts_s is .*: give times of experts in the tensor group"):
+        timeline.timeline(placed("racks", 8).times, SITE)
+
+
 @pytest.mark.parametrize("wrong", [{"chunks": 0}, {"chunks": 1.5}, {"spread": 1.2}, {"due": 4}, {"order": "last"}])
 def test_a_timeline_names_what_is_out_of_range(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -193,7 +197,7 @@ def test_fill_and_drain_are_the_pipelines(case):
 def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
-    assert exposed.tokens(case.layer, laid) == pytest.approx(32000 * replicas)
+    assert overlap.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
     table = exposed.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight
@@ -202,16 +206,16 @@ def test_tokens_are_counted():
 
 
 def test_points_are_read_from_the_claims_and_every_rule_judges_them():
-    points = exposed_claims.printed_points()
+    points = fig3.PRINTED_POINTS
     assert set(points) == {key for part in ("", "a", "b") for key in claims.ids(f"flops2024.fig3{part}")}
     assert points["flops2024.fig3b.moe_400g_gain"] == ("moe", {"nic_Bps": 5e10}, {"nic_Bps": 2e11})
-    ours = exposed_claims.shares_at_points(CASES)
+    ours = fig3.shares_at_points(CASES)
     moe = CASES["moe"].changed(site={"hb_Bps": 1e11})
     assert ours["flops2024.fig3a.moe_800g"] == pytest.approx(moe.times.share())
     slow, fast = (CASES["dense"].changed(site={"nic_Bps": nic}).share for nic in (5e10, 2e11))
     assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
-    table = exposed_claims.shares_under_rules(CASES, WAYS)
-    shown = exposed_claims.rules_side_by_side(table)
+    table = fig3.shares_under_rules(CASES, WAYS)
+    shown = fig3.rules_side_by_side(table)
     assert len(table) == len(points) * (len(dc.OVERLAP_RULES) + len(WAYS))
     assert len(shown) == 1 + len(dc.OVERLAP_RULES) + len(WAYS)
     of = table.set_index(["reading", "claim"]).value
@@ -220,7 +224,7 @@ def test_points_are_read_from_the_claims_and_every_rule_judges_them():
 
 
 def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
-    points = exposed_claims.printed_points()
+    points = fig3.PRINTED_POINTS
     rates = np.array([SITE.gpu_rate, SITE.gpu_rate / 2] * 2)
     factors = np.array([1.0, 1.0, 0.5, 0.5])
     met = {}
@@ -231,7 +235,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
             for at in (speeds, less):
                 site = {**at, "gpu_rate": rates, "hb_Bps": at.get("hb_Bps", SITE.hb_Bps) * factors}
                 options = {"recomputed": recomputed, "reduce": reduce}
-                shares.append(CASES[model].changed(site=site, options=options, case={"rule": rule}).share)
+                shares.append(CASES[model].changed(site=site, options=options, rule=rule).share)
             entry, values = claims.claim(key), shares[0] - shares[1] if less else shares[0]
             judged = [claims.verdict(float(v), entry.paper_value, entry.relation, entry.tolerance) for v in values]
             count += np.array(judged) == "reproduced"
@@ -247,7 +251,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
 
 def test_reasons_name_what_would_meet():
     ours = exposed_claims.exposed_values(CASES, 1.0)
-    table = exposed_claims.shares_under_rules(CASES, WAYS)
+    table = fig3.shares_under_rules(CASES, WAYS)
     open_ = exposed_claims.point_reasons(CASES, ours, table)
     assert "'one recomputed pass of the scores' gives 0.198" in open_["flops2024.fig3.exposed_moe"]
     assert "flops2024.fig3.exposed_dense" not in open_
@@ -260,16 +264,16 @@ def test_reasons_name_what_would_meet():
 
 
 def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
-    late = {"options": {"reduce": "reduce_scatter"}, "case": {"rule": "busiest network"}}
+    late = {"options": {"reduce": "reduce_scatter"}, "rule": "busiest network"}
     for case in CASES.values():
         for nic in (1.25e10, 1e11):
             point = case.changed(site={"nic_Bps": nic})
-            ours = point.changed(case={"rule": "slowest reduce"}).share
+            ours = point.changed(rule="slowest reduce").share
             assert point.changed(**late).share == pytest.approx(ours)
 
 
 def test_variants_and_curves_are_the_cases():
-    table = exposed_claims.counting_table(CASES, WAYS).set_index(["reading", "model"])
+    table = fig3.counting_table(CASES, WAYS).set_index(["reading", "model"])
     assert table.exposed_share["as the document counts", "moe"] == pytest.approx(CASES["moe"].share)
     halves = table.longest_reduce_s["ReduceScatter in steps 1 and 2"] / table.longest_reduce_s["as the document counts"]
     assert halves["moe"] == halves["dense"] == pytest.approx(0.5)
@@ -277,11 +281,11 @@ def test_variants_and_curves_are_the_cases():
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
-    assert set(exposed_claims.printed_marks().network) == {"scale-up", "scale-out"}
+    assert set(fig3.printed_marks().network) == {"scale-up", "scale-out"}
 
 
 def test_printed_marks_stand_at_the_documents_speeds():
-    marks = exposed_claims.printed_marks().set_index(["network", "model", "share"]).speed_Bps
+    marks = fig3.printed_marks().set_index(["network", "model", "share"]).speed_Bps
     own = {key: claims.paper_value(f"flops2024.fig3.exposed_{key}") for key in NAMES}
     for key, share in own.items():
         assert marks["scale-up", key, share] == SITE.hb_Bps == 14.4e12 / 8
@@ -299,7 +303,7 @@ def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
         assert hidden <= (1 + 2 * rtts) * site.one_way_delay_s + 1e-12
         return
     chunk = case.layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
-    assert wide_area(chunk, replace(site, wan_Bps=least))[1] == pytest.approx(hidden)
+    assert wide_area_exchange(chunk, replace(site, wan_Bps=least))[1] == pytest.approx(hidden)
 
 
 def test_one_datacenter_needs_no_wide_area_and_more_need_more():
@@ -308,6 +312,10 @@ def test_one_datacenter_needs_no_wide_area_and_more_need_more():
         assert part.needed_per_gpu_Bps.iloc[0] == part.wide_area_s.iloc[0] == part.fibre_pairs.iloc[0] == 0
         assert part.needed_per_gpu_Bps.is_monotonic_increasing
         assert (part.needed_per_gpu_with_loss_Bps >= part.needed_per_gpu_Bps).all()
+    lossy = {name: case.changed(site={"tail_loss_rtts": 1.0}) for name, case in CASES.items()}
+    assert exposed.share_by_datacenters(lossy, [2]).needed_per_gpu_Bps.tolist() == pytest.approx(
+        table[table.datacenters == 2].needed_per_gpu_Bps.tolist()
+    )
     devices = table.replicas / table.datacenters * table.model.map({"dense": 134, "moe": 118}) * 18  # of a datacenter
     assert np.allclose(table.needed_per_datacenter_Bps, table.needed_per_gpu_Bps * devices)
     pair_Bps = catalog.item("wide_area", "fibre pair")["capacity"]
@@ -325,8 +333,8 @@ def test_datacenters_that_do_not_hold_a_model_are_left_empty():
 
 def test_without_a_mixture_its_claims_are_left_out():
     alone = {"dense": CASES["dense"]}
-    points = exposed_claims.printed_points(alone)
-    assert points and all(model == "dense" for model, *_ in points.values())
+    dense_points = {key for key, (model, *_) in fig3.PRINTED_POINTS.items() if model == "dense"}
+    assert set(fig3.shares_at_points(alone)) == dense_points
     with_both = exposed_claims.exposed_values(CASES, 1.0)
     ours = exposed_claims.exposed_values(alone, 1.0)
     rest = {key for key in with_both if "moe" in key} | {"flops2024.fig3c.lossless_20g_exposed"}
@@ -357,10 +365,10 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
 
 
 def test_the_answer_spans_rules_and_readings():
-    table = exposed_claims.shares_under_rules(CASES, WAYS)
+    table = fig3.shares_under_rules(CASES, WAYS)
     timed = timeline.exposed_by_assumption(CASES, 8)
     answer = exposed_claims.exposed_answer(CASES, table, timed)
-    every = {rule: CASES["moe"].changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES}
+    every = {rule: CASES["moe"].changed(rule=rule).share for rule in dc.OVERLAP_RULES}
     low, high = min(every, key=every.get), max(every, key=every.get)
     text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
     drawn = timed[timed.model == "moe"].exposed_share
@@ -380,7 +388,7 @@ def test_a_case_finds_what_would_give_a_printed_number():
     )
     assert case.changed(model={"sequence_length": round(tokens)}).times.forward_s == pytest.approx(0.06, rel=1e-4)
     assert np.isnan(solve_for_target(lambda delay: case.changed(site={"one_way_delay_s": delay}).share, 0.999, 0.03))
-    with pytest.raises(ValueError, match="place"):
+    with pytest.raises(ValueError, match="field is 'place'"):
         case.changed(place={})
     found = communication_quantities(case)
     assert found["dp_masked"] + found["dp_exposed"] == pytest.approx(found["dp_scale_out_all_reduce"])
@@ -390,9 +398,9 @@ def test_a_case_finds_what_would_give_a_printed_number():
     assert found["recompute_overhead"] == pytest.approx((once - none) / (none - logits))
 
 
-def placed(where="tensor group", places=1, tensor=0, site=SITE, **options):
+def placed(location="tensor group", places=1, tensor=0, site=SITE, **options):
     case = CASES["moe"]
-    return expert_placement.expert_placement(replace(case, site=site), where, places, tensor, **options)
+    return expert_placement.expert_placement(replace(case, site=site), location, places, tensor, **options)
 
 
 def test_experts_in_the_tensor_group_are_the_documents_layout():
@@ -459,13 +467,13 @@ def test_placements_are_compared_on_a_grid_as_alone():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"where": "attic"}, "where"),
-        ({"where": "racks", "places": 3}, "places"),
-        ({"where": "racks", "places": 1}, "places"),
-        ({"where": "tensor group", "places": 2}, "places"),
-        ({"where": "rack", "places": 8, "tensor": 18}, "places"),
-        ({"where": "rack", "places": 4, "tensor": 12}, "places"),
-        ({"where": "racks", "places": 8, "site": replace(SITE, racks=1400)}, "places"),
+        ({"location": "attic"}, "location"),
+        ({"location": "racks", "places": 3}, "places"),
+        ({"location": "racks", "places": 1}, "places"),
+        ({"location": "tensor group", "places": 2}, "places"),
+        ({"location": "rack", "places": 8, "tensor": 18}, "places"),
+        ({"location": "rack", "places": 4, "tensor": 12}, "places"),
+        ({"location": "racks", "places": 8, "site": replace(SITE, racks=1400)}, "places"),
         ({"site": replace(SITE, memory_bytes=1e9)}, "rack"),
     ],
 )
@@ -483,16 +491,14 @@ def test_sensitivity_moves_one_assumption_at_a_time():
     nic = table.loc["scale-out bandwidth of a GPU"]
     assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
     assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
-    assert table.loc["rule of overlap"].at_high == max(
-        case.changed(case={"rule": rule}).share for rule in dc.OVERLAP_RULES
-    )
+    assert table.loc["rule of overlap"].at_high == max(case.changed(rule=rule).share for rule in dc.OVERLAP_RULES)
     less = {"moe": case.changed(site={"memory_bytes": 5e10})}
     tight = exposed_sensitivity(less).set_index("input").loc["memory of a GPU"]
     assert tight.low.endswith("does not fit") and tight.at_low == tight.centre
 
 
 def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
-    rules = exposed_claims.shares_under_rules(CASES, WAYS)
+    rules = fig3.shares_under_rules(CASES, WAYS)
     ours, reasons, taken = exposed_claims.exposed_entries(CASES, CASES["dense"], 1.0, rules, SITE.gpu_rate / 2, 32_768)
     assert ours == exposed_claims.exposed_values(CASES, 1.0)
     assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
@@ -502,11 +508,11 @@ def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_clai
 
 def test_a_case_under_settings_as_a_person_gives_them():
     case = CASES["moe"]
-    same = specification.changed_case(
+    same = specification.case_with_settings(
         case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 14_400.0, 800.0, 20.0, 2
     )
     assert same.share == pytest.approx(case.share)
-    other = specification.changed_case(
+    other = specification.case_with_settings(
         case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 7_200.0, 400.0, 10.0, 1
     )
     assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)

@@ -12,14 +12,14 @@ from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import operation, recovery
-from railcore.systems.datacenter.operation import (
-    SIZES,
+from railcore.systems.datacenter import recovery, serving, training_cost
+from railcore.systems.datacenter.budget_models import (
+    CANDIDATE_PARAMETERS,
     budget_table,
     largest_parameters,
     models_by_budget,
-    precision_for_format,
 )
+from railcore.systems.datacenter.layouts import precision_for_format
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -47,15 +47,15 @@ def with_shares(table, **shares):
 
 @given(SHARES, st.floats(0, 0.9), SHARES)
 def test_a_run_does_its_flops_in_its_time(utilization, exposed, goodput):
-    run = operation.training_run(1e12, 2e13, BOX, operation.operating_prices(), utilization, exposed, goodput)
+    run = training_cost.training_run(1e12, 2e13, BOX, training_cost.operating_prices(), utilization, exposed, goodput)
     done = BOX.dense_flops * run.time_s * utilization * (1 - exposed) * goodput
     assert done == pytest.approx(6 * 1e12 * 2e13) and run.flops == pytest.approx(done)
     assert run.token_usd * 2e13 == pytest.approx(run.energy_usd + run.wear_usd)
 
 
 def test_energy_costs_what_owning_the_machine_for_that_time_costs():
-    costs = operation.operating_prices()
-    run = operation.training_run(1e13, 1e14, BOX, costs, 0.4)
+    costs = training_cost.operating_prices()
+    run = training_cost.training_run(1e13, 1e14, BOX, costs, 0.4)
     years = run.time_s / year
     owned = total_cost(0, BOX.it_w, float(years), costs.electricity_price, 1.2, costs.mean_load)
     assert run.energy_usd == pytest.approx(owned["energy_usd"])
@@ -64,7 +64,7 @@ def test_energy_costs_what_owning_the_machine_for_that_time_costs():
 
 
 def test_runs_from_the_ideal_to_the_measured():
-    table = operation.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, scaling_law("Hoffmann 2"), "GB200")
+    table = training_cost.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, scaling_law("Hoffmann 2"), "GB200")
     assert table["time_days"].is_monotonic_increasing and table["total_usd"].is_monotonic_increasing
     assert (table["total_low_usd"] < table["total_usd"]).all() and (table["total_usd"] < table["total_high_usd"]).all()
     ideal = table.iloc[0]
@@ -81,17 +81,17 @@ def test_runs_from_the_ideal_to_the_measured():
 )
 def test_shares_out_of_range(field):
     with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
-        operation.training_run(1e12, 1e13, BOX, operation.operating_prices(), **field)
+        training_cost.training_run(1e12, 1e13, BOX, training_cost.operating_prices(), **field)
 
 
 def test_prices_out_of_range():
     for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
         with pytest.raises(ValueError, match=next(iter(field))):
-            replace(operation.operating_prices(), **field)
+            replace(training_cost.operating_prices(), **field)
     with pytest.raises(ValueError, match="bound is 'most'"):
-        operation.operating_prices("most")
+        training_cost.operating_prices("most")
     with pytest.raises(ValueError, match="tokens is 0"):
-        operation.training_run(1e12, 0, BOX, operation.operating_prices())
+        training_cost.training_run(1e12, 0, BOX, training_cost.operating_prices())
 
 
 # Failures
@@ -100,8 +100,8 @@ def test_prices_out_of_range():
 def test_the_grid_is_that_of_the_layout():
     assert (JOB.replicas, JOB.gpus, JOB.spares) == (LAID.replicas_here * 2, LAID.gpus_here * 2, 0)
     assert recovery.replica_grid(LAID, 17).spares == 4 and recovery.replica_grid(LAID, 16).spares == 8
-    assert JOB.groups_met(4) == pytest.approx(20 / 18)  # 2 of 18 trays lie across two groups of 18 GPUs
-    assert JOB.groups_met(72) == 4 and JOB.groups_met(1) == 1
+    assert JOB.groups_per_block(4) == pytest.approx(20 / 18)  # 2 of 18 trays lie across two groups of 18 GPUs
+    assert JOB.groups_per_block(72) == 4 and JOB.groups_per_block(1) == 1
 
 
 def test_blast_radius_is_confined_to_the_rack():
@@ -121,13 +121,13 @@ def test_interruptions_add_up_to_the_published_rate():
     assert ours == pytest.approx(software["interruption_rate_llama3"] * year, rel=0.1)
     gpus = table.loc["GPU", "events_per_day"]
     assert gpus * year / day == pytest.approx(JOB.gpus * catalog.item("failure_rates", "GPU")["failure_rate"] * year)
-    assert recovery.interruption_time(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
+    assert recovery.mean_time_between_interruptions(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
 
 
 def test_without_failures_everything_works():
     none = with_shares(blast())
-    whole = [recovery.paired_groups(none, JOB, same_rail=same) for same in (True, False)]
-    shares = [recovery.replica_availability(none, JOB), recovery.groups_with_spares(none, JOB), *whole]
+    whole = [recovery.share_of_paired_groups(none, JOB, same_rail=same) for same in (True, False)]
+    shares = [recovery.replica_availability(none, JOB), recovery.share_of_groups_with_spares(none, JOB), *whole]
     assert shares == pytest.approx([1] * 4, rel=1e-12)
     curves = recovery.restart_curves(JOB, 1e15, 100, JOB.gpus, {"store": 1.0}, 1e9, np.array([1.0, 600.0]))
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
@@ -156,7 +156,7 @@ def test_paired_groups_against_a_draw(leaf_layers):
         group = 1 - (1 - 0.004) ** 4 * (1 - 0.003) ** 4
     out = random.binomial(24, group, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
     drawn = 1 - np.minimum(out, 24).max(1).mean() / 24
-    assert recovery.paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
+    assert recovery.share_of_paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.integers(1, 3))
@@ -165,14 +165,16 @@ def test_pipelines_against_every_outcome(weights, layers):
     n = len(out) - 1
     grids = np.meshgrid(*[np.arange(n + 1)] * layers)
     chance = np.prod([out[grid] for grid in grids], axis=0)
-    assert recovery.complete_pipelines(out, layers) == pytest.approx(1 - np.sum(chance * np.max(grids, axis=0)) / n)
+    assert recovery.share_of_complete_pipelines(out, layers) == pytest.approx(
+        1 - np.sum(chance * np.max(grids, axis=0)) / n
+    )
 
 
 def test_pairing_beats_fixed_replicas_and_wider_pools_beat_narrow_ones():
     table = blast(planes=4)
-    fixed, rails = recovery.replica_availability(table, JOB), recovery.paired_groups(table, JOB)
-    assert fixed < rails < recovery.paired_groups(table, JOB, same_rail=False) < 1
-    assert recovery.paired_groups(blast(), JOB) < recovery.paired_groups(blast(leaf_layers=32), JOB)
+    fixed, rails = recovery.replica_availability(table, JOB), recovery.share_of_paired_groups(table, JOB)
+    assert fixed < rails < recovery.share_of_paired_groups(table, JOB, same_rail=False) < 1
+    assert recovery.share_of_paired_groups(blast(), JOB) < recovery.share_of_paired_groups(blast(leaf_layers=32), JOB)
 
 
 def test_a_replica_depends_on_fewer_leaves_where_they_hold_its_own_layers():
@@ -188,7 +190,7 @@ def test_groups_of_a_rack_with_spares_against_a_draw():
     out = random.binomial(72, 0.06, draws) + 4 * random.binomial(18, 0.04, draws)
     lost = np.minimum(np.ceil(np.maximum(out - 8, 0) / 16), 4)
     drawn = (1 - lost.mean() / 4) * (1 - 0.001) ** 18
-    assert recovery.groups_with_spares(table, job) == pytest.approx(drawn, abs=0.002)
+    assert recovery.share_of_groups_with_spares(table, job) == pytest.approx(drawn, abs=0.002)
 
 
 @given(st.integers(1, 2000), st.floats(0, 0.99), st.floats(0.5, 0.9999), st.integers(1, 300))
@@ -235,7 +237,7 @@ def test_a_standstill_that_failures_begin_anew_against_a_draw():
 
 
 def test_checkpoints_move_the_whole_state():
-    saves, load = recovery.state_times(LAYER, LAID, SITE, 1e8)
+    saves, load = recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 1e8)
     moved = [
         saves["storage"] * 1e8 * SITE.gpus,
         *(18 * 134 * s for s in (saves["host memory"] * SITE.host_Bps, load * SITE.nic_Bps)),
@@ -253,7 +255,7 @@ def test_checkpoints_move_the_whole_state():
         (lambda: blast(rates="worst"), "rates is 'worst'"),
         (lambda: recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
         (lambda: recovery.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
-        (lambda: recovery.state_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
+        (lambda: recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
         (lambda: recovery.restart_curves(JOB, 100.0, 110.0, 0, {}, 1e9, 1.0), "published_gpus is 0"),
         (
             lambda: recovery.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
@@ -267,7 +269,7 @@ def test_bad_input_of_failures(call, name):
 
 
 def test_cases_and_stores_of_restarts_say_what_they_assume():
-    saves, _ = recovery.state_times(LAYER, LAID, SITE, 1e8)
+    saves, _ = recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 1e8)
     curves = recovery.restart_curves(JOB, 104.0, 110.0, JOB.gpus // 2, saves, 1e8 * float(SITE.gpus), [5.0])
     expected = []
     for m, iteration_s in [(208.0, 0), (104.0, 0), (104.0, 110.0)]:
@@ -282,18 +284,18 @@ def test_cases_and_stores_of_restarts_say_what_they_assume():
 
 # Inference
 
-RATE = operation.memory_rate("GB200")
+RATE = serving.sustained_memory_bandwidth("GB200")
 
 
 def test_full_attention_keeps_two_of_l_h_s():
-    assert operation.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
-    assert operation.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
+    assert serving.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
+    assert serving.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
 
 
 @settings(max_examples=30)
 @given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
 def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = operation.serve(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
+    found = serving.serving_performance(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
@@ -304,15 +306,15 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
 
 
 def test_one_token_reads_active_weights_and_many_read_all():
-    one = operation.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
+    one = serving.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = operation.serve(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
+    many = serving.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
 
 
 def test_every_stage_sends_once_for_a_token():
-    found = operation.serve(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
+    found = serving.serving_performance(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
     latency = catalog.item("efficiencies", "all")["nic_latency"]
     assert found.sends_s.to_numpy() == pytest.approx(
         np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps)
@@ -322,7 +324,7 @@ def test_every_stage_sends_once_for_a_token():
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
     small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
     one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = operation.serve(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
+    found = serving.serving_performance(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
     assert found.collectives_s == 0 and found.copies == one.racks
     assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
     norms = 2 * 32 * small.parameters()["norms"]  # weights without products
@@ -332,7 +334,7 @@ def test_communication_vanishes_on_a_fast_network_of_one_gpu():
 def test_table_of_servings_costs_the_machine():
     machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
     models = {"dense": DENSE, "mixture": MIXTURE}
-    table = operation.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    table = serving.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
     assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
     four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
     assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
@@ -351,7 +353,9 @@ def test_table_of_servings_costs_the_machine():
 )
 def test_bad_input_of_serving(options, name):
     with pytest.raises(ValueError, match=name):
-        operation.serve(**{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options})
+        serving.serving_performance(
+            **{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options}
+        )
 
 
 # Budgets
@@ -387,6 +391,6 @@ def test_largest_model_fits_and_the_next_does_not():
     for racks, size in zip((300, 3000), found, strict=True):
         alone = replace(machine, racks=racks)
         assert largest_parameters(DENSE, dc.precision("fp8"), alone) == size
-        assert size in SIZES
+        assert size in CANDIDATE_PARAMETERS
     assert found[0] <= found[1]
     assert largest_parameters(DENSE, dc.precision("fp8"), replace(machine, racks=1)) == 0

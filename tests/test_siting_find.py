@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import siting_claims, specification
-from railcore.documents.flops2024.siting_claims import PAIR, sitings_with_pair
+from railcore.documents.flops2024 import siting_claims, specification, table1_authorities
+from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
@@ -131,24 +131,24 @@ def test_bad_input_names_itself(changes, words):
 
 def test_sitings_by_name():
     found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
-    assert list(found) == [PAIR, "nearest 1", "nearest 2", "roomiest 1", "roomiest 2"]
-    assert list(table["siting"]) == [PAIR, *(f"{name} {k}" for name in OBJECTIVES for k in (1, 2, 5))]
+    assert list(found) == [EAST_AND_WEST, "nearest 1", "nearest 2", "roomiest 1", "roomiest 2"]
+    assert list(table["siting"]) == [EAST_AND_WEST, *(f"{name} {k}" for name in OBJECTIVES for k in (1, 2, 5))]
     lost = table.set_index("siting")["problem"]
     assert (
         (lost[list(found)] == "").all()
         and "no such places exist" in lost["nearest 5"]
         and lost["nearest 5"] == lost["roomiest 5"]
     )
-    assert NEAR.most_of("authority")[list(found[PAIR])].tolist() == ["PJM", "BPAT"]
+    assert NEAR.most_of("authority")[list(found[EAST_AND_WEST])].tolist() == ["PJM", "BPAT"]
     assert found["roomiest 1"] == found["nearest 1"] == (int(OFFER.power_w.argmax()),)
 
 
 def test_sitings_of_the_two_objectives_are_those_without_the_pair():
     found, table = sitings_by_objective(OFFER, 4 * GW, [1, 2, 5], least_separation_m=500 * km)
     whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
-    assert found == {name: places for name, places in whole.items() if name != PAIR}
-    assert whole[PAIR] == tuple(
-        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.EAST, siting_claims.WEST))
+    assert found == {name: places for name, places in whole.items() if name != EAST_AND_WEST}
+    assert whole[EAST_AND_WEST] == tuple(
+        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.WASHINGTON, siting_claims.CELILO))
     )
     assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
 
@@ -156,11 +156,11 @@ def test_sitings_of_the_two_objectives_are_those_without_the_pair():
 def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
     found, table = sitings_with_pair(NEAR, OFFER, 5 * GW, [1, 2], 60 * km)
     assert set(found) == {"nearest 1", "nearest 2", "roomiest 1", "roomiest 2"}
-    problem = table.set_index("siting").loc[PAIR, "problem"]
+    problem = table.set_index("siting").loc[EAST_AND_WEST, "problem"]
     assert "each place needs 2.5 GW, and the best within 60 km of flops2024 west has 2.32 GW" in problem
     found, table = sitings_with_pair(NEAR, OFFER, 3.0 * GW, [2, 3], 60 * km, place_cap_w=1.4 * GW)
     assert set(found) == {"nearest 3", "roomiest 3"}  # a half is over the cap of a place
-    assert "east has 1.4 GW" in table.set_index("siting").loc[PAIR, "problem"]
+    assert "east has 1.4 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
 
 
 def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
@@ -176,9 +176,9 @@ def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
 def test_caps_of_the_authorities_go_in_as_they_come():
     caps = authority_caps(OFFER.authority)
     found, _ = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
-    assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {PAIR, "nearest 1", "nearest 2"} <= set(found)
+    assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {EAST_AND_WEST, "nearest 1", "nearest 2"} <= set(found)
     found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
-    assert PAIR not in found and "west has 1.9 GW" in table.set_index("siting").loc[PAIR, "problem"]
+    assert EAST_AND_WEST not in found and "west has 1.9 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
 
 
 # Values of the claims
@@ -189,7 +189,7 @@ RULE = "idle fuelled"
 
 
 def account(single=0, city=2, **others) -> pd.DataFrame:
-    """`siting_claims.account` with the same numbers for every rule, but others by rule."""
+    """`siting_claims.siting_account` with the same numbers for every rule, but others by rule."""
     columns = {"single_places": single, "washington_places": city, "western_candidates": 3}
     return pd.DataFrame({"rule": list(RULES)} | columns).assign(**others)
 
@@ -216,12 +216,15 @@ def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
 
 def test_values_by_hand():
     """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
-    assert list(siting_claims.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
-    assert list(siting_claims.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
+    assert list(table1_authorities.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(table1_authorities.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
         found = siting_claims.siting_values(low, high, RULE, account(single))
-        return tuple(found[name] for name in (siting_claims.HALF, siting_claims.SPLIT, siting_claims.ALONE))
+        return tuple(
+            found[name]
+            for name in (siting_claims.NORTHWEST_HALF, siting_claims.DATACENTERS, siting_claims.VIABLE_AUTHORITIES)
+        )
 
     assert ours(4.16 * GW, 4.71 * GW) == (2, 2, 1)
     assert ours(4.16 * GW, 4.71 * GW, single=1) == (2, 1, 1)  # one place has it all
@@ -232,23 +235,28 @@ def test_values_by_hand():
     each = account(single_places=range(5), washington_places=range(9, 4, -1))
     for i, name in enumerate(RULES):
         found = siting_claims.siting_values(LOW, HIGH, name, each)
-        assert found[siting_claims.SINGLE] == i and found[siting_claims.CITY] == 9 - i
+        assert found[siting_claims.SINGLE_SITE] == i and found[siting_claims.NEAR_WASHINGTON] == 9 - i
 
 
 def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
     reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows())
-    single, near = reasons[siting_claims.SINGLE], reasons[siting_claims.CITY]
+    single, near = reasons[siting_claims.SINGLE_SITE], reasons[siting_claims.NEAR_WASHINGTON]
     assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
     real = siting_claims.real_account().set_index("rule")
     for text, column in ((single, "single_places"), (near, "washington_places")):
         assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
     exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)))
-    assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE]
-    implied = siting_claims.demand_side(siting_claims.printed_powers()).set_index("authority")["implied_over_capacity"]
+    assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE_SITE]
+    implied = table1_authorities.demand_side(table1_authorities.printed_powers()).set_index("authority")[
+        "implied_over_capacity"
+    ]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
-    assert "idle fuelled 3, " in reasons[siting_claims.HALF] and "idle fuelled 0, " in reasons[siting_claims.HALF]
+    assert (
+        "idle fuelled 3, " in reasons[siting_claims.NORTHWEST_HALF]
+        and "idle fuelled 0, " in reasons[siting_claims.NORTHWEST_HALF]
+    )
 
 
 def test_counts_of_places_near_a_city():
@@ -256,7 +264,7 @@ def test_counts_of_places_near_a_city():
     near = siting_claims.counts_by_rule(NEAR, 2 * GW, 100 * km)
     assert anywhere["installed"] == 5 and anywhere["idle fuelled"] == 4 == anywhere["idle firm"]  # ERCO has 1.7 GW idle
     assert near == dict.fromkeys(RULES, 2)
-    place = catalog.item("wide_area", siting_claims.EAST)
+    place = catalog.item("wide_area", siting_claims.WASHINGTON)
     away = great_circle_distance(39.3, -76.6, place["latitude_deg"], place["longitude_deg"])
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, float(away) - 1)["installed"] == 1
     assert siting_claims.counts_by_rule(NEAR, 2 * GW, reserve="site")["installed"] == 2 and anywhere["installed"] == 5

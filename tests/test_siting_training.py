@@ -106,7 +106,7 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
         layer = dc.layer(catalog_model(name), dc.precision("flops2024"))
         machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
         assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
-        t = dc.times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
+        t = dc.layer_times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
         assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
         assert table.wide_area_s[name] == pytest.approx(t.steps_s[2], rel=1e-13)
     assert table.least_wan_Bps.max() == pytest.approx(7.7 * Gbps, rel=0.01)
@@ -421,7 +421,7 @@ def test_places_near_the_line():
         siting_claims.intertie(bare)
 
 
-ANCHORS = (siting_claims.EAST, siting_claims.WEST)
+ANCHORS = (siting_claims.WASHINGTON, siting_claims.CELILO)
 
 
 def test_the_pair_is_the_nearest_with_half():

@@ -1,5 +1,6 @@
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layouts
-from railcore.systems.datacenter.exposed import Case
-from railcore.systems.datacenter.operation import in_trillions
-from railcore.systems.datacenter.sizing import Sizing, best_format, number_format
+from railcore.systems.datacenter.budget_models import columns_in_trillions
+from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.sizing import Sizing, narrowest_format, number_format
 from railcore.training import scaling_laws, transformer
 
 PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")
@@ -69,7 +70,7 @@ def test_every_platform_with_a_price_and_power_can_be_sized(platform):
     assert found.rack_usd == box["price"] and found.rack_w == box["power"] and found.rack_gpus == box["gpus"]
     gpu = catalog.item("gpus", box["gpu"])
     rates = [gpu[f"{form}_dense_rate"] for form in ("fp4", "fp8", "bf16") if f"{form}_dense_rate" in gpu]
-    assert found.gpu_dense_flops == max(rates) == gpu[f"{best_format(gpu.name)}_dense_rate"]
+    assert found.gpu_dense_flops == max(rates) == gpu[f"{narrowest_format(gpu.name)}_dense_rate"]
 
 
 def test_a_documents_own_rows_replace_the_catalogs():
@@ -120,7 +121,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.layer(model, kept)
     plan = datacenter.layout(one, place)
-    found = specification.model_quantities(Case(model, kept, place), place.memory_bytes)
+    found = specification.model_quantities(TrainingCase(model, kept, place), place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
     assert found["gpus_per_dc"] == found["replicas_per_dc"] * plan.tensor * found["pipeline_parallel"]
@@ -169,7 +170,8 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
         datacenter.layer(transformer.catalog_model(name), datacenter.precision("flops2024"))
         for name in ("flops2024 dense", "Llama-3 8B")
     )
-    plans = layouts.layouts_across({"dense": dense, "small": small}, {"few": few, "servers": servers})
+    pairs = product({"few": few, "servers": servers}.items(), {"dense": dense, "small": small}.items())
+    plans = {f"{model}, {where}": datacenter.layout(one, place, strict=False) for (where, place), (model, one) in pairs}
     table = layouts.layout_table(plans).set_index("case")
     assert list(table.index) == ["dense, few", "small, few", "dense, servers", "small, servers"]
     assert "536 racks needed" in table["note"]["dense, few"] and "memory" in table["note"]["dense, servers"]
@@ -202,14 +204,14 @@ def test_every_machine_and_model_has_a_line(platform, model):
 
 def test_trillions_are_said_in_the_column():
     table = pd.DataFrame({"parameters": [5e13], "days": [2.0]})
-    found = in_trillions(table, "parameters")
+    found = columns_in_trillions(table, "parameters")
     assert list(found) == ["parameters [trillion]", "days"] and found.iloc[0].tolist() == [50, 2]
     assert table["parameters"][0] == 5e13
 
 
 def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
     one = datacenter.layer(transformer.catalog_model("Llama-3 405B"), datacenter.precision("flops2024"))
-    view = specification.memory_view("Llama", one, 1e10, "GB200 NVL72", 2)
+    view = specification.memory_chart_arguments("Llama", one, 1e10, "GB200 NVL72", 2)
     assert view["limit_bytes"] == catalog.item("gpus", "GB200")["memory"]
     assert view["data"]["model"].unique() == ["Llama"] and view["data"]["tensor"].max() == 72
     assert view["title"].startswith(f"{size(1e10).racks:,.0f} racks, ") and "in each datacenter" in view["title"]
@@ -219,7 +221,7 @@ def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
     models = {name: transformer.catalog_model(name) for name in names}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
-    cases = {name: Case(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
+    cases = {name: TrainingCase(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
     shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
     values, reasons, taken = sizing_claims.sizing_entries(
         machine, "Hoffmann 2", 1440 * units.day, cases, shapes, 256, [1, 2]

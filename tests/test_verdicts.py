@@ -19,7 +19,7 @@ from railcore.facts import claims, files, units
 from railcore.facts.units import km
 from railcore.network import scale_out
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.siting import candidates, eia, nodes
 from railcore.systems.siting.grid import load_grid
 from railcore.systems.siting.supply import RULES
@@ -62,7 +62,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         one = dc.layer(model, replace(KEPT, **kept))
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
-        cases[key] = Case(model, one.precision, where, {"recomputed": recomputed}, rule)
+        cases[key] = TrainingCase(model, one.precision, where, {"recomputed": recomputed}, rule)
         found[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
@@ -140,7 +140,7 @@ def test_seven_claims_of_the_document_are_calibrated():
 
 @pytest.fixture(scope="module")
 def accounts():
-    """`siting.account` by radius of a single place."""
+    """`siting.siting_account` by radius of a single place."""
     own, need = load_grid(), float(SIZED.total_w.min())
     *points, near = candidates.candidates_by_radius(own, [5 * km, 25 * km, 100 * km], [True])
     groups = [nodes.power_nodes(own, 100 * km, method) for method in nodes.METHODS]
@@ -166,12 +166,12 @@ def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(acc
     rule, found = "idle fuelled", accounts[5 * km]
     ours, high = sited(accounts, rule, 5 * km), SIZED.total_w[-1]
     read = siting.siting_readings(ours, high, rule, found)
-    assert set(read) == {siting.CITY, siting.SPLIT, siting.HALF}
+    assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS, siting.NORTHWEST_HALF}
     real = siting.real_account().set_index("rule").loc[rule]
     for text in (f"plants of {real.plants}: 1 sites", "densest first: 0 sites", "complete linkage: 1 sites"):
-        assert text in read[siting.CITY]
-    assert "the highest: 3 sites" in read[siting.SPLIT] and "Table 1: 1 sites" in read[siting.SPLIT]
-    assert "the highest: 0 authorities" in read[siting.HALF]
+        assert text in read[siting.NEAR_WASHINGTON]
+    assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 sites" in read[siting.DATACENTERS]
+    assert "the highest: 0 authorities" in read[siting.NORTHWEST_HALF]
 
 
 def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
@@ -218,7 +218,7 @@ def named(found, words):
 
 def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     cases = {
-        key: Case(
+        key: TrainingCase(
             transformer.catalog_model(name), KEPT, specification.document_site(int(SIZED.racks), document="flops2024")
         )
         for key, name in MODELS.items()
@@ -242,7 +242,7 @@ def test_readings_of_size_and_layout():
     models = {name: transformer.catalog_model(name) for name in MODELS.values()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
     shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
-    cases = {name: Case(model, KEPT, where) for name, model in models.items()}
+    cases = {name: TrainingCase(model, KEPT, where) for name, model in models.items()}
     ours = sizing_claims.layout_values(cases) | specification.values_by_id(
         {
             "infra": specification.machine_quantities(SIZED),
@@ -272,14 +272,13 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     equipment = scale_out.catalog_equipment("51.2T", nic, "flops2024", "800G DR8")
     table = scale_out.compare_shapes([800_000, 835_000], scale_out.network_shapes(72, 76, 4), equipment)
     names = list(scale_out.network_shapes(72, 76, 4))
-    counted = table, 800_000, "smooth", names, 5e9
-    ours = networks.scale_out_values(*counted)
+    chip_usd = (25e3, 50e3, 90e3)
+    ours, texts, found = networks.scale_out_entries(table, 800_000, "smooth", names, 5e9, chip_usd)
     rows = table[(table.gpus == 800_000) & (table["count"] == "smooth")].set_index("network")
     assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]] == 37_500
     assert ours["flops2024.fattree.switches"] == 87_500 and ours["flops2024.multirail4p.cables"] == 800_000
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
-    found = networks.scale_out_readings(ours, *counted)
-    more = networks.scale_out_values(table, 835_000, "smooth", names, 5e9)
+    more, *_ = networks.scale_out_entries(table, 835_000, "smooth", names, 5e9, chip_usd)
     assert named(found, "800,000 GPUs") == set(readings.changed_verdicts(ours, more))
     chips = "flops2024.multirail4p.chips"
     assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
@@ -287,7 +286,6 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     assert "equal trunks: 92,008 switches" in found["flops2024.fattree.switches"]
     assert "each of them: -1.66667" in found["flops2024.multiplane.link_reduction"]
     assert "hosts: 6.4 G USD" in found["flops2024.fattree.wire_cost"]
-    texts = networks.scale_out_reasons(*counted, (25e3, 50e3, 90e3))
     ends = [(price * 87_500 + 4.8e9) / 5e9 for price in (25e3, 90e3)]
     assert f"{ends[0]:.2f} and {ends[1]:.2f}" in texts["flops2024.fattree.cost_over_budget"]
     assert np.isclose(ours["flops2024.fattree.wire_cost"], 4.8e9)

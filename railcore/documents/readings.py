@@ -20,7 +20,7 @@ Values = Mapping[str, float | None]
 class Entries(NamedTuple):
     """Arguments of `claims.record`, each by claim id: our values, why they disagree, and which reading was taken."""
 
-    values: dict[str, float]
+    values: dict[str, Any]  # float, or None without data
     reasons: dict[str, str]
     readings: dict[str, str]
 

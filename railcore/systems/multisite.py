@@ -2,7 +2,7 @@
 
 Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
 powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
-`datacenter.exposed`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
+`datacenter.overlap`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
 a datacenter, k places, c wide-area capacity of a GPU.
 """
 
@@ -15,12 +15,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter.exposed import WIDE_AREA, Case, Times, chunk_bytes, least_wan_Bps, tokens
+from railcore.systems.datacenter import overlap
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, diameter_m, fibre_delays_s
 from railcore.systems.siting.placement import Sitings, shares_or_nan, siting_indices
-from railcore.training.collectives import steps_and_bytes
 from railcore.training.transformer import Transformer, catalog_model
 
 
@@ -29,7 +29,7 @@ def training_cases(
     machine: Site,
     bytes_of: str = "bf16",
     options: Mapping[str, Any] | None = None,
-) -> dict[str, Case]:
+) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
     Parameters
@@ -41,22 +41,22 @@ def training_cases(
     bytes_of
         One of the catalog's precisions.
     options
-        As in `Case`.
+        As in `TrainingCase`.
 
     Returns
     -------
-    `Case` by name of the model.
+    `TrainingCase` by name of the model.
 
     Raises
     ------
     UnknownName for a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {model.name: Case(model, precision(bytes_of), machine, dict(options or {})) for model in every}
+    return {model.name: TrainingCase(model, precision(bytes_of), machine, dict(options or {})) for model in every}
 
 
 def multisite_times(
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     datacenters: ArrayLike,
     one_way_delay_s: ArrayLike,
     wan_Bps: ArrayLike | None = None,
@@ -104,7 +104,7 @@ def multisite_times(
 
 
 def _racks_per_layer(
-    case: Case, k: np.ndarray, rack_shares: Sequence[Sequence[float] | np.ndarray] | None
+    case: TrainingCase, k: np.ndarray, rack_shares: Sequence[Sequence[float] | np.ndarray] | None
 ) -> tuple[np.ndarray, ...]:
     """Racks that hold a layer in the smallest and in the largest place and in all, shape (rows,)."""
     if rack_shares is None:
@@ -116,22 +116,22 @@ def _racks_per_layer(
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
-def _with_racks(case: Case, y: np.ndarray) -> tuple[Layout, Times]:
+def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, overlap.LayerTimes]:
     """Layout and times where every place holds a layer on y racks; with none, as if there were one."""
     racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters
     here = case.changed(site={"racks": racks})
     return here.layout, here.times
 
 
-def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
+def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     """Columns of `multisite_times` that are computed."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
-    time_s = m * (t.forward_s + t.backward_s) + t.exposed_s(case.rule, m)
-    done = m * tokens(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
-    needed = least_wan_Bps(case.layer, laid, case.site, t.backward_s)
+    time_s = t.steady_s(case.rule, m)
+    done = m * overlap.tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
+    needed = overlap.least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = longest_hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
@@ -150,23 +150,22 @@ def _times(case: Case, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
     return {name: np.where(least >= 1, value, np.nan) for name, value in columns.items()}
 
 
-def _seconds_per_token_alone(case: Case, m: int) -> float:
+def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
-    t = one.times
-    return float((m * (t.forward_s + t.backward_s) + t.exposed_s(one.rule, m)) / (m * tokens(one.layer, one.layout)))
+    return float(one.times.steady_s(one.rule, m) / (m * overlap.tokens_per_micro_batch(one.layer, one.layout)))
 
 
 def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
-    Largest over the forms of the exchange of (hidden_s - bytes / c) / (steps + 2 lost round trips). The inverse of
-    `exposed.wide_area`, as `least_wan_Bps` is.
+    Largest over `overlap.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
+    `overlap.wide_area_exchange`, as `least_wan_Bps` is.
 
     Parameters
     ----------
     layer, laid, site
-        As in `exposed.times`.
+        As in `overlap.layer_times`.
     hidden_s
         What step 3 may take [s].
 
@@ -176,16 +175,14 @@ def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any
     """
     k = np.asarray(site.datacenters)
     allowed = []
-    for form in WIDE_AREA:
-        steps, size = steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), k)
-        rounds = np.maximum(steps + 2 * np.asarray(site.tail_loss_rtts), 1)
-        allowed.append((hidden_s - size / site.wan_Bps) / rounds)
+    for delays, size in overlap.wan_delays_and_bytes(overlap.wan_gradient_bytes(layer, laid), site):
+        allowed.append((hidden_s - size / site.wan_Bps) / np.maximum(delays, 1))
     most = np.maximum(*allowed)
     return np.where(k > 1, np.where(most >= 0, most, np.nan), np.inf)[()]
 
 
 def training_by_siting(
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     places: Located,
     power_w: ArrayLike,
     sitings: Sitings,

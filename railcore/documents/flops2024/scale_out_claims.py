@@ -1,16 +1,16 @@
 """Values, readings and reasons of flops2024's claims on scale-out networks (section 6.1), by claim."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
-from railcore.documents.readings import verdict_readings
+from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.network.scale_out import COUNT_METHODS, chip_modes
 
-SECTION, WIRES = "flops2024", "flops2024.fattree.wire_cost"
-LINKS = "flops2024.multiplane.link_reduction"
-WORDS = {
+_WIRE_COST, _LINK_REDUCTION = "flops2024.fattree.wire_cost", "flops2024.multiplane.link_reduction"
+_LINK_COST_REDUCTION = "flops2024.multirail4p.link_cost_reduction"
+_COUNT_DESCRIPTIONS = {
     "smooth": "(2 t - 1) N / k chips and N links a tier, as fractions",
     "rounded": "chips rounded up in every tier of every rail and plane",
     "whole": "wired with equal trunks",
@@ -22,8 +22,8 @@ def chip_mode_values(chip: str, nic_Bps: float, planes: int) -> dict[str, float]
     modes = chip_modes(chip, nic_Bps)
     capacities = [units.convert(ports * nic_Bps / count, "bit/s") for count, ports in modes.items()]
     return {
-        f"{SECTION}.fattree.chip_modes": max(capacities, key=lambda capacity: abs(capacity - capacities[0])),
-        f"{SECTION}.multiplane.ports": modes.get(planes, 0),
+        "flops2024.fattree.chip_modes": max(capacities, key=lambda capacity: abs(capacity - capacities[0])),
+        "flops2024.multiplane.ports": modes.get(planes, 0),
     }
 
 
@@ -33,10 +33,10 @@ def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float,
     return low, chip_usd, high
 
 
-def scale_out_values(
-    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float
-) -> dict[str, float]:
-    """Values of the claims on parts and cost.
+def scale_out_entries(
+    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
+) -> Entries:
+    """Values, reasons and readings of the claims on parts and cost, for `claims.record`.
 
     Parameters
     ----------
@@ -48,12 +48,43 @@ def scale_out_values(
         Of the fat tree, planes alone, rails alone, both, and the section's own choice.
     budget_usd
         For the network of one datacenter [USD].
+    chip_usd
+        Low, middle and high price of a switch chip [USD].
 
     Returns
     -------
-    Values by claim.
+    Three tables by claim id.
     """
-    tree, multi, rail, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
+    counts = {(n, way): _five_networks(table, n, way, names) for n in table["gpus"].unique() for way in COUNT_METHODS}
+    chosen, values = counts[gpus, count], {key: _values(rows, budget_usd) for key, rows in counts.items()}
+    tree, multi = chosen.iloc[0], chosen.iloc[1]
+    readings = verdict_readings(
+        values[gpus, count],
+        {
+            f"{gpus:,} GPUs, as the section says": {
+                f"{n:,}": found for (n, way), found in values.items() if n != gpus and way == count
+            },
+            _COUNT_DESCRIPTIONS[count]: {
+                _COUNT_DESCRIPTIONS[way]: found for (n, way), found in values.items() if n == gpus and way != count
+            },
+            "links that share a wire count once": {
+                "each of them": {_LINK_REDUCTION: 1 - multi["switch_links"] / tree["switch_links"]}
+            },
+            "links between switches, as the sentence before": {
+                "with those to the hosts": {_WIRE_COST: tree["links_usd"] + tree["host_links_usd"]}
+            },
+        },
+    )
+    return Entries(values[gpus, count], _reasons(chosen, counts[gpus, "whole"], budget_usd, chip_usd), readings)
+
+
+def _five_networks(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str]) -> pd.DataFrame:
+    here = table[(table["gpus"] == gpus) & (table["count"] == count)]
+    return here.set_index("network").reindex(names)
+
+
+def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
+    tree, multi, rail, both, own = (row for _, row in networks.iterrows())
     found = {
         "fattree.tiers": tree["tiers"],
         "fattree.switches": tree["chips"],
@@ -74,80 +105,28 @@ def scale_out_values(
         "fattree.budget_per_dc": budget_usd,
         "fattree.cost_over_budget": tree["cost_usd"] / budget_usd,
     }
-    return {f"{SECTION}.{key}": value for key, value in found.items()}
+    return {f"flops2024.{key}": value for key, value in found.items()}
 
 
-def scale_out_readings(
-    ours: Mapping[str, float], table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float
+def _reasons(
+    networks: pd.DataFrame, whole: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float]
 ) -> dict[str, str]:
-    """Claims whose verdict turns on a reading of the text, each with what was read and what the other readings give.
-
-    Parameters
-    ----------
-    ours
-        Values of all claims.
-    table, gpus, count, names, budget_usd
-        As in `scale_out_values`.
-
-    Returns
-    -------
-    Readings by claim.
-    """
-    tree, multi = (row for _, row in _rows(table, gpus, count, names).iloc[:2].iterrows())
-    others = {
-        f"{n:,}": scale_out_values(table, n, count, names, budget_usd) for n in table["gpus"].unique() if n != gpus
-    }
-    ways = {WORDS[way]: scale_out_values(table, gpus, way, names, budget_usd) for way in COUNT_METHODS if way != count}
-    logical = 1 - multi["switch_links"] / tree["switch_links"]
-    return verdict_readings(
-        ours,
-        {
-            f"{gpus:,} GPUs, as the section says": others,
-            WORDS[count]: ways,
-            "links that share a wire count once": {"each of them": {LINKS: logical}},
-            "links between switches, as the sentence before": {
-                "with those to the hosts": {WIRES: tree["links_usd"] + tree["host_links_usd"]}
-            },
-        },
-    )
-
-
-def scale_out_reasons(
-    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
-) -> dict[str, str]:
-    """Why a claim comes out as it does.
-
-    Parameters
-    ----------
-    table, gpus, count, names, budget_usd
-        As in `scale_out_values`.
-    chip_usd
-        Low, middle and high price of a switch chip [USD].
-
-    Returns
-    -------
-    Reasons by claim.
-    """
-    tree, multi, _, both, own = (row for _, row in _rows(table, gpus, count, names).iterrows())
+    """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
+    tree, multi, _, both, own = (row for _, row in networks.iterrows())
     wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
-    wired = _rows(table, gpus, "whole", names).loc[both["network"]]
-    planes, cut = multi["planes"], claims.paper_value(f"{SECTION}.multirail4p.link_cost_reduction")
+    wired = whole.loc[both.name]
+    planes, cut = multi["planes"], claims.paper_value(_LINK_COST_REDUCTION)
     found = {
         "fattree.cost_over_budget": f"the wires alone are {wires:.2f} of the budget; the switch price is assumed, and "
         f"its low and high ends give {low:.2f} and {high:.2f}",
         "multiplane.switch_reduction": f"{tree['chips']:,.0f} chips become {multi['chips']:,.0f}, "
         f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
         f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",
-        "multirail4p.chips": f"{both['network']} take {both['chips']:,.0f}, so that nothing in the count asks for "
+        "multirail4p.chips": f"{both.name} take {both['chips']:,.0f}, so that nothing in the count asks for "
         f"{own['rails']:.0f} rails",
         "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {own['chips']:,.0f} chips; half would be "
-        f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both['network']} take wired with equal trunks",
+        f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both.name} take wired with equal trunks",
         "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {own['cables']:,.0f} cables, of which the "
         f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",
     }
-    return {f"{SECTION}.{key}": text for key, text in found.items()}
-
-
-def _rows(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str]) -> pd.DataFrame:
-    here = table[(table["gpus"] == gpus) & (table["count"] == count)]
-    return here.set_index("network", drop=False).reindex(names)
+    return {f"flops2024.{key}": text for key, text in found.items()}

@@ -101,7 +101,7 @@ def rack_job(
     except ValueError as error:
         hint = "Parameters for racks: datacenter_gpus, budget, datacenters; for memory: platform, model, bytes_of"
         raise ValueError(f"{error}. {hint}") from error
-    steps = dc.times(layer, laid, site).steps_bytes
+    steps = dc.layer_times(layer, laid, site).steps_bytes
     return RackJob(
         machine,
         racks,

@@ -1,4 +1,4 @@
-"""flops2024 on power and siting: Table 1, the split into east and west, and values, reasons and readings of claims."""
+"""flops2024 on power and siting: the split into east and west, and values, reasons and readings of the claims."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.documents.readings import verdict_readings
-from railcore.facts import catalog, claims, files, units
-from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.documents.flops2024 import table1_authorities
+from railcore.documents.readings import Entries, verdict_readings
+from railcore.facts import claims, files, units
 from railcore.systems.siting.candidates import Candidates, Region, most_disjoint
 from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
@@ -19,107 +19,28 @@ from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objecti
 from railcore.systems.siting.split_problem import SiteOptions
 from railcore.systems.siting.supply import RULES, feeds_demand
 
-TABLE = "flops2024.table1"
-EAST, WEST = "flops2024 east", "flops2024 west"  # Washington, D.C. and Celilo, of the catalog's wide_area
-PAIR = "east and west"
-AROUND_M = 100e3  # of Washington, D.C.: "within 100 km"
+WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area
+EAST_AND_WEST = "east and west"
+NEARBY_M = 100e3  # the document's "within 100 km"
 REGIONS: dict[str, Region] = {
     "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to_place(found, EAST) <= AROUND_M,
+    "100 km of Washington, D.C.": lambda found: distance_to_place(found, WASHINGTON) <= NEARBY_M,
     "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to_place(found, WEST) <= AROUND_M,
+    "100 km of the intertie": lambda found: distance_to_place(found, CELILO) <= NEARBY_M,
     "Eastern": lambda found: found.interconnect == "Eastern",
     "Western": lambda found: found.interconnect == "Western",
     "Texas": lambda found: found.interconnect == "Texas",
 }
-SITING, ALONE = "flops2024.siting", "flops2024.infra.viable_authorities"
-SINGLE, CITY, SPLIT, HALF = (
-    f"{SITING}.{name}" for name in ("single_site", "near_washington_100km", "datacenters", "northwest_half")
-)
-REAL = "measured/siting_real_plants.csv"
-NODES = "washington_nodes_"  # and the method, with underscores
-
-
-def printed_regions() -> dict[str, str]:
-    """Region of each authority of Table 1, in its order, from the catalog's family authorities."""
-    return {code: catalog.item("authorities", code)["region"] for code in catalog.names("authorities")}
-
-
-def printed_powers() -> dict[str, float]:
-    """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
-    return {code: claims.paper_value(f"{TABLE}.{code.lower()}") * units.MW for code in printed_regions()}
-
-
-def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
-    """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
-
-    Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
-    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
-    Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
-    implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
-    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
-    is impossible without spikes says that the printed value rests on another spike, in generation.
-    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
-    """
-    regions, rows = printed_regions(), []
-    for code, printed in printed_w.items():
-        row = authority_row(code)
-        if not np.isfinite(printed):
-            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
-        entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
-        for kind in ("raw", "clean"):
-            peak = row[f"peak_demand_{kind}_w"]
-            entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
-            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
-        entry["capacity_w"] = row["capacity_w"]
-        entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
-        rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
-    return pd.DataFrame(rows)
-
-
-def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
-    """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
-
-    Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
-    does. Raises ValueError for no printed value, UnknownName for an unknown code.
-    """
-    if not printed_w:
-        raise ValueError("printed_w is empty: give disposable power by authority in watts")
-    for code in printed_w:
-        authority_row(code)
-    rows = authority_table()
-    chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
-    return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
-
-
-def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
-    """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
-
-    East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
-    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
-    """
-    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
-    eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
-    northwestern = {code for code in disposable_w if printed.get(code, authority_row(code)["region"]) == "Northwest"}
-    for name, codes in (("east", eastern), ("northwest", northwestern)):
-        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
-    return found
-
-
-def least_split(disposable_w: Mapping[str, float], demand_w: float, most: int = MAX_PARTS) -> float:
-    """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
-
-    The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
-    of the paper's split. NaN where no k up to `most` does.
-    """
-    found = feeders_by_region(disposable_w, demand_w, most)
-    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
-    return float(good["parts"].min())
+SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
+DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
+VIABLE_AUTHORITIES = "flops2024.infra.viable_authorities"
+_REAL_PLANTS_FILE = "measured/siting_real_plants.csv"
+_NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
 def intertie(grid: PowerGrid) -> pd.Series:
     """The Pacific DC Intertie: the direct-current line with an end nearest to Celilo, as `nearest_direct_line`."""
-    return nearest_direct_line(grid, WEST)
+    return nearest_direct_line(grid, CELILO)
 
 
 def sitings_with_pair(
@@ -152,11 +73,11 @@ def sitings_with_pair(
     cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
     problem = ""
     try:
-        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (EAST, WEST))
-        found = {PAIR: tuple(two)} | found
+        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
+        found = {EAST_AND_WEST: tuple(two)} | found
     except ValueError as error:
         problem = str(error)
-    row = pd.DataFrame([{"siting": PAIR, "k": 2, "demand_w": demand_w, "problem": problem}])
+    row = pd.DataFrame([{"siting": EAST_AND_WEST, "k": 2, "demand_w": demand_w, "problem": problem}])
     return found, pd.concat([row, every]).reindex(columns=every.columns)
 
 
@@ -176,7 +97,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    near, counts = distance_to_place(found, EAST) <= around_m, {}
+    near, counts = distance_to_place(found, WASHINGTON) <= around_m, {}
     for name in RULES:
         feeding = np.flatnonzero(near & feeds_demand(found.supply, demand_w, name, **asked))
         counts[name], _ = most_disjoint(found.plants[feeding])
@@ -209,12 +130,12 @@ def siting_account(
         "demand_w": demand_w,
         "rule": list(RULES),
         "single_places": counts_by_rule(point, demand_w, **asked).values(),
-        "washington_places": counts_by_rule(near, demand_w, AROUND_M, **asked).values(),
+        "washington_places": counts_by_rule(near, demand_w, NEARBY_M, **asked).values(),
     }
     for group in (each for each in groups if each.radius_m == near.radius_m):
-        here = distance_to_place(group, EAST) <= AROUND_M
+        here = distance_to_place(group, WASHINGTON) <= NEARBY_M
         meets = [int((here & feeds_demand(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
-        columns[NODES + group.method.replace(" ", "_")] = meets
+        columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
     line = intertie(near.grid)
     west = places_near_line(near, line, demand_w / 2, anchors_m, **asked)
     west = west[west["end"] == line[f"{line['near']}_name"]]
@@ -223,12 +144,12 @@ def siting_account(
 
 
 def real_account() -> pd.DataFrame:
-    """`account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
-    return pd.read_csv(files.data(REAL))
+    """`siting_account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
+    return pd.read_csv(files.data(_REAL_PLANTS_FILE))
 
 
 def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
-    """`account` on plants of this name above `real_account`."""
+    """`siting_account` on plants of this name above `real_account`."""
     real = real_account()
     return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
 
@@ -245,21 +166,22 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     rule
         By which places count.
     found
-        `account`.
+        `siting_account`.
 
     Returns
     -------
     Values in the claims' own units, None where there is none.
     """
-    own, printed = found.set_index("rule").loc[rule], printed_powers()
-    low, high = (feeders_by_region(printed, demand, 2).set_index("parts") for demand in (low_w, high_w))
-    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE))
+    own, printed = found.set_index("rule").loc[rule], table1_authorities.printed_powers()
+    feeders = (table1_authorities.feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
+    low, high = (each.set_index("parts") for each in feeders)
+    table: dict[str, float | None] = dict.fromkeys(claims.ids(table1_authorities.TABLE_1))
     return table | {
-        SINGLE: float(own.single_places),
-        CITY: float(own.washington_places),
-        SPLIT: 1.0 if own.single_places else least_split(printed, low_w),
-        HALF: int(low.loc[2, "northwest"]),
-        ALONE: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
+        SINGLE_SITE: float(own.single_places),
+        NEAR_WASHINGTON: float(own.washington_places),
+        DATACENTERS: 1.0 if own.single_places else table1_authorities.fewest_even_parts(printed, low_w),
+        NORTHWEST_HALF: int(low.loc[2, "northwest"]),
+        VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
 
 
@@ -269,34 +191,31 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
     Parameters
     ----------
     ours
-        `values`.
+        `siting_values`.
     high_w, rule, found
-        As in `values`.
+        As in `siting_values`.
 
     Returns
     -------
     Texts by claim, for `claims.record`.
     """
     own, real = (table.set_index("rule").loc[rule] for table in (found, real_account()))
-    others = {f"plants of {real.plants}": {CITY: float(real.washington_places)}}
-    for column in own.index[own.index.str.startswith(NODES)]:
-        words = column.removeprefix(NODES).replace("_", " ")
-        others[f"power nodes by {words}"] = {CITY: float(own[column])}
-    printed = printed_powers()
-    high = feeders_by_region(printed, high_w, 2).set_index("parts")
-    split = 1.0 if own.single_places else least_split(printed, high_w)
+    others = {f"plants of {real.plants}": {NEAR_WASHINGTON: float(real.washington_places)}}
+    for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
+        words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
+        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
     return verdict_readings(
         ours,
         {
             "circles around any point, on the plants of a synthetic grid": others,
-            "the lowest PUE": {"the highest": {SPLIT: split, HALF: float(high.loc[2, "northwest"])}},
-            "a single place is one point with its circle": {"PJM, which has it all by Table 1": {SPLIT: 1.0}},
+            "the lowest PUE": {"the highest": siting_values(high_w, high_w, rule, found)},
+            "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )
 
 
 def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
-    """Why a claim comes out as it does. found: `account`. table: of `siting_sensitivity`, for one oil."""
+    """Why a claim comes out as it does. found: `siting_account`. table: of `siting_sensitivity`, for one oil."""
     country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
     by_radius = ", ".join(
         f"{'' if row.exact else 'at least '}{row.places} at {row.radius_m / units.km:g} km"
@@ -308,17 +227,17 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
         for column in ("single_places", "washington_places", "western_candidates")
     }
     result = {
-        SINGLE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, which "
-        "share no plant",
-        CITY: f"places by rule: {beside['washington_places']}; by centres: plants may lie as far again; in the country "
-        f"{by_radius}, so Washington is not the only one",
-        SPLIT: "one where a single place has all, else the least even parts that an eastern and a Northwest authority "
-        "of Table 1 feed",
-        HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
+        SINGLE_SITE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, "
+        "which share no plant",
+        NEAR_WASHINGTON: f"places by rule: {beside['washington_places']}; by centres: plants may lie as far again; "
+        f"in the country {by_radius}, so Washington is not the only one",
+        DATACENTERS: "one where a single place has all, else the least even parts that an eastern and a Northwest "
+        "authority of Table 1 feed",
+        NORTHWEST_HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
         f"{beside['western_candidates']}",
     }
-    for row in demand_side(printed_powers()).itertuples():
-        result[f"{TABLE}.{row.authority.lower()}"] = (
+    for row in table1_authorities.demand_side(table1_authorities.printed_powers()).itertuples():
+        result[f"{table1_authorities.TABLE_1}.{row.authority.lower()}"] = (
             "hourly generation of the two years is not at hand; with the largest demand the printed value means "
             f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
             f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
@@ -326,24 +245,22 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
     return result
 
 
-def for_ledger(
-    low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame
-) -> tuple[dict[str, float | None], dict[str, str], dict[str, str]]:
-    """Values, reasons and readings of the claims, for `claims.record`.
+def siting_entries(low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame) -> Entries:
+    """Values, reasons and readings of the claims.
 
     Parameters
     ----------
     low_w, high_w, rule, found
-        As in `values`.
+        As in `siting_values`.
     table
-        As in `reasons`.
+        As in `siting_reasons`.
 
     Returns
     -------
-    `values`, `reasons`, `readings`.
+    For `claims.record`.
     """
     ours = siting_values(low_w, high_w, rule, found)
-    return ours, siting_reasons(rule, found, table), siting_readings(ours, high_w, rule, found)
+    return Entries(ours, siting_reasons(rule, found, table), siting_readings(ours, high_w, rule, found))
 
 
 def _listed(found: pd.Series) -> str:

@@ -7,28 +7,29 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.flops2024 import specification
-from railcore.documents.readings import claim_verdicts, verdict_readings
+from railcore.documents.readings import Entries, claim_verdicts, verdict_readings
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter.exposed import Case
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import scaling_laws
 from railcore.training.transformer import Transformer
 
-RACKS, GPUS, SIZE = (f"flops2024.{name}" for name in ("infra.racks", "infra.gpus", "scaling.params"))
-MEMORY, DEGREE, HIDDEN = (f"flops2024.{name}" for name in ("memory", "layout.tensor_parallel", "model.hidden"))
+RACKS, GPUS, SIZE = "flops2024.infra.racks", "flops2024.infra.gpus", "flops2024.scaling.params"
+DEGREE, HIDDEN = "flops2024.layout.tensor_parallel", "flops2024.model.hidden"
+MEMORY, RESIDUAL = "flops2024.memory", "flops2024.memory.residual"
 
 
 def sizing_entries(
     machine: Sizing,
     chosen_law: str,
     training_s: float,
-    cases: Mapping[str, Case],
+    cases: Mapping[str, TrainingCase],
     shapes: pd.DataFrame,
     width_multiple: int,
     checked_batches: Sequence[int],
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+) -> Entries:
     """Values, reasons and readings of all claims on size, memory and layout, for `claims.record`.
 
     Parameters
@@ -64,7 +65,7 @@ def sizing_entries(
     )
     sizes = rule.loc[["103.8T", "96T"]]
     reasons = sizing_reasons(machine, chosen_law, dense, sizes, width_multiple)
-    return values, reasons, sizing_readings(values, cases, machine, sizes)
+    return Entries(values, reasons, sizing_readings(values, cases, machine, sizes))
 
 
 def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
@@ -79,14 +80,14 @@ def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
     }
 
 
-def layout_values(cases: Mapping[str, Case]) -> dict[str, float]:
+def layout_values(cases: Mapping[str, TrainingCase]) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
     dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
 def sizing_readings(
-    ours: Mapping[str, float], cases: Mapping[str, Case], machine: Sizing, shapes: pd.DataFrame
+    ours: Mapping[str, float], cases: Mapping[str, TrainingCase], machine: Sizing, shapes: pd.DataFrame
 ) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
@@ -97,33 +98,31 @@ def sizing_readings(
     cases, machine
         As in `sizing_entries`.
     shapes
-        By model, a row for each size that the text names, the chosen one first.
+        The depth-to-width rule by model, for the sizes that the text names: 103.8T, which it chooses, and 96T.
 
     Returns
     -------
     Texts by claim id.
     """
-    if files.parameterized():
+    if files.parameterized():  # the printed racks may not hold the user's models
         return {}
     dense, mixture = cases.values()
-    few = {"the printed 23.3K": claims.paper_value(RACKS)}
-    few["the racks of the printed 1.67 million GPUs"] = claims.paper_value(GPUS) // machine.rack_gpus
-    racks = {}
-    for name, count in few.items():
-        bought = replace(machine, budget_usd=count * machine.rack_usd / machine.compute_share)
-        chosen = {"racks": ours[RACKS], "gpus": ours[GPUS]}
-        infra = specification.values_by_id({"infra": specification.machine_quantities(bought) | chosen})
-        racks[name] = infra | layout_values(
-            {key: case.changed(site={"racks": int(count)}) for key, case in cases.items()}
-        )
-    residual, one, laid = f"{MEMORY}.residual", dense.layer, dense.layout
+    printed_racks = {
+        "the printed 23.3K": claims.paper_value(RACKS),
+        "the racks of the printed 1.67 million GPUs": claims.paper_value(GPUS) // machine.rack_gpus,
+    }
+    by_racks = {}
+    for name, racks in printed_racks.items():
+        bought = replace(machine, budget_usd=racks * machine.rack_usd / machine.compute_share)
+        infra = specification.values_by_id({"infra": specification.machine_quantities(bought)})
+        smaller = {key: case.changed(site={"racks": int(racks)}) for key, case in cases.items()}
+        by_racks[name] = infra | layout_values(smaller) | {RACKS: ours[RACKS], GPUS: ours[GPUS]}
+    one, laid = dense.layer, dense.layout
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
-    widths = {f"the rule at {name}": {HIDDEN: width} for name, width in list(shapes.hidden.items())[1:]}
-    widths |= {"96T in 134 layers": {HIDDEN: float(dense.model.hidden)}}
     return verdict_readings(
         ours,
         {
-            f"{machine.racks:,.0f} racks, which the budget's share buys": racks,
+            f"{machine.racks:,.0f} racks, which the budget's share buys": by_racks,
             f"all degrees up to {dense.site.rack_gpus} tried and the smallest taken, as section 4 says": {
                 "the smallest that divides a rack": {DEGREE: float(laid.tensor)}
             },
@@ -134,16 +133,19 @@ def sizing_readings(
                 }
             },
             "10 s b h bytes of one layer and micro-batch, as section 4 prints": {
-                "half a byte for each of the ten": {residual: ours[residual] * one.precision.element},
-                "what training state leaves of the printed total": {residual: left},
+                "half a byte for each of the ten": {RESIDUAL: ours[RESIDUAL] * one.precision.element},
+                "what training state leaves of the printed total": {RESIDUAL: left},
             },
-            f"the rule's width at {shapes.index[0]}": widths,
+            "the rule's width at 103.8T": {
+                "the rule at 96T": {HIDDEN: shapes.hidden["96T"]},
+                "96T in 134 layers": {HIDDEN: float(dense.model.hidden)},
+            },
         },
     )
 
 
 def sizing_reasons(
-    machine: Sizing, chosen_law: str, dense: Case, shapes: pd.DataFrame, width_multiple: int
+    machine: Sizing, chosen_law: str, dense: TrainingCase, shapes: pd.DataFrame, width_multiple: int
 ) -> dict[str, str]:
     """Why a claim comes out as it does.
 
@@ -166,7 +168,7 @@ def sizing_reasons(
     model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
     laws = [scaling_laws.scaling_law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
-    chosen = shapes.iloc[0]
+    chosen = shapes.loc["103.8T"]
     narrow = scaling_laws.whole_shape(paper("flops2024.model.params"), width_multiple, model.layers).hidden
     left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
     needed = one.layer_state_bytes + one.activation_bytes
@@ -180,8 +182,7 @@ def sizing_reasons(
         "flops2024.model.layers": f"the rule's {chosen.layers:.2f} rounds to {chosen.whole_layers:.0f}; 134 is nearest "
         f"from {float(scaling_laws.parameters_at_depth(133.5)) / 1e12:.1f}e12 parameters up",
         HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
-        f"{MEMORY}.residual": f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed "
-        "total",
+        RESIDUAL: f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed total",
         DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; the printed "
         "degree is the smallest whose groups fill a rack, and all else here is at the printed degree",
         "flops2024.moe.device_memory": "the printed value is training state alone",

@@ -12,19 +12,20 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.systems.datacenter.exposed import Case, least_wan_Bps
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, layout_summary, tensor_degree_memory
 from railcore.systems.datacenter.layouts import precision as precision_of
+from railcore.systems.datacenter.overlap import least_wan_Bps
 from railcore.systems.datacenter.sizing import Site, Sizing, site, size
 from railcore.training.transformer import Transformer
 
-BOOK = "flops2024"  # of the catalog's prices and sites
+DOCUMENT = "flops2024"  # of the catalog's prices and sites
 
 
 def document_size(
     budget_usd: ArrayLike | None = None,
     platform: str = "GB200 NVL72",
-    document: str = BOOK,
+    document: str = DOCUMENT,
     rate_format: str = "",
     **changes: Any,
 ) -> Sizing:
@@ -48,14 +49,14 @@ def document_size(
     if document and "pue" not in changes:
         energy = catalog.item("prices", "energy")
         changes["pue"] = np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")])
-    budget = catalog.item("prices", BOOK)["datacenter_price"] if budget_usd is None else budget_usd
-    return size(budget, platform, BOOK, document, rate_format, **changes)
+    budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
+    return size(budget, platform, DOCUMENT, document, rate_format, **changes)
 
 
 def document_site(
     racks: ArrayLike,
     platform: str = "GB200 NVL72",
-    document: str = BOOK,
+    document: str = DOCUMENT,
     rate: str = "bf16_dense_rate",
     **changes: Any,
 ) -> Site:
@@ -76,10 +77,12 @@ def document_site(
     -------
     A `Site`.
     """
-    return site(racks, platform, rate, BOOK, document, **changes)
+    return site(racks, platform, rate, DOCUMENT, document, **changes)
 
 
-def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datacenters: int) -> dict[str, Any]:
+def memory_chart_arguments(
+    model: str, one: Layer, budget_usd: float, platform: str, datacenters: int
+) -> dict[str, Any]:
     """Memory of a GPU by tensor-parallel degree on the racks that a budget buys, by the catalog's own rows.
 
     Parameters
@@ -102,8 +105,8 @@ def memory_view(model: str, one: Layer, budget_usd: float, platform: str, datace
     }
 
 
-def changed_case(
-    case: Case,
+def case_with_settings(
+    case: TrainingCase,
     platform: str,
     rule: str,
     rate: str,
@@ -112,7 +115,7 @@ def changed_case(
     nic_gbps: float,
     wan_gbps: float,
     datacenters: int,
-) -> Case:
+) -> TrainingCase:
     """A case under other settings, as a person gives them.
 
     Parameters
@@ -120,7 +123,7 @@ def changed_case(
     case, platform
         What is changed, and the catalog's platform whose GPU it has.
     rule, rate, precision
-        Of `exposed.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
+        Of `overlap.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
     hb_gbps, nic_gbps, wan_gbps
         Scale-up, scale-out and wide-area bandwidth of a GPU, one direction [Gbps].
     datacenters
@@ -128,17 +131,18 @@ def changed_case(
 
     Returns
     -------
-    A `Case`.
+    A `TrainingCase`.
     """
     gpu = catalog.item("gpus", catalog.item("platforms", platform)["gpu"])
     speeds = {"hb_Bps": hb_gbps * Gbps, "nic_Bps": nic_gbps * Gbps, "wan_Bps": wan_gbps * Gbps}
     return case.changed(
-        case={"rule": rule, "precision": precision_of(precision)},
+        rule=rule,
+        precision=precision_of(precision),
         site={"gpu_rate": gpu[rate], "datacenters": datacenters, **speeds},
     )
 
 
-UNITS = {  # names with their units, as columns of a table
+MACHINE_COLUMNS = {  # names with their units, as columns of a table
     "compute_power": "power of the racks_w",
     "it_power": "power of all IT_w",
     "total_power_low": "power of the facility, least_w",
@@ -170,7 +174,7 @@ def machine_quantities(machine: Sizing) -> dict[str, float]:
     }
 
 
-def model_quantities(case: Case, memory_bytes: float) -> dict[str, float]:
+def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
     device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
@@ -211,14 +215,12 @@ def activation_formula_error(model: Transformer, bytes_of: Precision, micro_batc
 
     s sequence length, b micro-batch, h hidden. Source: flops2024, section 4.
     """
-    errors = [
-        abs(10 * model.sequence_length * b * model.hidden / layer(model, bytes_of, b).activation_bytes - 1)
-        for b in micro_batches
-    ]
+    printed = 10 * model.sequence_length * model.hidden
+    errors = [abs(printed * b / layer(model, bytes_of, b).activation_bytes - 1) for b in micro_batches]
     return float(max(errors))
 
 
-def communication_quantities(case: Case) -> dict[str, float]:
+def communication_quantities(case: TrainingCase) -> dict[str, float]:
     """Times and bytes of one layer, by the last part of the claims' ids, in SI units.
 
     recompute_overhead: the scores once more over forward and backward pass. tp_bytes: 2 s b h r. dp_*: steps of the
@@ -233,7 +235,7 @@ def communication_quantities(case: Case) -> dict[str, float]:
         "forward": t.forward_s,
         "backward": t.backward_s,
         "recompute_overhead": one.score_flops / (3 * (one.linear_flops + one.score_flops)),
-        "tp_bytes": one.exchanges * one.tensor_bytes,
+        "tp_bytes": one.all_reduces_per_pass * one.tensor_bytes,
         "tp_input_bytes": one.tensor_bytes,
         "tp_time": t.tensor_s,
         "pp_bytes": one.tensor_bytes / laid.tensor,

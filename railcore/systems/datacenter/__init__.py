@@ -1,7 +1,8 @@
 """A budget to racks, power, model, layout and exposed communication, over one or several datacenters."""
 
-from railcore.systems.datacenter.exposed import OVERLAP_RULES, exposed_share, times
+from railcore.systems.datacenter.exposed import exposed_share
 from railcore.systems.datacenter.layouts import layer, layout, precision
+from railcore.systems.datacenter.overlap import OVERLAP_RULES, layer_times
 from railcore.systems.datacenter.sizing import site, size
 
-__all__ = ["OVERLAP_RULES", "exposed_share", "layer", "layout", "precision", "site", "size", "times"]
+__all__ = ["OVERLAP_RULES", "exposed_share", "layer", "layer_times", "layout", "precision", "site", "size"]

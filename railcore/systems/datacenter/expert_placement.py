@@ -3,7 +3,7 @@
 In the tensor group, every expert is sharded and no token leaves the group (flops2024, section 5). Over e places, each
 holds E / e whole experts of a layer: a place needs less memory, fewer GPUs hold a layer, and fewer replicas sum the
 gradients of an expert. But tokens travel to their experts and back, in the forward and the backward pass.
-Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
+Symbols as in `overlap`; k experts of a token, E of a layer, e places; routing is uniform.
 """
 
 from collections.abc import Sequence
@@ -13,58 +13,59 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.systems.datacenter.exposed import Case, Times, chunk_bytes, times, tokens, wide_area
+from railcore.systems.datacenter import overlap
+from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
 
-PLACES = ("tensor group", "rack", "racks")
+EXPERT_LOCATIONS = ("tensor group", "rack", "racks")
 
 
 @dataclass(frozen=True)
 class ExpertPlacement:
     """Where the experts of a layer are, and what that costs.
 
-    where: one of `PLACES`; places: e. micro_batch: sequences. device_bytes: state and activations of a GPU.
-    dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with the
-    all-to-all of a pass in experts_s.
+    location: one of `EXPERT_LOCATIONS`; places: e. micro_batch: sequences. device_bytes: state and activations of a
+    GPU. dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with
+    the all-to-all of a pass in experts_s.
     """
 
-    where: str
+    location: str
     places: int
     micro_batch: int
     device_bytes: float
     dispatched_bytes: float
     layer: Layer
     laid: Layout
-    times: Times
+    times: overlap.LayerTimes
 
     @property
     def name(self) -> str:
         """Such as "8 racks, t 4"."""
         kinds = {"tensor group": "tensor group", "rack": f"{self.places} groups of a rack"}
-        name = f"{kinds.get(self.where, f'{self.places} racks')}, t {self.laid.tensor:.0f}"
+        name = f"{kinds.get(self.location, f'{self.places} racks')}, t {self.laid.tensor:.0f}"
         return name if self.micro_batch == 1 else f"{name}, b {self.micro_batch}"
 
 
 def expert_placement(
-    case: Case, where: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
+    case: TrainingCase, location: str = "tensor group", places: int = 1, tensor: int = 0, micro_batch: int = 1
 ) -> ExpertPlacement:
     """A mixture with the experts of a layer over places, in the smallest tensor group that fits.
 
     Memory of a GPU: (shared + experts / e + activations) / t. Tokens: all-to-all of k s b h r / t a GPU among the e
     places, there and back in a pass, on the scale-up network in a rack and on the scale-out network between racks. A
     place gathers the k s b tokens that come to it, so that the feed-forward's half of T takes k times as long.
-    Gradients: what all groups share as in `times`; experts among g / e groups in a rack, or among y / e racks, where
-    racks over whole multiples of e stay idle.
+    Gradients: what all groups share as in `layer_times`; experts among g / e groups in a rack, or among y / e racks,
+    where racks over whole multiples of e stay idle. Steps of both kinds of gradients follow one another.
 
     Parameters
     ----------
     case
         A mixture on a machine; its micro_batch and rule do not count.
-    where, places
-        One of `PLACES`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
+    location, places
+        One of `EXPERT_LOCATIONS`; e, a divisor of the experts and of the groups of a rack: 1 in the tensor group.
     tensor
         GPUs of a tensor group, 0 for the smallest that fits.
     micro_batch
@@ -80,41 +81,53 @@ def expert_placement(
         For a dense model, e that does not divide, and what does not fit.
     """
     model, bytes_of, site = case.model, case.precision, case.site
-    _check_places(model, where, places)
+    _check_places(model, location, places)
     whole = layer(model, bytes_of, micro_batch)
-    part = model.parameters()["experts"] / model.total_parameters * (1 - 1 / places)
-    thin = replace(whole, parameters=whole.parameters * (1 - part))
-    laid = _layout_in_groups(thin, site, places if where == "rack" else 1, tensor)
-    g, y = laid.layers_per_rack, laid.racks_per_layer_here
-    if where == "racks":
-        y = y // places * places
+    expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_layers / model.layers
+    elsewhere = expert_parameters / model.total_parameters * (1 - 1 / places)
+    held = replace(whole, parameters=whole.parameters * (1 - elsewhere))
+    laid = _layout_in_groups(held, site, places if location == "rack" else 1, tensor)
+    if location == "racks":
+        y = laid.racks_per_layer_here // places * places
         if y < places:
             raise ValueError(f"places is {places}: give at most {laid.racks_per_layer_here:.0f}, the racks of a layer")
         laid = replace(laid, racks_per_layer_here=y)
-    inner, outer = (places if where == name else 1 for name in ("rack", "racks"))
-    fewer = replace(laid, layers_per_rack=g / inner, racks_per_layer_here=y / outer)
-    experts_bytes = model.parameters()["experts"] / model.layers * bytes_of.gradients
-    shared = replace(whole, gradient_bytes=whole.gradient_bytes - experts_bytes)
-    alone = replace(whole, gradient_bytes=experts_bytes / places)
-    sums = [times(each, over, site, **case.options) for each, over in ((shared, laid), (alone, fewer))]
-    sent = model.top_k * whole.tensor_bytes / laid.tensor * model.mixture_layers / model.layers
+    holders = laid  # the groups that hold the same experts
+    if location == "rack":
+        holders = replace(laid, layers_per_rack=laid.layers_per_rack / places)
+    elif location == "racks":
+        holders = replace(laid, racks_per_layer_here=laid.racks_per_layer_here / places)
+    expert_bytes = expert_parameters / model.layers * bytes_of.gradients
+    shared = replace(whole, gradient_bytes=whole.gradient_bytes - expert_bytes)
+    experts = replace(whole, gradient_bytes=expert_bytes / places)
+    kinds = ((shared, laid), (experts, holders))
+    one, two = (overlap.layer_times(part, groups, site, **case.options) for part, groups in kinds)
+    steps_s = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
+    steps_bytes = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
+    both_bytes = overlap.wan_gradient_bytes(whole, laid)  # the wide area takes both kinds at once
+    steps_bytes[2], steps_s[2] = overlap.wide_area_exchange(both_bytes, site)
+    sent = model.top_k * whole.tensor_bytes / laid.tensor * mixture_share
     dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
-    device = (thin.layer_state_bytes + whole.activation_bytes) / laid.tensor
-    gathered = 1 + (model.top_k - 1) * model.mixture_layers / model.layers if places > 1 else 1
-    spread = _summed_times(sums, whole, laid, site, gathered)
-    link_Bps = site.hb_Bps if where == "rack" else site.nic_Bps
-    spread = replace(spread, experts_s=2 * dispatched / link_Bps)
-    return ExpertPlacement(where, places, micro_batch, float(device), float(dispatched), whole, laid, spread)
+    gathered = 1 + (model.top_k - 1) * mixture_share if places > 1 else 1  # tensors before a feed-forward, on average
+    times = replace(
+        one,
+        tensor_s=one.tensor_s * (1 + gathered) / 2,
+        steps_s=tuple(steps_s),
+        steps_bytes=tuple(steps_bytes),
+        experts_s=2 * dispatched / (site.hb_Bps if location == "rack" else site.nic_Bps),
+    )
+    device_bytes = float((held.layer_state_bytes + whole.activation_bytes) / laid.tensor)
+    return ExpertPlacement(location, places, micro_batch, device_bytes, float(dispatched), whole, laid, times)
 
 
-def fitting_placements(case: Case, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
+def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
     found = [expert_placement(case, micro_batch=b) for b in micro_batches]
     experts = case.model.experts
-    for where in PLACES[1:]:
+    for location in EXPERT_LOCATIONS[1:]:
         for places in (e for e in range(2, experts + 1) if experts % e == 0):
             try:
-                found.append(expert_placement(case, where, places))
+                found.append(expert_placement(case, location, places))
             except ValueError:  # does not fit
                 continue
     return found
@@ -130,7 +143,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
             "tensor_degree": each.laid.tensor,
             "groups_per_rack": each.laid.layers_per_rack,
             "gpu_memory_bytes": each.device_bytes,
-            "tokens": tokens(each.layer, each.laid),
+            "tokens": overlap.tokens_per_micro_batch(each.layer, each.laid),
             "forward_s": each.times.forward_s,
             "tensor_s": each.times.tensor_s,
             "dispatched_bytes": each.dispatched_bytes,
@@ -145,7 +158,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
 
 
 def placements_by_speed(
-    case: Case, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
+    case: TrainingCase, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
 ) -> pd.DataFrame:
     """Exposed share of every placement of `fitting_placements` on a grid of speeds.
 
@@ -166,43 +179,30 @@ def placements_by_speed(
     swept = case.changed(site={"hb_Bps": hb, "nic_Bps": nic})
     parts = []
     for each in fitting_placements(case, micro_batches):
-        spread = expert_placement(swept, each.where, each.places, int(each.laid.tensor), each.micro_batch)
+        spread = expert_placement(swept, each.location, each.places, int(each.laid.tensor), each.micro_batch)
         columns = {"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": spread.times.share(case.rule)}
         parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))
 
 
-def _check_places(model: Transformer, where: str, places: int) -> None:
+def _check_places(model: Transformer, location: str, places: int) -> None:
     if not model.experts:
         raise ValueError(f"model {model.name!r} has no experts: give a mixture")
-    checks.one_of("where", where, PLACES)
-    if places < 1 or model.experts % places or (places > 1) == (where == "tensor group"):
+    checks.one_of("location", location, EXPERT_LOCATIONS)
+    if places < 1 or model.experts % places or (places > 1) == (location == "tensor group"):
         raise ValueError(
             f"places is {places!r}: give a divisor of {model.experts} experts, 1 in the tensor group alone"
         )
 
 
-def _layout_in_groups(thin: Layer, site: Site, places: int, tensor: int) -> Layout:
+def _layout_in_groups(held: Layer, site: Site, places: int, tensor: int) -> Layout:
     """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
-    least = int(np.max(layout(thin, site, tensor).tensor))
+    least = int(np.max(layout(held, site, tensor).tensor))
     for t in [tensor] if tensor else range(least, size + 1):
         if size % t == 0 and size // t % places == 0:
-            return layout(thin, site, t)
+            return layout(held, site, t)
     raise ValueError(
         f"places is {places}: give a divisor of the tensor groups of a rack of {size} GPUs, {size // least} of {least}"
     )
-
-
-def _summed_times(sums: list[Times], whole: Layer, laid: Layout, site: Site, gathered: float) -> Times:
-    """Steps of both kinds of gradients one after the other; the wide area takes both at once.
-
-    gathered: tensors s b h r that come together before a feed-forward, on average of all layers.
-    """
-    wide_bytes, wide_s = wide_area(chunk_bytes(whole, laid), site)
-    one, two = sums
-    steps = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
-    sent = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
-    steps[2], sent[2] = wide_s, wide_bytes
-    return replace(one, tensor_s=one.tensor_s * (1 + gathered) / 2, steps_s=tuple(steps), steps_bytes=tuple(sent))

@@ -1,173 +1,27 @@
-"""Compute and communication times of one layer, and the share of them that computation does not hide.
+"""The exposed share of a model's communication, and what it depends on.
 
-Data-parallel gradients go through five steps (flops2024, section 4.1), each over what the one before left: (1) among
-the g layers of a rack on the scale-up network, (2) among y racks of a datacenter on the scale-out network, (3) among
-the datacenters, (4) and (5) back over the scale-out and the scale-up network. A `Case` is a model on a machine under
-one set of assumptions; the tables show it against speeds, datacenters, micro-batches and each assumption.
-Symbols: F forward and B backward time, T tensor-parallel and P pipeline time of a pass, x1 to x5 the steps, m
-micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer, L stages of one layer each.
+A `TrainingCase` is a model on a machine under one set of assumptions. The tables show cases against speeds,
+datacenters, micro-batches and each assumption. Symbols as in `overlap`; L stages of one layer each.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
-from railcore.systems.datacenter.layouts import RECOMPUTED, Layer, Layout, Precision, layer, layout
+from railcore.systems.datacenter import overlap
+from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer, layout
 from railcore.systems.datacenter.sizing import Site
-from railcore.training import collectives
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
 
-REDUCE = ("all_reduce", "reduce_scatter")
-WIDE_AREA = ("one_shot", "direct")
-CASE_PARTS = ("model", "precision", "site", "options", "case")
-NETWORK_OF_FIELD = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
-RULE = "rule of overlap"
-EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
-
-
-@dataclass(frozen=True)
-class Times:
-    """Times of one layer on the GPUs that hold it [s]; arrays of one shape.
-
-    forward_s, backward_s: of one micro-batch, F and B = 2 F (recomputation included). tensor_s: T, collectives of a
-    pass; pipeline_s: P, the send to the next stage in a pass. steps_s: x1 to x5 of the gradients, once an iteration.
-    steps_bytes: that a GPU sends in each. experts_s: of tokens to experts elsewhere and back, in a pass.
-    """
-
-    forward_s: Any
-    backward_s: Any
-    tensor_s: Any
-    pipeline_s: Any
-    steps_s: tuple[Any, ...]
-    steps_bytes: tuple[Any, ...]
-    experts_s: Any = 0.0
-
-    @property
-    def waits_s(self) -> Any:
-        """What a pass waits for on the networks [s]: T + P + experts, which nothing hides."""
-        return self.tensor_s + self.pipeline_s + self.experts_s
-
-    def gradients_s(self, rule: str = "each network") -> Any:
-        """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
-
-        Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
-        for reductions it exposes the most.
-        """
-        return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
-
-    def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
-        """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
-        return checks.at_least("micro_batches", micro_batches, 1) * 2 * self.waits_s + self.gradients_s(rule)
-
-    def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
-        """Exposed share of the time in steady state: exposed / (m (F + B) + exposed)."""
-        exposed = self.exposed_s(rule, micro_batches)
-        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
-
-
-def _over(time: Any, cover: Any) -> Any:
-    return np.maximum(0.0, time - cover)
-
-
-def _slowest_reduce(x: Times) -> Any:
-    return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
-
-
-def _busiest_network(x: Times, traffic_s: Any, cover: Any) -> Any:
-    """traffic_s: how long the passes' own traffic keeps the scale-up and the scale-out network."""
-    one, two, three, four, five = x.steps_s
-    return _over(np.maximum(np.maximum(one + five + traffic_s[0], two + four + traffic_s[1]), three), cover)
-
-
-def _whole_period(x: Times) -> Any:
-    up, out = 2 * x.tensor_s, 2 * x.pipeline_s  # experts_s keeps a network busy all the while
-    return _busiest_network(x, (up, out), x.forward_s + x.backward_s + up + out)
-
-
-# What of the five steps stays exposed. The exchange runs under the last backward pass B.
-OVERLAP_RULES: dict[str, Callable[[Times], Any]] = {
-    "scale-out reduce": lambda x: _over(x.steps_s[1], x.backward_s),  # (x2 - B)+
-    "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
-    # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
-    "each network": lambda x: sum(_over(step, x.backward_s) for step in x.steps_s[:3]),
-    # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
-    "gathers under forward": lambda x: _slowest_reduce(x) + _over(np.maximum(*x.steps_s[3:]), x.forward_s),
-    # (max(x1 + x5, x2 + x4, x3) - B)+
-    "busiest network": lambda x: _busiest_network(x, (0, 0), x.backward_s),
-    # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
-    "whole period": _whole_period,
-}
-
-
-def times(layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", recomputed: float = RECOMPUTED) -> Times:
-    """Times of a layer laid out on a site, in steady state.
-
-    F = flops / (t rate), B = 2 F; T = two AllReduces of s b h r in rings of t over the scale-up network (two
-    AllGathers and two ReduceScatters; one of each in a parallel block); P = s b h r / t over the scale-out network;
-    x1 = AllReduce of G / t among g, x2 = AllReduce of G / (t g) among y, x4 and x5 their AllGathers; x3 as
-    `wide_area` of G / (t g y).
-
-    Parameters
-    ----------
-    layer, laid, site
-        The layer, its layout, and the machine.
-    reduce
-        Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
-    recomputed
-        Passes over the attention scores that are done again: `Layer.flops`.
-
-    Returns
-    -------
-    A `Times`, not numbers where a model does not fit.
-
-    References
-    ----------
-    flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
-    """
-    checks.one_of("reduce", reduce, REDUCE)
-    fits = np.asarray(laid.tensor) > 0
-    t, g, y = (_fitting(fits, value, 1.0) for value in (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here))
-    in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
-    sizes = ((reduce, in_rack, g), (reduce, in_site, y), ("all_gather", in_site, y), ("all_gather", in_rack, g))
-    one, two, four, five = (collectives.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
-    three, wide_s = wide_area(in_site / y, site)
-    tensor_bytes = collectives.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
-    forward = _fitting(fits, layer.flops(recomputed) / (t * site.gpu_rate))
-    return Times(
-        forward_s=forward,
-        backward_s=2 * forward,
-        tensor_s=layer.exchanges * tensor_bytes / site.hb_Bps,
-        pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
-        steps_s=(one / site.hb_Bps, two / site.nic_Bps, wide_s, four / site.nic_Bps, five / site.hb_Bps),
-        steps_bytes=(one, two, three, four, five),
-    )
-
-
-def chunk_bytes(layer: Layer, laid: Layout) -> Any:
-    """Gradients that a GPU exchanges with other datacenters [bytes]: G / (t g y)."""
-    return layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
-
-
-def wide_area(size_bytes: Any, site: Site) -> tuple[Any, Any]:
-    """Bytes that a GPU sends and time [s] of the exchange of its chunk with its peers in the other datacenters.
-
-    Two ways, and the faster counts: send the whole chunk to each of D - 1 peers at once (D - 1 chunks, one delay), or
-    sum a share each and send that back (2 (D - 1) / D chunks, two delays), at wan_Bps of a GPU. A loss at the tail adds
-    tail_loss_rtts round trips. With one datacenter both numbers are 0.
-    """
-    one, two = (collectives.steps_and_bytes("all_reduce", form, size_bytes, site.datacenters) for form in WIDE_AREA)
-    (one_s, two_s) = (size / site.wan_Bps + steps * site.one_way_delay_s for steps, size in (one, two))
-    lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.one_way_delay_s) * site.tail_loss_rtts, 0.0)
-    return np.where(one_s <= two_s, one[1], two[1])[()], np.minimum(one_s, two_s) + lost
+NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
 
 
 def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
@@ -180,24 +34,20 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
     rule
         Of `OVERLAP_RULES`: what of the gradient exchange stays exposed.
     **options
-        Of `times`.
+        Of `layer_times`.
 
     Returns
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return times(layer, layout(layer, site, strict=False), site, **options).share(rule)
-
-
-def _fitting(fits: Any, value: Any, other: float = np.nan) -> Any:
-    return value if np.all(fits) else np.where(fits, value, other)
+    return overlap.layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
 @dataclass(frozen=True)
-class Case:
+class TrainingCase:
     """All that the exposed share of a model depends on.
 
-    options: of `times`. rule: of `OVERLAP_RULES`. micro_batch: sequences. layer, layout and times are
+    options: of `layer_times`. rule: of `OVERLAP_RULES`. micro_batch: sequences. layer, layout and times are
     computed when asked for; an array in a field of `site` makes a sweep of them.
     """
 
@@ -219,63 +69,33 @@ class Case:
         return layout(self.layer, self.site)
 
     @property
-    def times(self) -> Times:
+    def times(self) -> overlap.LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
         one = self.layer
-        return times(one, layout(one, self.site), self.site, **self.options)
+        return overlap.layer_times(one, layout(one, self.site), self.site, **self.options)
 
     @property
     def share(self) -> Any:
         """Exposed share of the time, not a number where the model does not fit."""
         return exposed_share(self.layer, self.site, self.rule, **self.options)
 
-    def changed(self, **parts: Mapping[str, Any]) -> "Case":
-        """The case with other fields: changed(site={"nic_Bps": 5e10}, options={"recomputed": 1.0}, case={"rule": ...}).
+    def changed(self, **fields: Any) -> "TrainingCase":
+        """The case with other fields, such as changed(site={"nic_Bps": 5e10}, rule="whole period").
 
-        Raises ValueError for a part that is none of `CASE_PARTS`.
+        A dictionary changes some fields of a part and leaves its others. Raises ValueError for an unknown field.
         """
-        for name in parts:
-            checks.one_of("part", name, CASE_PARTS)
-        new = dict(parts.get("case", {}))
-        for name in ("model", "precision", "site"):
-            if name in parts:
-                new[name] = replace(getattr(self, name), **parts[name])
-        return replace(self, options={**self.options, **parts.get("options", {})}, **new)
-
-
-def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
-    """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
-
-    The least over the two ways of the exchange of bytes / (hidden_s - steps d - lost round trips), d the one-way delay.
-    The inverse of `wide_area`.
-
-    Parameters
-    ----------
-    layer, laid, site
-        The layer, its layout, and the machine, whose wan_Bps does not count.
-    hidden_s
-        Time that covers the exchange [s].
-
-    Returns
-    -------
-    Bandwidth [bytes/s]; infinite where delay and loss alone take longer, 0 for one datacenter.
-    """
-    needed = []
-    for form in WIDE_AREA:
-        steps, size = collectives.steps_and_bytes("all_reduce", form, chunk_bytes(layer, laid), site.datacenters)
-        slack = np.asarray(hidden_s - (steps + 2 * np.asarray(site.tail_loss_rtts)) * site.one_way_delay_s)
-        needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
-    return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]
-
-
-def tokens(layer: Layer, laid: Layout) -> float:
-    """Tokens of one micro-batch of every replica that works: s b g y in each datacenter."""
-    sequence_tokens = layer.tensor_bytes / (layer.hidden * layer.precision.element)
-    return sequence_tokens * laid.replicas_here * laid.datacenters
+        new: dict[str, Any] = {}
+        for name, value in fields.items():
+            now = getattr(self, checks.one_of("field", name, self.__dataclass_fields__))
+            if name == "options":
+                new[name] = {**now, **value}
+            else:
+                new[name] = replace(now, **value) if isinstance(value, Mapping) else value
+        return replace(self, **new)
 
 
 def pipelined_iteration(
-    times: Times, stages: int, micro_batches: Sequence[int], rule: str = "each network"
+    times: overlap.LayerTimes, stages: int, micro_batches: Sequence[int], rule: str = "each network"
 ) -> pd.DataFrame:
     """An iteration with its pipeline filled and drained, and one exchange of gradients at its end.
 
@@ -299,13 +119,13 @@ def pipelined_iteration(
     m = np.asarray(micro_batches)
     idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
     exposed_s = times.exposed_s(rule, m)
-    whole_s = m * (times.forward_s + times.backward_s) + exposed_s + idle_s
+    whole_s = times.steady_s(rule, m) + idle_s
     exposed, idle = exposed_s / whole_s, idle_s / whole_s
     columns = {"micro_batches": m, "time_s": whole_s, "computing": 1 - exposed - idle, "exposed": exposed, "idle": idle}
     return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
 
 
-def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequence[int]) -> pd.DataFrame:
+def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches: Sequence[int]) -> pd.DataFrame:
     """`pipelined_iteration` of several cases under their rules: columns model, tokens (of an iteration), its columns,
     host_bytes.
 
@@ -315,7 +135,7 @@ def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequen
     for name, case in cases.items():
         laid = case.layout
         table = pipelined_iteration(case.times, int(laid.layers), micro_batches, case.rule)
-        table.insert(0, "tokens", tokens(case.layer, laid) * np.asarray(micro_batches))
+        table.insert(0, "tokens", overlap.tokens_per_micro_batch(case.layer, laid) * np.asarray(micro_batches))
         table.insert(0, "model", name)
         in_flight = np.minimum(micro_batches, laid.layers) / laid.layers
         parts.append(table.assign(host_bytes=laid.host_bytes * in_flight))
@@ -323,7 +143,7 @@ def iterations_by_micro_batches(cases: Mapping[str, Case], micro_batches: Sequen
 
 
 def share_by_speed(
-    cases: Mapping[str, Case], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
+    cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
 ) -> pd.DataFrame:
     """Exposed share of every case against the speed of one network, the others as they are.
 
@@ -337,12 +157,14 @@ def share_by_speed(
         for loss, rtts in losses.items():
             for name, case in cases.items():
                 swept = case.changed(site={"tail_loss_rtts": rtts, network: np.asarray(speeds, float)})
-                columns = {"network": NETWORK_OF_FIELD[network], "speed_Bps": speeds, "model": name, "case": loss}
+                columns = {"network": NETWORK_NAMES[network], "speed_Bps": speeds, "model": name, "case": loss}
                 parts.append(pd.DataFrame(columns | {"share": swept.share}))
     return pd.concat(parts, ignore_index=True)
 
 
-def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], lost_rtts: float = 1) -> pd.DataFrame:
+def share_by_datacenters(
+    cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: float = 1
+) -> pd.DataFrame:
     """The same racks in one or more datacenters, all as far apart as the site says.
 
     Columns datacenters, model, racks_per_layer (in each), replicas (of all), tokens (of a micro-batch), exposed_share,
@@ -361,13 +183,13 @@ def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], 
             if laid.tensor:
                 t = here.times
                 needed, lossy = (
-                    least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
-                    for rtts in (here.site.tail_loss_rtts, lost_rtts)
+                    overlap.least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
+                    for rtts in (0.0, lost_rtts)
                 )
                 row |= {
                     "racks_per_layer": laid.racks_per_layer_here,
                     "replicas": laid.replicas_here * count,
-                    "tokens": tokens(here.layer, laid),
+                    "tokens": overlap.tokens_per_micro_batch(here.layer, laid),
                     "exposed_share": here.share,
                     "wide_area_s": t.steps_s[2],
                     "needed_per_gpu_Bps": needed,
@@ -382,19 +204,26 @@ def share_by_datacenters(cases: Mapping[str, Case], datacenters: Sequence[int], 
 
 @dataclass(frozen=True)
 class Assumption:
-    """Part of a case, field in it, its unit, and its low and high: by default half and twice the case's own value."""
+    """Field of a case, name in it, its unit, and the values to try: by default half and twice the case's own value."""
 
-    part: str
     field: str
+    name: str = ""
     unit: str = ""
-    values: tuple[Any, ...] | None = None
+    values: tuple[Any, ...] = ()
 
-    def ends(self, case: Case) -> tuple[Any, ...]:
-        """Low and high value."""
-        if self.values is not None:
-            return self.values
-        now = getattr(getattr(case, self.part), self.field)
-        return tuple(type(now)(now * factor) for factor in (0.5, 2.0))
+    def ends(self, case: TrainingCase) -> tuple[Any, Any]:
+        """Low and high; of more than two values those that expose least and most."""
+        if len(self.values) > 2:
+            ranked = sorted(self.values, key=lambda value: (self.share(case, value), value))
+            return ranked[0], ranked[-1]
+        if self.values:
+            return self.values[0], self.values[1]
+        now = getattr(getattr(case, self.field), self.name)
+        return type(now)(now * 0.5), type(now)(now * 2.0)
+
+    def share(self, case: TrainingCase, value: Any) -> float:
+        """Exposed share of the case with the value."""
+        return float(case.changed(**{self.field: {self.name: value} if self.name else value}).share)
 
 
 ASSUMPTIONS = {
@@ -411,36 +240,33 @@ ASSUMPTIONS = {
     "bytes of a gradient": Assumption("precision", "gradients", "B"),
     "bytes of an activation": Assumption("precision", "element", "B"),
     "sequence length": Assumption("model", "sequence_length", "tokens"),
-    "sequences of a micro-batch": Assumption("case", "micro_batch", values=(1, 2)),
+    "sequences of a micro-batch": Assumption("micro_batch", values=(1, 2)),
     "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
     "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
-    RULE: Assumption("case", "rule", values=tuple(OVERLAP_RULES)),
+    "rule of overlap": Assumption("rule", values=tuple(overlap.OVERLAP_RULES)),
 }
 
 
-def exposed_sensitivity(cases: Mapping[str, Case]) -> pd.DataFrame:
+def exposed_sensitivity(cases: Mapping[str, TrainingCase]) -> pd.DataFrame:
     """Exposed share of each case with one of `ASSUMPTIONS` at its low and at its high, all others as they are.
 
-    The ends of the rule of overlap are the rules that expose least and most. An end at which the model does not fit
-    leaves the share where it is and says so. Columns of `tornado_table`, and model.
+    An end at which the model does not fit leaves the share where it is and says so. Columns of `tornado_table`, and
+    model.
     """
     tables = []
     for model, case in cases.items():
-        share = partial(_share_with, case)
-        rules = sorted((share(RULE, rule), rule) for rule in OVERLAP_RULES)
-        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()} | {RULE: (rules[0][1], rules[-1][1])}
-        table = tornado_table(ends, share, float(case.share), _text)
+        ends = {name: each.ends(case) for name, each in ASSUMPTIONS.items()}
+        table = tornado_table(ends, partial(_share_with, case), float(case.share), _text)
         for side in ("low", "high"):
-            misfit = table[f"at_{side}"].isna()
-            table.loc[misfit, side] += " does not fit"
-            table.loc[misfit, f"at_{side}"] = table["centre"]
+            misfits = table[f"at_{side}"].isna()
+            table.loc[misfits, side] += " does not fit"
+            table.loc[misfits, f"at_{side}"] = table["centre"]
         tables.append(table.assign(model=model))
     return pd.concat(tables)
 
 
-def _share_with(case: Case, name: str, end: Any) -> float:
-    where = ASSUMPTIONS[name]
-    return float(case.changed(**{where.part: {where.field: end}}).share)
+def _share_with(case: TrainingCase, name: str, value: Any) -> float:
+    return ASSUMPTIONS[name].share(case, value)
 
 
 def _text(name: str, value: Any) -> str:

@@ -24,7 +24,7 @@ from railcore.training.transformer import Transformer
 
 _COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
-RECOMPUTED = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
+RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,19 @@ def precision(name: str) -> Precision:
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
 
 
+def precision_for_format(number_format: str) -> str:
+    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
+    for name in catalog.names("precisions"):
+        if catalog.item("precisions", name)["rate_format"] == number_format:
+            return name
+    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
 
-    layers, hidden: L, h of the model. parameters: of the whole model; weights: of a layer, all experts.
+    layers, hidden: L, h of the model. parameters: of the whole model.
     linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
     tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
     recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
@@ -75,13 +83,12 @@ class Layer:
     layers: Any
     hidden: Any
     parameters: Any
-    weights: Any
     linear_flops: Any
     score_flops: Any
     tensor_bytes: Any
     activation_bytes: Any
     gradient_bytes: Any
-    exchanges: int
+    all_reduces_per_pass: int
     heads: int
     precision: Precision
     name: str = ""
@@ -101,7 +108,7 @@ class Layer:
         """Training state of a layer and its share of the embeddings [bytes]."""
         return self.parameters * (self.precision.state / self.layers)
 
-    def flops(self, recomputed: float = RECOMPUTED) -> Any:
+    def flops(self, recomputed: float = RECOMPUTED_PASSES) -> Any:
         """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
 
         (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
@@ -158,13 +165,12 @@ def layer(
         layers=depth,
         hidden=width,
         parameters=depth * (matrices + vectors) + edges,
-        weights=matrices + vectors,
         linear_flops=b * linear / model.layers,
         score_flops=b * flops["scores"] / model.layers * wider,
         tensor_bytes=model.sequence_length * b * width * bytes_of.element,
         activation_bytes=b * kept_bytes * wider,
         gradient_bytes=(matrices + vectors) * bytes_of.gradients,
-        exchanges=1 if model.parallel_block else 2,
+        all_reduces_per_pass=1 if model.parallel_block else 2,
         heads=model.heads,
         precision=bytes_of,
         name=model.name,
@@ -211,11 +217,6 @@ class Layout:
         return self.racks_per_layer_here * self.layers * self.rack_gpus
 
 
-def device_bytes(layer: Layer, tensor: ArrayLike) -> tuple[Any, Any]:
-    """Training state and activations of one GPU [bytes]: a layer's over t."""
-    return layer.layer_state_bytes / np.asarray(tensor), layer.activation_bytes / np.asarray(tensor)
-
-
 def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
@@ -251,14 +252,14 @@ def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> La
     if strict:
         _check_memory(t, needed, int(degrees.max()), layer, site)
         _check_racks(here, depth, layer, site)
-    state, active = device_bytes(layer, share)
+    active = layer.activation_bytes / share
     return Layout(
         tensor=np.where(here >= 1, t, 0)[()],
         layers_per_rack=g[()],
         racks_per_layer=racks[()],
         racks_per_layer_here=np.where(here >= 1, here, np.nan)[()],
         datacenters=site.datacenters,
-        device_bytes=state,
+        device_bytes=layer.layer_state_bytes / share,
         active_bytes=active,
         host_bytes=active * depth,
         rack_gpus=size,
@@ -323,7 +324,7 @@ def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.Data
     degrees = np.array([t for t in range(1, rack_gpus + 1) if rack_gpus % t == 0])
     tables = []
     for model, each in layers.items():
-        state, active = device_bytes(each, degrees)
+        state, active = each.layer_state_bytes / degrees, each.activation_bytes / degrees
         columns = {"tensor": degrees, "state_bytes": state, "activation_bytes": active, "bytes": state + active}
         tables.append(pd.DataFrame({"model": model, **columns}))
     return pd.concat(tables, ignore_index=True)
@@ -336,16 +337,7 @@ def fitting_models(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
     return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
 
 
-def layouts_across(layers: Mapping[str, Layer], sites: Mapping[str, Site]) -> dict[str, Layout]:
-    """Layout of each model on each machine, whether it fits or not, by the names of both."""
-    return {
-        f"{model}, {where}": layout(one, place, strict=False)
-        for where, place in sites.items()
-        for model, one in layers.items()
-    }
-
-
-def misfit(plan: Layout) -> str:
+def misfit_reason(plan: Layout) -> str:
     """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
 
     The layout is one of `layout(..., strict=False)`.
@@ -360,7 +352,7 @@ def misfit(plan: Layout) -> str:
 def layout_summary(machine: Sizing, plan: Layout) -> str:
     """A machine in one line, and how many replicas of a model it trains in each datacenter, or why none."""
     power = show(float(np.max(machine.total_w)), "W", 3)
-    trains = misfit(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
+    trains = misfit_reason(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
     return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
 
 
@@ -376,7 +368,7 @@ def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.na
 
     Columns case, tensor_degree, layers_per_rack, racks_per_layer_here and gpus_here of a datacenter, replicas (all
     racks) and replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and
-    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit`), warnings.
+    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit_reason`), warnings.
     """
     rows = [
         {
@@ -391,7 +383,7 @@ def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.na
             "activation_bytes": plan.active_bytes,
             "host_bytes": plan.host_bytes,
             "host_share": plan.host_bytes / host_memory_bytes,
-            "note": misfit(plan),
+            "note": misfit_reason(plan),
             "warnings": "; ".join(plan.warnings),
         }
         for name, plan in layouts.items()

@@ -24,8 +24,8 @@ from railcore.network import reliability
 from railcore.systems.datacenter.layouts import Layer, Layout
 from railcore.systems.datacenter.sizing import Site
 
-BLAST_COLUMNS = ["part", "count", "failures_per_year", "repair_h", "events_per_day", "out_of_service"]
-BLAST_COLUMNS += ["gpus", "groups", "replicas", "replica_gpus"]
+_BLAST_COLUMNS = ["part", "count", "failures_per_year", "repair_h", "events_per_day", "out_of_service"]
+_BLAST_COLUMNS += ["gpus", "groups", "replicas", "replica_gpus"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ReplicaGrid:
         """GPUs of a rack that no group needs, s."""
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
-    def groups_met(self, block: int) -> float:
+    def groups_per_block(self, block: int) -> float:
         """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
@@ -121,7 +121,7 @@ def blast_radius(
     checks.whole("leaf_layers", leaf_layers, 1, leaf)
     box, one, g = catalog.item("platforms", platform), int(planes == 1), job.groups_per_rack
     host = int(box["host_gpus"] if "host_gpus" in box else catalog.item("failure_rates", "host")["gpus"])
-    met = job.groups_met(host)
+    met = job.groups_per_block(host)
     parts = pd.DataFrame.from_dict(
         {
             "GPU": (job.gpus, 1, 1, 1),
@@ -146,10 +146,10 @@ def blast_radius(
     table["events_per_day"] = table["count"] * table["failures_per_year"] * day / year
     table["out_of_service"] = down / (1 + down)
     table["replica_gpus"] = table["replicas"] * job.tensor * job.layers
-    return table.rename_axis("part").reset_index()[BLAST_COLUMNS]
+    return table.rename_axis("part").reset_index()[_BLAST_COLUMNS]
 
 
-def interruption_time(blast: pd.DataFrame) -> float:
+def mean_time_between_interruptions(blast: pd.DataFrame) -> float:
     """Mean time between failures that stop GPUs of the job [s], from `blast_radius`."""
     return reliability.mean_time_between_failures(float(blast["events_per_day"].sum()) * year / day)
 
@@ -163,7 +163,7 @@ def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     return float(np.exp(np.sum(each * np.log1p(-blast["out_of_service"]))))
 
 
-def paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
+def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
     """Share of replicas that work when groups of successive layers are paired anew after every failure.
 
     Any working group of a layer can take the place of another. A pool of n groups of each layer carries as many
@@ -177,16 +177,16 @@ def paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True)
     several = (blast["part"].isin(wide) & (blast["replicas"] > 1)).to_numpy()
     each = blast["count"] * blast["groups"] / (job.replicas * job.layers)  # of a kind that a group depends on
     alone = -np.expm1(np.sum(each[~several] * np.log1p(-blast["out_of_service"][~several])))
-    out = binomial(n, alone)
+    out = binomial_probabilities(n, alone)
     for row, parts in zip(blast[several].itertuples(), each[several], strict=True):
         size, times = round(row.replicas), np.arange(n // round(row.replicas) + 1)
         events = np.zeros(n + 1)
         events[times * size] = np.diff(special.pdtr(times, parts * n / size * row.out_of_service), prepend=0)
         out = np.convolve(out, events)[: n + 1]
-    return complete_pipelines(out, job.layers)
+    return share_of_complete_pipelines(out, job.layers)
 
 
-def complete_pipelines(out: ArrayLike, layers: int) -> float:
+def share_of_complete_pipelines(out: ArrayLike, layers: int) -> float:
     """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
 
     out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
@@ -195,7 +195,7 @@ def complete_pipelines(out: ArrayLike, layers: int) -> float:
     return float(1 - np.sum(1 - up_to**layers) / len(up_to))
 
 
-def groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
+def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     """Share of a rack's groups that work when any of its GPUs can join any group: 1 - E[groups lost] / g.
 
     With X GPUs out of service, ceil((X - s) / t) groups are lost; with an HB switch out of service, all. X is the sum
@@ -207,9 +207,9 @@ def groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     if counts["link"]:
         gpu = 1 - (1 - gpu) * (1 - u["link"]) * (1 - u["transceiver"]) ** 2 * (1 - u["switch"])
     size = int(parts["gpus"]["host"])
-    out = binomial(job.rack_gpus, gpu)
+    out = binomial_probabilities(job.rack_gpus, gpu)
     hosts, events = -(-job.rack_gpus // size), np.zeros(job.rack_gpus + size + 1)
-    events[np.arange(hosts + 1) * size] = binomial(hosts, u["host"])
+    events[np.arange(hosts + 1) * size] = binomial_probabilities(hosts, u["host"])
     out = np.convolve(out, events)
     lost = np.minimum(np.ceil(np.maximum(np.arange(len(out)) - job.spares, 0) / job.tensor), job.groups_per_rack)
     switches = (1 - u["HB switch"]) ** (counts["HB switch"] / job.all_racks)
@@ -247,7 +247,7 @@ def spares_needed(needed: int, out_of_service: float, probability: float, pools:
     return int(np.argmax(special.bdtr(k, needed + k, out_of_service) >= asked))
 
 
-def binomial(n: int, p: float) -> np.ndarray:
+def binomial_probabilities(n: int, p: float) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
@@ -276,7 +276,7 @@ def restart_curves(
     published_gpus
         GPUs of the smaller job.
     checkpoints
-        Of `state_times`: delta [s] by where it goes.
+        Of `checkpoint_and_load_times`: delta [s] by where it goes.
     storage_Bps
         What storage takes from all GPUs at once [bytes/s], for the names.
     restarts_s
@@ -303,7 +303,9 @@ def restart_curves(
     return pd.concat(tables, ignore_index=True)
 
 
-def state_times(layer: Layer, laid: Layout, site: Site, storage_Bps: float) -> tuple[dict[str, float], float]:
+def checkpoint_and_load_times(
+    layer: Layer, laid: Layout, site: Site, storage_Bps: float
+) -> tuple[dict[str, float], float]:
     """Time of a checkpoint by where it goes, and time of loading a GPU's state from another replica [s].
 
     Parameters
@@ -344,7 +346,7 @@ def recovery_goodput(
     iteration that the failed replica loses is not counted. The ways:
 
     - leave the replica out until it is repaired;
-    - pair groups anew (`paired_groups`);
+    - pair groups anew (`share_of_paired_groups`);
     - keep spare GPUs in racks, with groups of one or two GPUs fewer, assumed to fit and to be slower in proportion;
     - keep spare racks, so that every layer is complete with `probability`.
 
@@ -381,14 +383,14 @@ def recovery_goodput(
         job, times = replica_grid(laid), catalog.item("failure_rates", "job")
         restart, regroup = (getattr(times.row(name), rates) for name in ("restart_time", "regroup_time"))
         blast = blast_radius(job, platform, rates=rates, **network)
-        m = interruption_time(blast)
+        m = mean_time_between_interruptions(blast)
         for name, delta in checkpoints.items():
             left = float(reliability.goodput(m, delta, 0.0, _interval(m, delta, iteration_s)))
             rows.append((f"restart all from {name}", rates, m, 1.0, left, restart))
         unspared = {
             "leave the replica out": replica_availability(blast, job),
-            "pair groups anew, on their rails": paired_groups(blast, job),
-            "pair groups anew, in a datacenter": paired_groups(blast, job, same_rail=False),
+            "pair groups anew, on their rails": share_of_paired_groups(blast, job),
+            "pair groups anew, in a datacenter": share_of_paired_groups(blast, job, same_rail=False),
         }
         for way, works in unspared.items():
             rows.append((way, rates, m, 1.0, works, regroup))
@@ -396,7 +398,7 @@ def recovery_goodput(
             less = replica_grid(laid, t)
             other = blast_radius(less, platform, rates=rates, **network)
             for way, used, works in _spare_gpus(less, other):
-                rows.append((way, rates, interruption_time(other), used, works, regroup + reload_s))
+                rows.append((way, rates, mean_time_between_interruptions(other), used, works, regroup + reload_s))
         for way, used in _spare_racks(job, blast, probability).items():
             rows.append((way, rates, m, used, 1.0, regroup + reload_s))
     columns = ["way", "rates", "interruption_s", "in_use_share", "working_share", "stall_s"]
@@ -414,9 +416,9 @@ def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float,
     """Way, share of GPUs in use and share of them that works, where groups leave GPUs of a rack unused."""
     if not job.spares:
         return []
-    works, used = groups_with_spares(blast, job), 1 - job.spares / job.rack_gpus
+    works, used = share_of_groups_with_spares(blast, job), 1 - job.spares / job.rack_gpus
     name = f"{job.spares} spare GPUs in a rack, t = {job.tensor}"
-    paired = complete_pipelines(binomial(job.racks, 1 - works), job.layers)
+    paired = share_of_complete_pipelines(binomial_probabilities(job.racks, 1 - works), job.layers)
     return [(name, used, works**job.layers), (f"{name}, and pair anew", used, paired)]
 
 

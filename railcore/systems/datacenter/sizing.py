@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 
-FORMATS = ("fp4", "fp8", "bf16")
+_NUMBER_FORMATS = ("fp4", "fp8", "bf16")
 
 
 @dataclass(frozen=True)
@@ -97,24 +97,24 @@ class Sizing:
         return np.asarray(self.budget_usd) * self.network_share
 
 
-def best_format(gpu: str) -> str:
+def narrowest_format(gpu: str) -> str:
     """Narrowest number format that a catalog GPU has a dense rate for: "fp4", "fp8" or "bf16"."""
     rates = catalog.item("gpus", gpu)
-    return next((name for name in FORMATS if f"{name}_dense_rate" in rates), FORMATS[-1])
+    return next((name for name in _NUMBER_FORMATS if f"{name}_dense_rate" in rates), _NUMBER_FORMATS[-1])
 
 
 def number_format(rate: str) -> str:
     """Number format of a row of a GPU's rates: "fp8" of "fp8_sparse_rate". Raises ValueError for another row."""
     name, _, kind = rate.partition("_")
-    if name not in FORMATS or kind not in ("dense_rate", "sparse_rate"):
-        raise ValueError(f"rate is {rate!r}: give {', '.join(FORMATS)} with _dense_rate or _sparse_rate")
+    if name not in _NUMBER_FORMATS or kind not in ("dense_rate", "sparse_rate"):
+        raise ValueError(f"rate is {rate!r}: give {', '.join(_NUMBER_FORMATS)} with _dense_rate or _sparse_rate")
     return name
 
 
 def size(
-    budget_usd: ArrayLike, platform: str, book: str, variant: str = "", rate_format: str = "", **changes: Any
+    budget_usd: ArrayLike, platform: str, price_book: str, variant: str = "", rate_format: str = "", **changes: Any
 ) -> Sizing:
-    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", book) or size(np.logspace(9, 12), ...).
+    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", price_book) or size(np.logspace(9, 12), ...).
 
     Parameters
     ----------
@@ -122,10 +122,10 @@ def size(
         Of the whole datacenter [USD].
     platform
         Of the catalog's platforms, with a price and a power.
-    book
+    price_book
         Of the catalog's prices: shares of the budget for racks and network, power share of network and storage.
     variant
-        Its rows replace others where an item has them: `variant_row`.
+        Its rows replace others where an item has them: `variant_value`.
     rate_format
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     **changes
@@ -140,16 +140,16 @@ def size(
     UnknownName
         For names or rows that the catalog lacks.
     """
-    box, prices = catalog.item("platforms", platform), catalog.item("prices", book)
-    gpu = catalog.item("gpus", box["gpu"])
-    narrowest = rate_format or best_format(gpu.name)
+    rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
+    gpu = catalog.item("gpus", rack["gpu"])
+    narrowest = rate_format or narrowest_format(gpu.name)
     known = {
-        "rack_usd": lambda: variant_row(box, "price", variant),
-        "rack_w": lambda: variant_row(box, "power", variant),
-        "rack_gpus": lambda: int(box["gpus"]),
+        "rack_usd": lambda: variant_value(rack, "price", variant),
+        "rack_w": lambda: variant_value(rack, "power", variant),
+        "rack_gpus": lambda: int(rack["gpus"]),
         "gpu_dense_flops": lambda: gpu[f"{narrowest}_dense_rate"],
         "gpu_sparse_flops": lambda: gpu.get(f"{narrowest}_sparse_rate", np.nan),
-        "gpu_memory_bytes": lambda: variant_row(gpu, "memory", variant),
+        "gpu_memory_bytes": lambda: variant_value(gpu, "memory", variant),
         "compute_share": lambda: prices["compute_share"],
         "network_share": lambda: prices["network_share"],
         "other_power_share": lambda: prices["storage_network_power_share"],
@@ -200,7 +200,7 @@ class Site:
         return np.asarray(self.racks) * self.rack_gpus
 
 
-def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: str = "", **changes: Any) -> Site:
+def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any) -> Site:
     """A machine of catalog racks, such as site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
     Parameters
@@ -211,10 +211,10 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
         Of the catalog's platforms: a rack or a server, one HB domain.
     rate
         Row of the platform's GPU with its rate, such as "fp8_dense_rate".
-    where
+    catalog_site
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
-        Its rows replace others where an item has them: `variant_row`.
+        Its rows replace others where an item has them: `variant_value`.
     **changes
         Any field of `Site`, in place of the catalog's.
 
@@ -227,18 +227,18 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
     UnknownName
         For names that the catalog lacks.
     """
-    box = catalog.item("platforms", platform)
-    gpu = catalog.item("gpus", box["gpu"])
+    rack = catalog.item("platforms", platform)
+    gpu = catalog.item("gpus", rack["gpu"])
     known = {
-        "rack_gpus": lambda: int(box["gpus"]),
+        "rack_gpus": lambda: int(rack["gpus"]),
         "gpu_rate": lambda: gpu[rate],
-        "memory_bytes": lambda: variant_row(gpu, "memory", variant),
-        "hb_Bps": lambda: variant_row(box, "hb_bandwidth", variant),
-        "nic_Bps": lambda: variant_row(box, "nic_bandwidth", variant),
+        "memory_bytes": lambda: variant_value(gpu, "memory", variant),
+        "hb_Bps": lambda: variant_value(rack, "hb_bandwidth", variant),
+        "nic_Bps": lambda: variant_value(rack, "nic_bandwidth", variant),
         "host_Bps": lambda: gpu["cpu_bandwidth" if "cpu_bandwidth" in gpu else "pcie_bandwidth"],
     }
-    if where:
-        place = catalog.item("sites", where)
+    if catalog_site:
+        place = catalog.item("sites", catalog_site)
         known |= {
             "wan_Bps": lambda: place["wan_bandwidth"],
             "datacenters": lambda: int(place["datacenters"]),
@@ -247,7 +247,7 @@ def site(racks: ArrayLike, platform: str, rate: str, where: str = "", variant: s
     return Site(racks=racks, **{name: read() for name, read in known.items() if name not in changes}, **changes)
 
 
-def variant_row(item: catalog.Item, parameter: str, variant: str = "") -> Any:
+def variant_value(item: catalog.Item, parameter: str, variant: str = "") -> Any:
     """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
     named = f"{parameter}_{variant}"
     return item[named if named in item else parameter]

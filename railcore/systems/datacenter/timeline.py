@@ -2,7 +2,7 @@
 
 Gradients are cut into n chunks; each passes the five steps, of which 1 and 5 share the scale-up network, 2 and 4 the
 scale-out network, and 3 has the wide area to itself, whose delay keeps no link busy. A link carries one chunk's step
-at a time. Symbols as in `exposed`: F, B, T, P and x1 to x5; d the delays of step 3, w = x3 - d what it carries.
+at a time. Symbols as in `overlap`: F, B, T, P and x1 to x5; d the delays of step 3, w = x3 - d what it carries.
 Source: flops2024, section 4.1 and Fig. 2. They say that the steps are pipelined. They do not say when chunks become
 ready, nor what must end with the backward pass: both are parameters here. A GPU holds one layer: a forward pass that
 does not wait for the whole exchange computes with weights that lack it.
@@ -17,13 +17,15 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import EXCHANGE_STEPS, Case, Times
+from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.overlap import LayerTimes
 from railcore.systems.datacenter.sizing import Site
 
-NETWORK_LANES = ("scale-up", "scale-out", "wide area")
-LANE_OF_STEP = (0, 1, 2, 1, 0)
-ORDERS = ("first come", "reduce first", "finish first")
-SAME = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
+GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
+_NETWORK_LANES = ("scale-up", "scale-out", "wide area")
+_LANE_OF_STEP = (0, 1, 2, 1, 0)
+LINK_ORDERS = ("first come", "reduce first", "finish first")
+_ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
 # Options of `timeline`, by what they assume, and the rule of overlap that they approach with many chunks and no delay.
 TIMELINE_ASSUMPTIONS: dict[str, tuple[dict, str]] = {
     "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
@@ -53,16 +55,16 @@ class Timeline:
     due_s: float
     end_s: float
     next_s: float
-    times: Times
+    times: LayerTimes
 
     @cached_property
     def events(self) -> pd.DataFrame:
         """Columns lane, event, chunk (-1 for a pass), start_s, end_s, in the order of time."""
         rows: list = [(lane, event, -1, start, end) for lane, event, start, end in self.passes]
         for chunk, step, start, end in self.steps:
-            rows.append((NETWORK_LANES[LANE_OF_STEP[step]], EXCHANGE_STEPS[step], chunk, start, end))
+            rows.append((_NETWORK_LANES[_LANE_OF_STEP[step]], GRADIENT_EXCHANGE_STEPS[step], chunk, start, end))
             if step == 2 and self.delay_s:
-                rows.append((NETWORK_LANES[2], "propagation", chunk, end, end + self.delay_s))
+                rows.append((_NETWORK_LANES[2], "propagation", chunk, end, end + self.delay_s))
         table = pd.DataFrame(rows, columns=["lane", "event", "chunk", "start_s", "end_s"])
         nine = partial(units.significant, digits=9)  # events at once stay in this order
         return table.sort_values(["start_s", "chunk"], key=lambda c: c.map(nine), kind="stable", ignore_index=True)
@@ -81,7 +83,7 @@ class Timeline:
 
 
 def timeline(
-    times: Times,
+    times: LayerTimes,
     site: Site,
     chunks: int = 16,
     spread: float = 0.0,
@@ -118,13 +120,15 @@ def timeline(
     Raises
     ------
     ValueError
-        Naming the argument out of range.
+        Naming the argument out of range; for tokens that travel to experts, which a timeline does not have.
     """
     chunks = int(checks.whole("chunks", chunks))
     checks.share("spread", spread)
     checks.one_of("due", due, (2, 3, 5))
-    checks.one_of("order", order, ORDERS)
-    work, delay_s = busy_and_delay_s(times, site)
+    checks.one_of("order", order, LINK_ORDERS)
+    if np.any(times.experts_s):
+        raise ValueError(f"times.experts_s is {times.experts_s!r}: give times of experts in the tensor group")
+    work, delay_s = _busy_and_delay_s(times, site)
     passes = _passes(times, 0.0)
     backward_end = passes[-1][3]
     (start, middle), (_, end) = ((a, b) for _, event, a, b in passes if event == "backward")
@@ -146,24 +150,24 @@ def timeline(
     )
 
 
-def busy_and_delay_s(times: Times, site: Site) -> tuple[tuple[float, ...], float]:
+def _busy_and_delay_s(times: LayerTimes, site: Site) -> tuple[tuple[float, ...], float]:
     """Time for which each step keeps its link busy, and delay of the wide area [s]: x3 = w + d."""
     wide_s = float(times.steps_bytes[2] / site.wan_Bps)
     busy = [wide_s if step == 2 else float(x) for step, x in enumerate(times.steps_s)]
     return tuple(busy), max(0.0, float(times.steps_s[2]) - wide_s)
 
 
-def least_exchange_s(times: Times, site: Site) -> float:
+def least_exchange_s(times: LayerTimes, site: Site) -> float:
     """Least time of the exchange [s] with any number of chunks, gradients all there and the networks alone.
 
     max(x1 + x5, x2 + x4, max(x1, x2, w) + d). With reductions first many chunks come close where one network has most
     of the work; one chunk takes the sum of all steps.
     """
-    (one, two, wide, four, five), delay = busy_and_delay_s(times, site)
+    (one, two, wide, four, five), delay = _busy_and_delay_s(times, site)
     return max(one + five, two + four, max(one, two, wide) + delay)
 
 
-def titled_timelines(cases: Mapping[str, Case], **options) -> dict[str, Timeline]:
+def titled_timelines(cases: Mapping[str, TrainingCase], **options) -> dict[str, Timeline]:
     """Timelines of cases by titles that give their exposed share, here and by rule. options: of `timeline`."""
     found = {}
     for name, case in cases.items():
@@ -173,7 +177,7 @@ def titled_timelines(cases: Mapping[str, Case], **options) -> dict[str, Timeline
     return found
 
 
-def exposed_by_assumption(cases: Mapping[str, Case], chunks: int = 256) -> pd.DataFrame:
+def exposed_by_assumption(cases: Mapping[str, TrainingCase], chunks: int = 256) -> pd.DataFrame:
     """The exchange that is exposed under each of `TIMELINE_ASSUMPTIONS`, beside the rule that ignores delay and chunks.
 
     Columns model, reading, exchange_exposed_s, exposed_share, rule, exposed_by_rule_s (empty where no rule has it).
@@ -190,10 +194,11 @@ def exposed_by_assumption(cases: Mapping[str, Case], chunks: int = 256) -> pd.Da
     )
 
 
-def exchange_end_by_chunks(cases: Mapping[str, Case], chunks: Sequence[int]) -> pd.DataFrame:
+def exchange_end_by_chunks(cases: Mapping[str, TrainingCase], chunks: Sequence[int]) -> pd.DataFrame:
     """When the exchange ends after the start of the backward pass, gradients all there, against the number of chunks.
 
-    Columns model, chunks, a column for each of `ORDERS` (such as "first come_s"), lower_bound_s (`least_exchange_s`).
+    Columns model, chunks, a column for each of `LINK_ORDERS` (such as "first come_s"), lower_bound_s
+    (`least_exchange_s`).
     """
     rows = []
     for model, case in cases.items():
@@ -201,12 +206,12 @@ def exchange_end_by_chunks(cases: Mapping[str, Case], chunks: Sequence[int]) -> 
         starts = float(times.forward_s + times.tensor_s + times.pipeline_s)
         least = least_exchange_s(times, case.site)
         for n in chunks:
-            ends = {f"{order}_s": timeline(times, case.site, n, 0.0, 5, order).end_s - starts for order in ORDERS}
+            ends = {f"{order}_s": timeline(times, case.site, n, 0.0, 5, order).end_s - starts for order in LINK_ORDERS}
             rows.append({"model": model, "chunks": n, **ends, "lower_bound_s": least})
     return pd.DataFrame(rows)
 
 
-def _passes(times: Times, start: float) -> list[tuple[str, str, float, float]]:
+def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, float]]:
     """Lane, event, start and end of a forward pass (five events) and a backward pass; networks wait for computes."""
     found = []
     for name, compute in (("forward", times.forward_s), ("backward", times.backward_s)):
@@ -219,23 +224,23 @@ def _passes(times: Times, start: float) -> list[tuple[str, str, float, float]]:
 
 def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:
     """Stretches in which each network belongs to the passes."""
-    return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in NETWORK_LANES]
+    return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in _NETWORK_LANES]
 
 
 def _served(ready, work, delay_s: float, order: str, stops: list) -> list[tuple[int, int, float, float]]:
     """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began."""
     coming = [(float(at), chunk, 0) for chunk, at in enumerate(ready)]
     heapq.heapify(coming)
-    waiting: list[list] = [[] for _ in NETWORK_LANES]
-    free, done = [0.0] * len(NETWORK_LANES), []
+    waiting: list[list] = [[] for _ in _NETWORK_LANES]
+    free, done = [0.0] * len(_NETWORK_LANES), []
     while coming:
         now = coming[0][0]
-        soon = now * SAME
+        soon = now * _ROUNDING
         while coming and coming[0][0] <= soon:
             _, chunk, step = heapq.heappop(coming)
             if step < len(work):
                 urgency = {"first come": now, "reduce first": step, "finish first": -step}[order]
-                heapq.heappush(waiting[LANE_OF_STEP[step]], (urgency, now, chunk, step))
+                heapq.heappush(waiting[_LANE_OF_STEP[step]], (urgency, now, chunk, step))
         for network, queue in enumerate(waiting):
             if queue and free[network] <= soon:
                 *_, chunk, step = heapq.heappop(queue)

@@ -1,0 +1,210 @@
+"""What training runs cost on a machine: time, energy and wear.
+
+Symbols: N parameters that a token meets, D tokens, F peak rate of the machine, u utilization, x exposed share, G
+goodput; T = 6 N D / (F u (1 - x) G).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog, checks, units
+from railcore.facts.units import day
+from railcore.systems.datacenter.sizing import Sizing
+from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw
+from railcore.training.transformer import Transformer
+
+_PUBLISHED_RUN = "Llama-3 405B"  # of the catalog's models, with a measured MFU
+
+
+@dataclass(frozen=True)
+class OperatingPrices:
+    """What time on a machine costs.
+
+    electricity_price [USD/J]; useful_life: over which the whole budget wears out in equal parts [s]; mean_load: power
+    drawn over rated power. Raises ValueError naming the argument that is out of range.
+    """
+
+    electricity_price: float
+    useful_life: float
+    mean_load: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.at_least("electricity_price", self.electricity_price)
+        checks.positive("useful_life", self.useful_life, "s")
+        checks.share("mean_load", self.mean_load, above_0=True)
+
+    def per_second(self, machine: Sizing) -> tuple[Any, Any]:
+        """Energy and wear of a machine [USD/s]: load x power x price (PUE included), budget / useful life."""
+        energy = np.asarray(machine.total_w) * self.mean_load * self.electricity_price
+        return energy, np.asarray(machine.budget_usd, float) / self.useful_life
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A training run; arrays of one shape.
+
+    tokens: D. flops: of the model, 6 N D [FLOP]. time_s: T. energy_J: of the facility in that time.
+    energy_usd; wear_usd: budget x T / useful life, more than the budget where T is longer than that life.
+    """
+
+    tokens: Any
+    flops: Any
+    time_s: Any
+    energy_J: Any
+    energy_usd: Any
+    wear_usd: Any
+
+    @property
+    def total_usd(self) -> Any:
+        """Energy and wear [USD]."""
+        return self.energy_usd + self.wear_usd
+
+    @property
+    def token_usd(self) -> Any:
+        """Cost of a token trained on [USD]."""
+        return self.total_usd / self.tokens
+
+
+def operating_prices(bound: str = "value", wear: str = "value") -> OperatingPrices:
+    """Prices of the catalog. bound: "value", "low" or "high" of electricity and load; wear: of the useful life."""
+    energy, machine = catalog.item("prices", "energy"), catalog.item("operation", "machine")
+    for name, value in (("bound", bound), ("wear", wear)):
+        checks.one_of(name, value, ("low", "value", "high"))
+    return OperatingPrices(
+        getattr(energy.row("electricity_price"), bound),
+        getattr(machine.row("useful_life"), wear),
+        getattr(machine.row("mean_load"), bound),
+    )
+
+
+def training_run(
+    parameters: ArrayLike,
+    tokens: ArrayLike,
+    machine: Sizing,
+    costs: OperatingPrices,
+    utilization: ArrayLike = 1.0,
+    exposed: ArrayLike = 0.0,
+    goodput: ArrayLike = 1.0,
+) -> TrainingRun:
+    """A run of D tokens through N active parameters: T = 6 N D / (F u (1 - x) G), F the machine's dense rate.
+
+    Attention scores are not in 6 N D.
+
+    Parameters
+    ----------
+    parameters, tokens
+        N and D.
+    machine, costs
+        What the run takes, and what its time costs.
+    utilization
+        u, of the time that GPUs compute; a measured MFU has the exposed communication in it: x is 0 then.
+    exposed
+        x, share of an iteration.
+    goodput
+        G, share of the wall time that advances the job.
+
+    Returns
+    -------
+    A `TrainingRun`.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument that is out of range.
+    """
+    u, g = (
+        checks.share(name, value, above_0=True) for name, value in (("utilization", utilization), ("goodput", goodput))
+    )
+    x = checks.share("exposed", exposed, below_1=True)
+    n, d = checks.positive("parameters", parameters), checks.positive("tokens", tokens)
+    flops = FLOPS_PER_PARAMETER_TOKEN * n * d
+    time = flops / (machine.dense_flops * u * (1 - x) * g)
+    energy_rate, wear_rate = costs.per_second(machine)
+    drawn = machine.total_w * costs.mean_load * time
+    return TrainingRun(d, flops, time, drawn, energy_rate * time, wear_rate * time)
+
+
+def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
+    """Arguments of `training_run` from the ideal to what has been measured.
+
+    Full utilization; exposed communication; the GPU's fastest measured products on top, where the same seconds of
+    communication are the smaller share x u / (1 - x + x u); and the MFU of a published run at its high, middle and
+    low, which contains all of that and the pipeline's fill and drain.
+    gpu: of the catalog. exposed: x, share of an iteration at the GPU's peak rate. goodput: from the second case on.
+    Columns case, utilization, exposed_share, goodput.
+    """
+    kernels, mfu = (
+        catalog.item("efficiencies", gpu),
+        catalog.item("models", _PUBLISHED_RUN).row("model_flops_utilization"),
+    )
+    best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
+    ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
+    u = best * catalog.item("efficiencies", "all")["sustained_fraction"]
+    rows = [
+        ("full utilization", 1.0, 0.0, 1.0),
+        ("exposed communication", 1.0, exposed, goodput),
+        ("measured products", u, exposed * u / (1 - exposed + exposed * u), goodput),
+        *((f"MFU of {_PUBLISHED_RUN}, {end}", mfu_end, 0.0, goodput) for end, mfu_end in ends.items()),
+    ]
+    return pd.DataFrame(rows, columns=["case", "utilization", "exposed_share", "goodput"])
+
+
+def training_runs(
+    models: Mapping[str, Transformer],
+    exposed: Mapping[str, float],
+    goodput: float,
+    machine: Sizing,
+    law: ScalingLaw,
+    gpu: str,
+) -> pd.DataFrame:
+    """`training_run` of each model in each case of `utilization_cases`, over its loss-optimal tokens by a law.
+
+    A mixture is taken as a dense model of the parameters that a token meets. Costs are low, middle and high by the
+    catalog's bounds, a long life being cheap.
+
+    Parameters
+    ----------
+    models, exposed
+        Both by name; exposed shares of an iteration.
+    goodput
+        Share of the wall time that advances the job.
+    machine, gpu
+        The machine, and its GPU of the catalog.
+    law
+        Gives the tokens.
+
+    Returns
+    -------
+    Columns model, case, parameters, tokens, text_passes (tokens over the public stock of text), utilization,
+    exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
+    its low and high, cost_per_million_tokens_usd.
+    """
+    tables, stock = [], catalog.item("operation", "text")["public_stock"]
+    for name, model in models.items():
+        n = float(model.active_parameters)
+        d = float(law.tokens(law.compute(n)))
+        cases = utilization_cases(gpu, exposed[name], goodput)
+        of_model = {"model": name, "case": cases.pop("case"), "parameters": n, "tokens": d, "text_passes": d / stock}
+        tables.append(pd.DataFrame(of_model).join(cases))
+    table = pd.concat(tables, ignore_index=True)
+    shares = [table[name].to_numpy() for name in ("utilization", "exposed_share", "goodput")]
+    prices = operating_prices(), operating_prices("low", "high"), operating_prices("high", "low")
+    run, cheap, dear = (
+        training_run(table.parameters.to_numpy(), table.tokens.to_numpy(), machine, price, *shares) for price in prices
+    )
+    return table.assign(
+        time_days=run.time_s / day,
+        lives=run.time_s / prices[0].useful_life,
+        energy_TWh=run.energy_J / units.unit("TWh")[1],
+        energy_usd=run.energy_usd,
+        wear_usd=run.wear_usd,
+        total_usd=run.total_usd,
+        total_low_usd=cheap.total_usd,
+        total_high_usd=dear.total_usd,
+        cost_per_million_tokens_usd=run.token_usd * 1e6,
+    )
