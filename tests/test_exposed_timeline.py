@@ -427,6 +427,8 @@ def test_traffic_of_experts_covers_no_late_gradients():
     times, more = CASES["moe"].times, placed("racks", 8).times
     late = replace(times, experts_s=more.experts_s).gradients_s("whole period")
     assert more.experts_s > 0 and late == pytest.approx(times.gradients_s("whole period"))
+    none = replace(more, experts_s=0.0)  # each pass of each micro-batch waits for them
+    assert more.exposed_s(micro_batches=3) == pytest.approx(none.exposed_s(micro_batches=3) + 6 * more.experts_s)
 
 
 @pytest.mark.parametrize(("where", "places"), [("rack", 4), ("rack", 8), ("racks", 2), ("racks", 8)])
