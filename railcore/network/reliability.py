@@ -69,6 +69,12 @@ def expected_failures(
     return pd.DataFrame(rows, columns=columns)
 
 
+def platform_fabrics(gpus: int, hb_domain_size: int, radix: int, platform: str) -> dict[str, RailFabric]:
+    """Rail-only, whose small rails share switches, and rail-optimized, with the HB switches of a platform."""
+    shape, hb = (gpus, hb_domain_size, radix), {"hb_switches": catalog.item("platforms", platform)["hb_switches"]}
+    return {"rail-only": rail_only(*shape, rails_per_switch=None, **hb), "rail-optimized": rail_optimized(*shape, **hb)}
+
+
 def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
     """A year's failures of a rail-only and a rail-optimized cluster at the catalog's low, middle and high rates.
 
@@ -85,12 +91,8 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
     Columns fabric, part, count, and of events and lost_gpu_hours in a year (`expected_failures`) the low, the middle
     and the high. Each fabric's parts, then "network" (switches, transceivers and links) and "all".
     """
-    hb = catalog.item("platforms", platform)
-    hb_switches, hb_parts = hb["hb_switches"], int(hb["hb_switch_parts"])
-    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb_switches)
-    optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb_switches)
-    tables = []
-    for name, fabric in (("rail-only", only), ("rail-optimized", optimized)):
+    hb_parts, tables = int(catalog.item("platforms", platform)["hb_switch_parts"]), []
+    for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform).items():
         counts, stopped = parts_at_risk(fabric, hb_parts), gpus_stopped(fabric, hb_parts)
         by_rates = {
             suffix: expected_failures(counts, stopped, rates).set_index("part")

@@ -278,24 +278,15 @@ class Strategy:
         (leaving groups whose ring needs no other rail), rails (that leaving groups of one rail use).
         Arguments and errors are those of `group_places`.
         """
-        rows = []
-        for kind in GROUP_KINDS:
-            places = self.group_places(kind, hb_domain_size, rails)
-            leaving = places[places["domains"] > 1]
-            on_one = leaving[leaving["rail"] >= 0]
-            row = {
-                "kind": kind,
-                "groups": len(places),
-                "members": int(places["members"].iloc[0]),
-                "within": len(places) - len(leaving),
-                "leaving": len(leaving),
-                "largest_share": int(places["largest_share"].max()),
-                "on_one_rail": len(on_one),
-                "neighbours_on_rail": int(leaving["neighbours_on_rail"].sum()),
-                "rails": on_one["rail"].nunique(),
-            }
-            rows.append(row)
-        return pd.DataFrame(rows)
+        kinds = {kind: self.group_places(kind, hb_domain_size, rails) for kind in GROUP_KINDS}
+        places = pd.concat(kinds, names=["kind"])
+        leaving = places["domains"] > 1
+        on_one = leaving & (places["rail"] >= 0)
+        places = places.assign(within=~leaving, leaving=leaving, on_one_rail=on_one, rails=places["rail"].where(on_one))
+        places["neighbours_on_rail"] &= leaving
+        how = {"group": "count", "members": "first", "within": "sum", "leaving": "sum", "largest_share": "max"}
+        how |= {"on_one_rail": "sum", "neighbours_on_rail": "sum", "rails": "nunique"}
+        return places.groupby("kind", sort=False).agg(how).rename(columns={"group": "groups"}).reset_index()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from railcore.training.iteration import (
     REASONS,
     STRATEGY_COLUMNS,
     STRATEGY_RANGES,
+    Columns,
     IterationEstimate,
     iteration_time_blocks,
     iteration_times,
@@ -30,7 +31,6 @@ from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 _BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
 _SPLIT = ("tensor", "context", "pipeline", "data")
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
-Columns = dict[str, np.ndarray]
 Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY_COLUMNS, None for whatever divides
 
 
@@ -359,12 +359,8 @@ def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
 
 def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
-    if not time.size:
-        return np.zeros(0, np.intp)
     order = np.lexsort((memory, time))
-    ahead = np.minimum.accumulate(memory[order])
-    first = np.concatenate([[True], memory[order][1:] < ahead[:-1]])
-    return order[first]
+    return order[np.diff(np.minimum.accumulate(memory[order]), prepend=np.inf) < 0]
 
 
 def strategy_label(row: Mapping) -> str:
