@@ -77,14 +77,11 @@ def dense_slowdown(
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
-        times = {
-            "busiest_link_s": loads.loc[~hb, "time_s"].max() if len(flows) else 0.0,
-            "hb_forwarded_bytes": loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum(),
-            "nic_share": share,
-            "iteration_s": _time_on_fabric(model, machine, network, row, share)[0],
-        }
-        rows.append({"fabric": name, **times})
-    table = pd.DataFrame(rows)
+        busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
+        forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
+        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, share)[0]))
+    columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
@@ -289,11 +286,10 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
 
     after = faults.fail(graph, fault)
     most: set[str] = max(nx.connected_components(after), key=len, default=set())
-    lost = []
-    for rank, name in enumerate(gpu_names(range(fabric.gpus), fabric.hb_domain_size)):
-        if name not in most or (fabric.hb_domain_size > 1 and not faults.node_bandwidth(after, name, ("hb",))):
-            lost.append(rank)
-    return lost
+    if fabric.hb_domain_size > 1:
+        most = {name for name in most if faults.node_bandwidth(after, name, ("hb",))}
+    names = gpu_names(range(fabric.gpus), fabric.hb_domain_size)
+    return [rank for rank, name in enumerate(names) if name not in most]
 
 
 def _without_ranks(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:

@@ -14,21 +14,11 @@ from railcore.facts import checks
 from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, MODERN, LayerCosts, Runtime, layer_costs
 from railcore.training.machine import Machine
 from railcore.training.parallelism import indivisible
-from railcore.training.transformer import (
-    GRADIENT_BYTES,
-    OPTIMIZER_BYTES,
-    RECOMPUTE,
-    SHARDING,
-    WEIGHT_BYTES,
-    Transformer,
-)
+from railcore.training.transformer import GRADIENT_BYTES, LEVELS, OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer
 
 STRATEGY_COLUMNS = (*LAYER_COLUMNS, "pipeline", "data", "interleave", "sharding", "global_batch")
-STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {
-    "sequence_parallel": (0, 1),
-    "recompute": (0, len(RECOMPUTE) - 1),
-    "sharding": (0, len(SHARDING) - 1),
-}
+STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {"sequence_parallel": (0, 1)}
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in LEVELS.items()}
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
