@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training import collective_algorithms, collective_schedules, collectives
-from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
+from railcore.training import collective_schedules, collectives
 from railcore.training.collective_schedules import (
     Schedule,
     Send,
+    collective_schedule,
     count_bytes,
     domain_rail_bytes,
+    hierarchical_schedule,
     pipelined_schedule,
     run_schedule,
 )
@@ -405,6 +406,6 @@ def test_bad_input(call, message):
 
 
 def test_public_names_are_documented():
-    for name, value in (vars(collectives) | vars(collective_schedules) | vars(collective_algorithms)).items():
+    for name, value in (vars(collectives) | vars(collective_schedules)).items():
         ours = getattr(value, "__module__", "").startswith("railcore")
         assert name.startswith("_") or not ours or inspect.getdoc(value)

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from railcore.documents.railonly2023.two_stage_traffic import two_stage_cases, two_stage_matrix
 from railcore.documents.railonly2025 import dense_traffic
 from railcore.training import collectives, traffic, transfers
-from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
-from railcore.training.collective_schedules import count_bytes, domain_rail_bytes
+from railcore.training.collective_schedules import (
+    collective_schedule,
+    count_bytes,
+    domain_rail_bytes,
+    hierarchical_schedule,
+)
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import TrafficOptions, Transfer
 from railcore.training.transformer import Transformer, catalog_model

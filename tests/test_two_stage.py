@@ -17,8 +17,7 @@ from railcore.documents.readings import changed_verdicts, merge_entries, with_pr
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic, two_stage
-from railcore.training.collective_algorithms import hierarchical_schedule
-from railcore.training.collective_schedules import run_schedule
+from railcore.training.collective_schedules import hierarchical_schedule, run_schedule
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
 from railcore.training.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves

@@ -8,10 +8,8 @@ from scipy import optimize, stats
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, km, ms, us
-from railcore.network import error_correction, link_sharing, wide_area
-from railcore.network.error_correction import ReedSolomon
-from railcore.network.link_sharing import admitted_rates, priority_waits, single_queue_wait
-from railcore.network.wide_area import tcp_throughput
+from railcore.network import wide_area
+from railcore.network.wide_area import ReedSolomon, admitted_rates, priority_waits, single_queue_wait, tcp_throughput
 from railcore.workbench.charts import curves
 
 TCP = catalog.item("wide_area", "TCP")
@@ -164,8 +162,8 @@ def test_cold_start_and_recovery():
 
 @given(st.floats(1e-15, 1e-6), st.integers(64, 9018))
 def test_packet_loss_and_bit_error_rate_are_inverse(ber, packet):
-    loss = error_correction.packet_loss(ber, packet)
-    assert error_correction.bit_error_rate(loss, packet) == pytest.approx(ber, rel=1e-9)
+    loss = wide_area.packet_loss(ber, packet)
+    assert wide_area.bit_error_rate(loss, packet) == pytest.approx(ber, rel=1e-9)
     assert loss == pytest.approx(1 - (1 - ber) ** (8 * packet), rel=1e-3) or loss < 1e-9
     assert loss <= 8 * packet * ber
 
@@ -176,7 +174,7 @@ def exact_tail(n, t, p):
 
 @pytest.mark.parametrize("ber", [1e-5, 2.4e-4, 1e-3, 1e-2])
 def test_codeword_loss_is_the_binomial_tail(ber):
-    kp4 = error_correction.catalog_code("KP4")
+    kp4 = wide_area.catalog_code("KP4")
     assert kp4.correctable == 15
     wrong = 1 - (1 - ber) ** 10
     assert kp4.codeword_loss(ber) == pytest.approx(exact_tail(544, 15, wrong), rel=1e-8)
@@ -203,17 +201,17 @@ def test_codewords_touched_by_a_packet_anywhere():
 
 @given(st.floats(1e-14, 0.5))
 def test_code_has_an_inverse(loss):
-    kp4 = error_correction.catalog_code("KP4")
+    kp4 = wide_area.catalog_code("KP4")
     ber = kp4.bit_error_rate(loss, 9018)
     assert kp4.packet_loss(ber, 9018) == pytest.approx(loss, rel=1e-6)
-    assert ber > error_correction.bit_error_rate(loss, 9018)
+    assert ber > wide_area.bit_error_rate(loss, 9018)
 
 
 def test_standard_links_lose_next_to_nothing():
-    losses = error_correction.link_losses()
+    losses = wide_area.link_losses()
     assert len(losses) == 3 and all(0 < loss < 1e-6 for loss in losses.values())
     # the frame loss ratio of 64-octet frames that IEEE 802.3bs sets beside this bit error rate
-    kp4 = error_correction.catalog_code("KP4")
+    kp4 = wide_area.catalog_code("KP4")
     assert kp4.packet_loss(catalog.item("wide_area", "KP4")["bit_error_rate"], 64) == pytest.approx(1.7e-12, rel=0.02)
 
 
@@ -223,17 +221,17 @@ def test_standard_links_lose_next_to_nothing():
 def test_rounds_against_dice():
     rng, packets, loss, n = np.random.default_rng(2), 20, 0.1, 5
     rounds = rng.geometric(1 - loss, (20_000, n, packets)).max(axis=(1, 2))
-    assert error_correction.mean_sending_rounds(packets, loss, n) == pytest.approx(rounds.mean(), rel=0.01)
-    assert error_correction.any_packet_lost(packets, loss, n) == pytest.approx((rounds > 1).mean(), rel=0.01)
-    assert error_correction.mean_sending_rounds(1, loss) == pytest.approx(1 / (1 - loss))
+    assert wide_area.mean_sending_rounds(packets, loss, n) == pytest.approx(rounds.mean(), rel=0.01)
+    assert wide_area.any_packet_lost(packets, loss, n) == pytest.approx((rounds > 1).mean(), rel=0.01)
+    assert wide_area.mean_sending_rounds(1, loss) == pytest.approx(1 / (1 - loss))
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-9, 0.99))
 def test_loss_for_is_the_inverse(packets, n, failure):
-    loss = error_correction.loss_for_failure(failure, packets, n)
-    assert error_correction.any_packet_lost(packets, loss, n) == pytest.approx(failure, rel=1e-6)
-    assert error_correction.mean_sending_rounds(packets, 0, n) == 1
-    assert error_correction.mean_sending_rounds(packets, loss, n) >= 1 + failure * (1 - 1e-6)
+    loss = wide_area.loss_for_failure(failure, packets, n)
+    assert wide_area.any_packet_lost(packets, loss, n) == pytest.approx(failure, rel=1e-6)
+    assert wide_area.mean_sending_rounds(packets, 0, n) == 1
+    assert wide_area.mean_sending_rounds(packets, loss, n) >= 1 + failure * (1 - 1e-6)
 
 
 @given(st.integers(1, 3000), st.floats(1e-9, 0.3), st.floats(1e-6, 0.5), st.integers(1, 10**6))
@@ -242,14 +240,14 @@ def test_repair_packets_are_enough_and_fewest(packets, loss, failure, n):
     def fails(repair):
         return -math.expm1(n * math.log1p(-stats.binom.sf(repair, packets + repair, loss)))
 
-    repair = error_correction.repair_packets(packets, loss, failure, n)
+    repair = wide_area.repair_packets(packets, loss, failure, n)
     assert fails(repair) <= failure * (1 + 1e-6)
     assert repair == 0 or fails(repair - 1) > failure * (1 - 1e-6)
 
 
 def test_no_loss_needs_no_repair_and_one_round():
-    assert error_correction.repair_packets(1000, 0, 1e-9, 10**6) == 0
-    assert error_correction.mean_sending_rounds(1000, 0, 10**6) == 1
+    assert wide_area.repair_packets(1000, 0, 1e-9, 10**6) == 0
+    assert wide_area.mean_sending_rounds(1000, 0, 10**6) == 1
 
 
 # --- admission
@@ -302,7 +300,7 @@ def test_reserve_holds_against_higher_priority_and_is_lent():
     assert list(admitted_rates(10, [8, 8], priorities=[0, 1], reserved=[0, 3])) == pytest.approx([7, 3])
     assert list(admitted_rates(10, [8, 1], priorities=[0, 1], reserved=[0, 3])) == pytest.approx([8, 1])
     assert list(admitted_rates(10, [20, 20], weights=[3, 1])) == pytest.approx([7.5, 2.5])
-    found = link_sharing.sharing_policies(6.0, [4.0, 4.0], [20.0, 9.0, 4.0])
+    found = wide_area.sharing_policies(6.0, [4.0, 4.0], [20.0, 9.0, 4.0])
     assert list(found.gradients_Bps) == pytest.approx([12, 12, 20, 3, 6, 9, 4 / 3, 4, 4])
     assert list(found.gradients_Bps + found.others_Bps) == pytest.approx(list(found.capacity_Bps))
     assert list(found.time_over_allowed[3:6]) == pytest.approx([2, 1, 2 / 3])
@@ -372,7 +370,7 @@ def test_memoryless_sizes_and_a_full_link():
     left = 0.2 * 0.5 * us + 0.8 * 4.5 * us
     assert full[0] == pytest.approx(left / 0.8) and np.isinf(full[1])
     assert np.isinf(single_queue_wait([0.5, 0.5], 1000, 1e9))
-    table = link_sharing.queue_waits(0.2, [0.0, 0.5, 0.9], 9018e6)
+    table = wide_area.queue_waits(0.2, [0.0, 0.5, 0.9], 9018e6)
     assert list(table[table.other_load == 0].wait_s) == pytest.approx([0.125 * us] * 3)
     assert np.isinf(table.wait_s).sum() == 1
 
@@ -385,9 +383,7 @@ def test_tables_say_what_the_functions_do():
     assert len(needs) == 2 * len(wide_area.WINDOW_LAWS) and set(needs.rate_Bps) == {57e7}
     first = needs.iloc[0]
     assert first.loss == pytest.approx(float(wide_area.tolerable_loss(57e7, 0.06, MSS, "Mathis")))
-    assert error_correction.catalog_code("KP4").packet_loss(first.bit_error_rate_before_fec, 9018) == pytest.approx(
-        first.loss
-    )
+    assert wide_area.catalog_code("KP4").packet_loss(first.bit_error_rate_before_fec, 9018) == pytest.approx(first.loss)
     assert np.all(needs.bit_error_rate_before_fec > 1e3 * needs.bit_error_rate)
     tails = wide_area.loss_delays({"none": 0.0, "some": first.loss}, 57e6, 800_000, 0.06, 57e7)
     assert list(tails.flows) == [1, 1] and tails.flows_in_all[0] == 800_000
@@ -404,7 +400,7 @@ def test_plots_draw_what_the_tables_have():
     sweep = wide_area.throughput_by_loss(np.geomspace(1e-9, 1e-2, 20), {"coasts": 0.06, "metro": 0.001}, LINK)
     ax = curves.flow_throughput_by_loss(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
     assert len(ax.get_legend_handles_labels()[0]) == 4
-    figure = curves.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, link_sharing.queue_waits(0.2, [0.1, 0.9], LINK))
+    figure = curves.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.queue_waits(0.2, [0.1, 0.9], LINK))
     queues = dict(zip(*reversed(figure.axes[1].get_legend_handles_labels()), strict=True))
     assert len(queues["strict priority"].get_xdata()) == 2 and len(queues["one queue"].get_xdata()) == 1
     plt.close("all")
@@ -426,14 +422,14 @@ def test_plots_draw_what_the_tables_have():
         (lambda: wide_area.one_way_delay(-1, 1.5, 5e-9), "distance is -1"),
         (lambda: wide_area.one_way_delay(1e6, 0.9, 5e-9), "route_factor is 0.9.*1 or more"),
         (lambda: wide_area.fibre_route("flops2024 east", "flops2024 west").factor_for(0), "delay is 0"),
-        (lambda: error_correction.packet_loss(1.5, 9018), "bit_error_rate is 1.5"),
-        (lambda: error_correction.packet_loss(1e-9, 0), "packet_bytes is 0"),
+        (lambda: wide_area.packet_loss(1.5, 9018), "bit_error_rate is 1.5"),
+        (lambda: wide_area.packet_loss(1e-9, 0), "packet_bytes is 0"),
         (lambda: ReedSolomon(514, 544, 10), "message_symbols is 544.*fewer than 514"),
         (lambda: ReedSolomon(544, 514, 10, 0), "interleaved is 0"),
-        (lambda: error_correction.catalog_code("KP4").bit_error_rate(0, 9018), "loss is 0.*above 0"),
-        (lambda: error_correction.repair_packets(10, 0.1, 0), "failure is 0"),
-        (lambda: error_correction.repair_packets(0, 0.1, 0.1), "packets is 0"),
-        (lambda: error_correction.any_packet_lost(10, 1), "loss is 1"),
+        (lambda: wide_area.catalog_code("KP4").bit_error_rate(0, 9018), "loss is 0.*above 0"),
+        (lambda: wide_area.repair_packets(10, 0.1, 0), "failure is 0"),
+        (lambda: wide_area.repair_packets(0, 0.1, 0.1), "packets is 0"),
+        (lambda: wide_area.any_packet_lost(10, 1), "loss is 1"),
         (lambda: admitted_rates(-1, [1]), "capacity is -1"),
         (lambda: admitted_rates(1, [-1]), "demands is"),
         (lambda: admitted_rates(1, [1], weights=0), "weights is"),

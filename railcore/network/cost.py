@@ -356,12 +356,8 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
         clos = float(network_total(rail_parts(n, hb_domain_size, k, 1), prices))
         for sharing in sorted({int(most_rails_per_switch(n, hb_domain_size, k)), 1}, reverse=True):
             fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=sharing)
-            ways = (
-                fabric.parts,
-                parts_with_spares(fabric, 1, False),
-                parts_with_spares(fabric, 1, True),
-                doubled_parts(fabric.parts),
-            )
+            spared = (parts_with_spares(fabric, 1, optics) for optics in (False, True))
+            ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
     return pd.DataFrame(rows, columns=columns)
@@ -395,12 +391,7 @@ def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0
 
 
 def total_cost(
-    purchase_usd: ArrayLike,
-    power_w: ArrayLike,
-    years: float,
-    electricity_price: float,
-    pue: float,
-    load: float = 1.0,
+    purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
 ) -> dict[str, np.ndarray]:
     """Cost of owning a network over years: purchase, energy and their sum [USD].
 

@@ -205,24 +205,14 @@ def crossing_table(
     for name, tier, endpoints, block in each:
         expected = expected_crossing(stages, members, endpoints, block, leaf)
         for placement, place in rack_placements(stages, members, leaf).items():
-            ring, chain = expected[placement]
             found = counted_crossing(place, endpoints, block)
             leaving = ring_bytes * found.ring + chain_bytes * found.chain
-            row = {
-                "network": name,
-                "tier": tier,
-                "block_endpoints": block,
-                "placement": placement,
-                "ring_flows_leaving": ring,
-                "pipeline_flows_leaving": chain,
-                "ring_flows_leaving_counted": found.ring,
-                "pipeline_flows_leaving_counted": found.chain,
-                "all_bytes_leaving": leaving / (ring_bytes + chain_bytes),
-                "busiest_block_leaving": found.most,
-                "allowed_oversubscription": 1 / found.most if found.most else np.inf,
-            }
-            rows.append(row)
-    return pd.DataFrame(rows)
+            shares = (found.ring, found.chain, leaving / (ring_bytes + chain_bytes), found.most)
+            rows.append((name, tier, block, placement, *expected[placement], *shares))
+    flows = [f"{kind}_flows_leaving{how}" for how in ("", "_counted") for kind in ("ring", "pipeline")]
+    columns = ["network", "tier", "block_endpoints", "placement", *flows, "all_bytes_leaving", "busiest_block_leaving"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(allowed_oversubscription=1 / table["busiest_block_leaving"])
 
 
 def oversubscribed_leaves(

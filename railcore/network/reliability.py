@@ -1,6 +1,7 @@
 """Failure rates to events a year, parts out of service, GPU-hours lost, and goodput of a job that restarts."""
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,8 @@ from railcore.facts import catalog
 from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+
+_RATES = {"_low": "low", "": "value", "_high": "high"}  # of the catalog, by the end of a column's name
 
 
 def parts_at_risk(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, int]:
@@ -55,7 +58,7 @@ def expected_failures(
     counts: parts by name in the catalog's failure_rates; gpus_stopped: by the same names.
     rates: "value", "low" or "high" of the catalog's rows. Raises UnknownName for a part without a rate.
     """
-    one_of("rates", rates, ("value", "low", "high"))
+    one_of("rates", rates, _RATES.values())
     rows = []
     for part, count in counts.items():
         if part not in gpus_stopped or not count >= 0:
@@ -69,37 +72,43 @@ def expected_failures(
     return pd.DataFrame(rows, columns=columns)
 
 
+def platform_fabrics(gpus: int, hb_domain_size: int, radix: int, platform: str) -> dict[str, RailFabric]:
+    """Rail-only, whose rails share a switch where they are less than one, and rail-optimized.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    platform
+        Of the catalog, for its HB switches.
+
+    Returns
+    -------
+    Fabrics by name.
+    """
+    shape, hb = (gpus, hb_domain_size, radix), {"hb_switches": catalog.item("platforms", platform)["hb_switches"]}
+    return {"rail-only": rail_only(*shape, rails_per_switch=None, **hb), "rail-optimized": rail_optimized(*shape, **hb)}
+
+
 def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
     """A year's failures of a rail-only and a rail-optimized cluster at the catalog's low, middle and high rates.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch. Rails that are less than a switch share one in
-        rail-only.
-    platform
-        Of the catalog, for its HB switches.
+    gpus, hb_domain_size, radix, platform
+        As for `platform_fabrics`.
 
     Returns
     -------
     Columns fabric, part, count, and of events and lost_gpu_hours in a year (`expected_failures`) the low, the middle
     and the high. Each fabric's parts, then "network" (switches, transceivers and links) and "all".
     """
-    hb = catalog.item("platforms", platform)
-    hb_switches, hb_parts = hb["hb_switches"], int(hb["hb_switch_parts"])
-    only = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None, hb_switches=hb_switches)
-    optimized = rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb_switches)
-    tables = []
-    for name, fabric in (("rail-only", only), ("rail-optimized", optimized)):
+    hb_parts, tables = int(catalog.item("platforms", platform)["hb_switch_parts"]), []
+    for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform).items():
         counts, stopped = parts_at_risk(fabric, hb_parts), gpus_stopped(fabric, hb_parts)
-        by_rates = {
-            suffix: expected_failures(counts, stopped, rates).set_index("part")
-            for rates, suffix in (("low", "_low"), ("value", ""), ("high", "_high"))
-        }
         table = pd.DataFrame({"count": counts})
-        for column in ("events", "lost_gpu_hours"):
-            for suffix, found in by_rates.items():
-                table[column + suffix] = found[f"{column}_per_year"]
+        for column, (end, rates) in product(("events", "lost_gpu_hours"), _RATES.items()):
+            table[column + end] = expected_failures(counts, stopped, rates).set_index("part")[f"{column}_per_year"]
         table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
         table.loc["all"] = table.loc[list(counts)].sum()
         tables.append(table.assign(fabric=name).rename_axis("part").reset_index())

@@ -1,7 +1,9 @@
-"""A flow over the wide area: the route and its delay, the rate of one TCP flow under loss, and what a loss delays."""
+"""A flow over the wide area: the route and its delay, the rate of one TCP flow under loss, and what a loss delays; bit
+errors and the codes against them; and a link that several kinds of traffic share.
+"""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import product
 
 import numpy as np
@@ -9,15 +11,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.checks import Floats, at_least, one_of, positive, share
-from railcore.network.error_correction import (
-    ETHERNET_CODE,
-    any_packet_lost,
-    bit_error_rate,
-    catalog_code,
-    mean_sending_rounds,
-    repair_packets,
-)
+from railcore.facts.checks import Floats, at_least, one_of, positive, share, whole
+
+ETHERNET_CODE = "KP4"  # of the catalog
 
 
 def great_circle_distance(
@@ -103,6 +99,158 @@ def fibre_route(site_a: str, site_b: str) -> Route:
     places = (place[axis] for place in (a, b) for axis in ("latitude_deg", "longitude_deg"))
     factor = fibre.row("route_factor")
     return Route(float(great_circle_distance(*places)), factor.value, factor.low, factor.high, fibre["delay"])
+
+
+def packet_loss(bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+    """Probability that a packet has a wrong bit and is dropped: p = 1 - (1 - b)^(8 L).
+
+    bit_error_rate b, each bit for itself; packet_bytes L.
+    """
+    b = share("bit_error_rate", bit_error_rate, below_1=True)
+    return -np.expm1(8 * positive("packet_bytes", packet_bytes) * np.log1p(-b))
+
+
+def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+    """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
+    return -np.expm1(np.log1p(-share("loss", loss, below_1=True)) / (8 * positive("packet_bytes", packet_bytes)))
+
+
+@dataclass(frozen=True)
+class ReedSolomon:
+    """A Reed-Solomon code: n symbols of m bits, k of them message; it corrects t = (n - k) / 2 wrong symbols.
+
+    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them. Wrong bits
+    fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of transcoding
+    and markers are left out.
+    """
+
+    codeword_symbols: int
+    message_symbols: int
+    symbol_bits: int
+    interleaved: int = 1
+
+    def __post_init__(self):
+        for field in fields(self):
+            whole(field.name, getattr(self, field.name))
+        if self.message_symbols >= self.codeword_symbols:
+            raise ValueError(f"message_symbols is {self.message_symbols!r}: give fewer than {self.codeword_symbols}")
+
+    @property
+    def correctable(self) -> int:
+        """Wrong symbols in a codeword that are corrected, t."""
+        return (self.codeword_symbols - self.message_symbols) // 2
+
+    def codeword_loss(self, bit_error_rate: ArrayLike) -> Floats:
+        """Probability that a codeword has more than t wrong symbols: P[Bin(n, s) > t], s = 1 - (1 - b)^m."""
+        from scipy.special import bdtrc
+
+        wrong = -np.expm1(self.symbol_bits * np.log1p(-share("bit_error_rate", bit_error_rate, below_1=True)))
+        return bdtrc(self.correctable, self.codeword_symbols, wrong)
+
+    def codewords(self, packet_bytes: ArrayLike) -> Floats:
+        """Codewords that a packet of L bytes touches on average: I + (8 L - 1) / (k m), I interleaved ones at least."""
+        bits = 8 * positive("packet_bytes", packet_bytes)
+        return self.interleaved + (bits - 1) / (self.message_symbols * self.symbol_bits)
+
+    def packet_loss(self, bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+        """Probability that a codeword of the packet fails: 1 - (1 - q)^c, q `codeword_loss`, c `codewords`."""
+        with np.errstate(divide="ignore"):
+            return -np.expm1(self.codewords(packet_bytes) * np.log1p(-self.codeword_loss(bit_error_rate)))
+
+    def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
+        """The bit error rate before correction that loses so many packets, inverse of `packet_loss`.
+
+        P[Bin(n, s) > t] is the regularised incomplete beta function I_s(t + 1, n - t).
+        """
+        from scipy.special import betaincinv
+
+        lost = share("loss", loss, above_0=True, below_1=True)
+        codeword_loss = -np.expm1(np.log1p(-lost) / self.codewords(packet_bytes))
+        wrong = betaincinv(self.correctable + 1, self.codeword_symbols - self.correctable, codeword_loss)
+        return -np.expm1(np.log1p(-wrong) / self.symbol_bits)
+
+
+def catalog_code(name: str) -> ReedSolomon:
+    """A code of the catalog's wide_area, such as "KP4"."""
+    item = catalog.item("wide_area", name)
+    return ReedSolomon(**{field.name: int(item[field.name]) for field in fields(ReedSolomon)})
+
+
+def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
+    """Share of packets lost on the worst link that each standard allows: without correction, KP4, coherent.
+
+    For coherent links the bit error rate after correction is known. Its errors are taken as independent; errors in
+    bursts would lose fewer packets.
+    """
+    frame = catalog.item("wide_area", packet)["frame"]
+    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", ETHERNET_CODE, "oFEC"))
+    return {
+        f"no FEC at {plain['bit_error_rate']:g}": float(packet_loss(plain["bit_error_rate"], frame)),
+        f"{ETHERNET_CODE} at {coded['bit_error_rate']:g}": float(
+            catalog_code(ETHERNET_CODE).packet_loss(coded["bit_error_rate"], frame)
+        ),
+        f"oFEC at {coherent['bit_error_rate']:g}": float(packet_loss(coherent["bit_error_rate_after"], frame)),
+    }
+
+
+def any_packet_lost(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Probability that any packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
+    every = positive("packets", packets) * positive("transfers", transfers)
+    return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
+
+
+def loss_for_failure(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Largest loss with which `any_packet_lost` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
+    every = positive("packets", packets) * positive("transfers", transfers)
+    return -np.expm1(np.log1p(-share("failure", failure, below_1=True)) / every)
+
+
+def mean_sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
+    """Mean number of rounds until all of n transfers are whole; a round trip later, lost packets are sent again.
+
+    E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
+    packets N of each transfer, loss p, transfers n. One round without loss.
+    """
+    every = positive("packets", packets) * positive("transfers", transfers)
+    p, every = np.broadcast_arrays(share("loss", loss, below_1=True), every)
+    total, missing = np.ones(p.shape), np.array(p, float)
+    while np.any(missing * every > 1e-16):
+        total = total - np.expm1(every * np.log1p(-missing))
+        missing = missing * p
+    return total
+
+
+def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
+    """Fewest extra packets (erasure code) for each transfer of N packets, so that n transfers need no resending.
+
+    The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
+    Losses are independent.
+
+    Parameters
+    ----------
+    packets, transfers
+        Packets N of a transfer; transfers n.
+    loss
+        Share p of packets lost.
+    failure
+        Probability allowed that some transfer is not whole, above 0.
+
+    Returns
+    -------
+    Packets r.
+    """
+    from scipy.special import bdtrc
+
+    at_least("packets", packets, 1)
+    share("loss", loss, below_1=True)
+    allowed = float(loss_for_failure(share("failure", failure, above_0=True, below_1=True), 1, transfers))
+    low, high = -1, 0
+    while bdtrc(high, packets + high, loss) > allowed:
+        low, high = high, 2 * high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bdtrc(middle, packets + middle, loss) <= allowed else (middle, high)
+    return high
 
 
 def mathis_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
@@ -358,3 +506,181 @@ def loss_delays(
     columns = "case loss flows flows_in_all device_resends_share iterations_delayed_share mean_delay_s"
     columns += " repair_packets repair_share"
     return pd.DataFrame(rows, columns=columns.split())
+
+
+def admitted_rates(
+    capacity: float,
+    demands: ArrayLike,
+    weights: ArrayLike = 1.0,
+    priorities: ArrayLike = 0,
+    reserved: ArrayLike = 0.0,
+) -> Floats:
+    """Rates admitted to a link or a bundle of parallel tunnels, by reserve, priority and max-min fairness.
+
+    Everyone gets min(d, g) first. The rest goes to the lowest priority number first, and within one priority by
+    water-filling: x = max(min(d, g), min(d, w L)) with one level L. Nobody can then get more without taking it from
+    one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
+
+    Parameters
+    ----------
+    capacity
+        Of the link [bytes/s].
+    demands, reserved
+        d, and the reserve g of each [bytes/s].
+    weights, priorities
+        w and the priority of each.
+
+    Returns
+    -------
+    Rates x in the order of the demands [bytes/s].
+
+    Raises
+    ------
+    ValueError
+        The reserves exceed the capacity.
+
+    References
+    ----------
+    Jain et al. 2013 (B4), Section 5; weights in place of its bandwidth functions; traffic divides over tunnels freely.
+    """
+    d = np.atleast_1d(at_least("demands", demands))
+    w, order, g = (np.broadcast_to(value, d.shape) for value in (weights, priorities, reserved))
+    positive("weights", w), at_least("reserved", g)
+    if g.sum() > at_least("capacity", capacity) * (1 + 1e-12):
+        raise ValueError(f"reserved is {reserved!r}, {g.sum():g} bytes/s in all: reserve at most {capacity!r}")
+    admitted = np.minimum(d, g)
+    for priority in np.unique(order):
+        mine = order == priority
+        share = capacity - admitted[~mine].sum()
+        admitted[mine] = _filled(share, admitted[mine], d[mine], np.asarray(w, float)[mine])
+    return admitted
+
+
+def _filled(share: float, least: Floats, most: Floats, weights: Floats) -> Floats:
+    """max(least, min(most, w L)) with the level L at which the sum is `share`, or `most`."""
+    if most.sum() <= share:
+        return most
+    points = np.concatenate((least / weights, most / weights))
+    slopes = np.concatenate((weights, -weights))
+    order = np.argsort(points, kind="stable")
+    points, slope = points[order], np.cumsum(slopes[order])
+    totals = least.sum() + np.concatenate(([0], np.cumsum(slope[:-1] * np.diff(points))))
+    return np.clip(weights * np.interp(share, totals, points), least, most)
+
+
+def sharing_policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
+    """Rates of gradients and of other traffic as a link loses capacity, under each sharing policy [bytes/s].
+
+    Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
+    reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
+    capacity_Bps, policy, gradients_Bps, others_Bps, time_over_allowed (need over what is admitted,
+    late where more than 1).
+    """
+    rows = []
+    for capacity in capacities:
+        demands = np.array([capacity, *others], float)
+        first = np.arange(len(demands)) == 0
+        ways: dict[str, dict] = {
+            "max-min": {},
+            "reserved": {"reserved": np.where(first, min(float(positive("need", need)), capacity), 0)},
+            "priority": {"priorities": ~first},
+        }
+        for policy, options in ways.items():
+            admitted = admitted_rates(capacity, demands, **options)
+            rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
+    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
+
+
+def priority_waits(
+    loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0, preemptive: bool = False
+) -> Floats:
+    """Mean wait of a packet of each class before and during its transmission, first class first.
+
+    W_k = R / ((1 - sigma_(k-1)) (1 - sigma_k)) with sigma_k = rho_1 + ... + rho_k and R = sum rho_i S_i (1 + v_i) / 2,
+    what is left of the packet on the wire. Preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
+    Poisson arrivals. A class that finds the link full has an infinite wait; those above it only notice the
+    packet on the wire.
+
+    Parameters
+    ----------
+    loads
+        rho_k, shares of the link.
+    packet_bytes, variation
+        Mean size of a packet, S_k = packet_bytes / link [s]; and v_k, the variance of sizes over their squared mean, 0
+        for equal packets.
+    link
+        Bandwidth [bytes/s].
+    preemptive
+        Whether a class interrupts packets of those below it.
+
+    Returns
+    -------
+    W_k [s].
+
+    References
+    ----------
+    Cobham 1954, Operations Research 2; Kleinrock, Queueing Systems II, Chapter 3 (preemptive resume).
+    """
+    rho, S, left = _classes(loads, packet_bytes, link, variation)
+    sigma = np.cumsum(rho)
+    before = np.minimum(np.concatenate(([0.0], sigma[:-1])), 1)
+    served = np.minimum(rho, 1 - before)
+    R = np.cumsum(served * left) if preemptive else np.sum(served * left)
+    full = sigma >= 1
+    room = np.where(full, 1, (1 - before) * (1 - sigma))
+    interrupted = S / np.where(full, 1, 1 - before) - S if preemptive else 0
+    return np.where(full, np.inf, R / room + interrupted)
+
+
+def single_queue_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
+    """Mean wait of all classes in one queue: W = R / (1 - rho), infinite for a full link.
+
+    Parameters
+    ----------
+    loads, packet_bytes, link, variation
+        As in `priority_waits`.
+
+    Returns
+    -------
+    W [s].
+
+    References
+    ----------
+    Pollaczek and Khinchine.
+    """
+    rho, _, left = _classes(loads, packet_bytes, link, variation)
+    return float(np.sum(rho * left) / (1 - rho.sum())) if rho.sum() < 1 else np.inf
+
+
+def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floats]:
+    """Loads, mean transmission times, and mean rest of the transmission that an arriving packet finds on the wire."""
+    rho = np.atleast_1d(at_least("loads", loads))
+    S = positive("packet_bytes", packet_bytes) / positive("link", link) * np.ones_like(rho)
+    return rho, S, S * (1 + at_least("variation", variation)) / 2
+
+
+def queue_waits(
+    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet"
+) -> pd.DataFrame:
+    """Mean wait of gradients against the load of other traffic on their link.
+
+    Parameters
+    ----------
+    load, other_loads
+        Of gradients and of other traffic, shares of the link.
+    link
+        Bandwidth [bytes/s].
+    packet
+        Packet of the catalog, of all traffic.
+
+    Returns
+    -------
+    Columns other_load, queue (strict priority, preemptive priority, one queue), wait_s.
+    """
+    sizes, rows = catalog.item("wide_area", packet)["frame"], []
+    for other_load in other_loads:
+        at = ((load, other_load), sizes, link)
+        rows.append((other_load, "strict priority", priority_waits(*at)[0]))
+        rows.append((other_load, "preemptive priority", priority_waits(*at, preemptive=True)[0]))
+        rows.append((other_load, "one queue", single_queue_wait(*at)))
+    return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

@@ -18,8 +18,7 @@ from railcore.facts import catalog
 from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
-from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
-from railcore.network.topology.rails import most_rails_per_switch
+from railcore.network.topology import RailFabric, faults, rail_only
 from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
 from railcore.training.machine import Machine
@@ -78,14 +77,11 @@ def dense_slowdown(
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         share = nic_bandwidth_share(network, patterns)
-        times = {
-            "busiest_link_s": loads.loc[~hb, "time_s"].max() if len(flows) else 0.0,
-            "hb_forwarded_bytes": loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum(),
-            "nic_share": share,
-            "iteration_s": _time_on_fabric(model, machine, network, row, share)[0],
-        }
-        rows.append({"fabric": name, **times})
-    table = pd.DataFrame(rows)
+        busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
+        forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
+        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, share)[0]))
+    columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
@@ -290,11 +286,10 @@ def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
 
     after = faults.fail(graph, fault)
     most: set[str] = max(nx.connected_components(after), key=len, default=set())
-    lost = []
-    for rank, name in enumerate(gpu_names(range(fabric.gpus), fabric.hb_domain_size)):
-        if name not in most or (fabric.hb_domain_size > 1 and not faults.node_bandwidth(after, name, ("hb",))):
-            lost.append(rank)
-    return lost
+    if fabric.hb_domain_size > 1:
+        most = {name for name in most if faults.node_bandwidth(after, name, ("hb",))}
+    names = gpu_names(range(fabric.gpus), fabric.hb_domain_size)
+    return [rank for rank, name in enumerate(names) if name not in most]
 
 
 def _without_ranks(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
@@ -376,13 +371,10 @@ def training_goodput(
         raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
     rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
     found = iteration_times(model, machine, rows)
-    tables = []
-    for i, n in enumerate(counts.tolist()):
-        events = job_interruptions(n, machine.hb_domain_size, radix, platform)
-        tokens = float(batches[i] * model.sequence_length / found.total_s[i])
-        done = {"gpus": n, "iteration_s": found.total_s[i], "tokens_per_s": tokens, "limit": REASONS[found.reason[i]]}
-        tables.append(events.assign(**done))
-    table = pd.concat(tables, ignore_index=True)
+    runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": np.take(REASONS, found.reason)})
+    runs["tokens_per_s"] = batches * model.sequence_length / found.total_s
+    events = {i: job_interruptions(n, machine.hb_domain_size, radix, platform) for i, n in enumerate(counts.tolist())}
+    table = pd.concat(events, names=["run"]).reset_index("run").join(runs, on="run").reset_index(drop=True)
     table["events_per_year"] *= rate_factor
     mtbf = year / table["events_per_year"].to_numpy()
     interval, share = reliability.checkpoint_interval(mtbf, saving), reliability.goodput(mtbf, saving, restart)
@@ -409,16 +401,10 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str)
     -------
     Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year.
     """
-    hb, share = catalog.item("platforms", platform), int(most_rails_per_switch(gpus, hb_domain_size, radix))
+    hb_parts, hosts = int(catalog.item("platforms", platform)["hb_switch_parts"]), -(-gpus // host_gpus(platform))
     software, rows = catalog.item("failure_rates", "job").row("software_failure_rate"), []
-    fabrics = {
-        "rail-only": rail_only(gpus, hb_domain_size, radix, rails_per_switch=share, hb_switches=hb["hb_switches"]),
-        "rail-optimized": rail_optimized(gpus, hb_domain_size, radix, hb_switches=hb["hb_switches"]),
-    }
-    for name, fabric in fabrics.items():
-        every = reliability.parts_at_risk(fabric, int(hb["hb_switch_parts"])) | {
-            "host": -(-gpus // host_gpus(platform))
-        }
+    for name, fabric in reliability.platform_fabrics(gpus, hb_domain_size, radix, platform).items():
+        every = reliability.parts_at_risk(fabric, hb_parts) | {"host": hosts}
         near = {"switch": 0, "link": 0, "transceiver": 0}
         if fabric.tiers and fabric.planes == 1:
             near = {"switch": int(fabric.parts.switches_by_tier[0]), "link": gpus, "transceiver": 2 * gpus}

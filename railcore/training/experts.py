@@ -354,22 +354,13 @@ def oversubscribed_exchange_times(
     """
     sizes, ratios = (array.ravel() for array in np.meshgrid(hb_domain_sizes, oversubscriptions, indexing="ij"))
     link = (bytes_per_gpu, ranks, sizes, hb_Bps, nic_Bps)
-    two_hop, hierarchical = (
-        expert_all_to_all_time(*link, routing, imbalance=imbalance) for routing in ("two-hop", "hierarchical")
-    )
-    best = np.minimum(two_hop, hierarchical)
+    times = {routing: expert_all_to_all_time(*link, routing, ratios, imbalance) for routing in ROUTINGS}
+    best = np.minimum(times["two-hop"], times["hierarchical"])
     layer = busiest_links(bytes_per_gpu, ranks, sizes, "direct", imbalance).layer_bytes / nic_Bps
     slower = expert_all_to_all_time(*link, "direct", 1.0, imbalance) >= best
-    columns = {
-        "hb_domain_size": sizes,
-        "oversubscription": ratios,
-        "imbalance": imbalance,
-        "direct_s": expert_all_to_all_time(*link, "direct", ratios, imbalance),
-        "two_hop_s": two_hop,
-        "hierarchical_s": hierarchical,
-        "equal_at": np.where(slower, 1.0, best / np.maximum(layer, np.finfo(float).tiny)),
-    }
-    return pd.DataFrame(columns)
+    table = pd.DataFrame({"hb_domain_size": sizes, "oversubscription": ratios, "imbalance": imbalance})
+    table = table.assign(**{f"{routing.replace('-', '_')}_s": time for routing, time in times.items()})
+    return table.assign(equal_at=np.where(slower, 1.0, best / np.maximum(layer, np.finfo(float).tiny)))
 
 
 def _check_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:

@@ -14,36 +14,20 @@ from railcore.facts import checks
 from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, MODERN, LayerCosts, Runtime, layer_costs
 from railcore.training.machine import Machine
 from railcore.training.parallelism import indivisible
-from railcore.training.transformer import (
-    GRADIENT_BYTES,
-    OPTIMIZER_BYTES,
-    RECOMPUTE,
-    SHARDING,
-    WEIGHT_BYTES,
-    Transformer,
-)
+from railcore.training.transformer import GRADIENT_BYTES, LEVELS, OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer
 
 STRATEGY_COLUMNS = (*LAYER_COLUMNS, "pipeline", "data", "interleave", "sharding", "global_batch")
-STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {
-    "sequence_parallel": (0, 1),
-    "recompute": (0, len(RECOMPUTE) - 1),
-    "sharding": (0, len(SHARDING) - 1),
-}
-TIME_PARTS = (
-    *(f"{name}_s" for name in LAYER_PARTS),
-    "logits_s",
-    "pipeline_s",
-    "bubble_s",
-    "data_s",
-    "optimizer_s",
-    "offload_s",
-)
+STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {"sequence_parallel": (0, 1)}
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in LEVELS.items()}
+_RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload")
+TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 OFFLOAD = ("none", "optimizer")
 _STAGE_COLUMNS = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
 _BATCH_COLUMNS = ("micro_batch", "pipeline", "data", "interleave", "global_batch")
 _BLOCK_ROWS = 16_384  # rows computed together: their arrays stay in a core's cache
 _UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -90,11 +74,7 @@ class _StageCosts:
 
 
 def iteration_times(
-    model: Transformer,
-    machine: Machine,
-    strategies: Mapping[str, Any],
-    runtime: Runtime = MODERN,
-    offload: str = "none",
+    model: Transformer, machine: Machine, strategies: Mapping, runtime: Runtime = MODERN, offload: str = "none"
 ) -> IterationEstimate:
     """Iteration time of every strategy, its breakdown, link times and memory.
 
@@ -145,11 +125,7 @@ def iteration_times(
 
 
 def iteration_time_blocks(
-    model: Transformer,
-    machine: Machine,
-    strategies: Mapping[str, Any],
-    runtime: Runtime = MODERN,
-    offload: str = "none",
+    model: Transformer, machine: Machine, strategies: Mapping, runtime: Runtime = MODERN, offload: str = "none"
 ) -> Iterator[tuple[slice, IterationEstimate]]:
     """`iteration_times` of a block of rows after another.
 
@@ -173,12 +149,13 @@ def iteration_time_blocks(
     for start in range(0, max(layer_of.size, 1), _BLOCK_ROWS):
         rows = slice(start, start + _BLOCK_ROWS)
         batch = {name: columns[name][rows] for name in _BATCH_COLUMNS}
-        wrong = np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]])
+        wrong_batch = _first_reason(indivisible(model, batch), "batch", "interleave")
+        wrong = np.minimum(wrong_batch, np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]]))
         layer, stage = _selected(layers, layer_of[rows]), _selected(stages, stage_of[rows])
-        yield rows, _estimate(model, machine, runtime, batch, layer, stage, wrong)
+        yield rows, _estimate(machine, runtime, batch, layer, stage, wrong)
 
 
-def _checked_columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _checked_columns(strategies: Mapping) -> Columns:
     """Strategies as flat columns of whole numbers in their ranges."""
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies]:
         names = ", ".join(STRATEGY_COLUMNS)
@@ -187,7 +164,7 @@ def _checked_columns(strategies: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return dict(zip(STRATEGY_COLUMNS, (array.ravel() for array in np.broadcast_arrays(*arrays)), strict=True))
 
 
-def _unique_rows(columns: dict[str, np.ndarray], names: tuple[str, ...]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
     """Unique rows of some columns, and each strategy's row index: what they decide is computed once."""
     code, codes = np.zeros((), np.int64), 1
     for name in names:
@@ -219,33 +196,25 @@ def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
     return found
 
 
-def _stage_costs(model: Transformer, machine: Machine, offload: str, columns: dict[str, np.ndarray]) -> _StageCosts:
+def _stage_costs(model: Transformer, machine: Machine, offload: str, columns: Columns) -> _StageCosts:
     """Costs of a stage for arrays of one shape by the names in _STAGE_COLUMNS."""
     t, c, e, p, d, v, sharding = (columns[name] for name in _STAGE_COLUMNS)
     layers = model.stage_layers(p, v)
     states = model.state_bytes(t, p, d * c, sharding, e, v)
     updated = states["optimizer"] / OPTIMIZER_BYTES  # parameters that a rank's optimizer updates
-    hop_Bps, hop_latency_s = machine.neighbour_link(p, t * c * d)
-    after, before, in_forward, in_backward = _data_links(model, machine, columns, layers)
     host_s = (GRADIENT_BYTES + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
     away = offload == "optimizer"
     return _StageCosts(
-        layers=layers,
-        hop_Bps=hop_Bps,
-        hop_latency_s=hop_latency_s,
-        after_s=after,
-        before_s=before,
-        in_forward_s=in_forward,
-        in_backward_s=in_backward,
+        layers,
+        *machine.neighbour_link(p, t * c * d),
+        *_data_links(model, machine, columns, layers),
         states=states | {"optimizer": states["optimizer"] * (not away)},
         optimizer_s=_UPDATE_BYTES / machine.hbm_Bps * updated * (not away),
         offload_s=host_s * updated * away,
     )
 
 
-def _data_links(
-    model: Transformer, machine: Machine, columns: dict[str, np.ndarray], layers: Any
-) -> tuple[np.ndarray, ...]:
+def _data_links(model: Transformer, machine: Machine, columns: Columns, layers: Any) -> tuple[Any, Any, Any, Any]:
     """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
 
     Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
@@ -269,15 +238,9 @@ def _data_links(
 
 
 def _estimate(
-    model: Transformer,
-    machine: Machine,
-    runtime: Runtime,
-    batch: dict[str, np.ndarray],
-    layer: LayerCosts,
-    stage: _StageCosts,
-    wrong: np.ndarray,
+    machine: Machine, runtime: Runtime, batch: Columns, layer: LayerCosts, stage: _StageCosts, wrong: np.ndarray
 ) -> IterationEstimate:
-    """Estimate of a block of rows; wrong: what of their layers and stages does not divide, by `_first_reason`."""
+    """Estimate of a block of rows; wrong: what of them does not divide, by `_first_reason`."""
     b, p, d, v, G = (batch[name].astype(float) for name in _BATCH_COLUMNS)
     m, fill, chunked = np.ceil(G / (d * b)), (p - 1) / v, v > 1
     window = (stage.layers - 1) * runtime.overlap_data
@@ -311,8 +274,8 @@ def _estimate(
         "reserved_bytes": np.full_like(m, machine.reserved_bytes),
     }
     total, used = np.asarray(sum(breakdown.values())), np.asarray(sum(memory.values()))
-    rest = indivisible(model, batch) | {"network": ~np.isfinite(total), "memory": used > machine.memory_bytes}
-    reason = np.minimum(wrong, _first_reason(rest, "batch", "interleave", "network", "memory"))
+    short = {"network": ~np.isfinite(total), "memory": used > machine.memory_bytes}
+    reason = np.minimum(wrong, _first_reason(short, "network", "memory"))
     reason[reason == len(REASONS)] = REASONS.index("feasible")
     return IterationEstimate(total, breakdown, links, memory, reason)
 

@@ -188,21 +188,18 @@ def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> M
         "linear_fraction": share[f"matmul_fraction_{precision}"],
         "bf16_fraction": share["matmul_fraction_bf16"],
         "sustained_fraction": common["sustained_fraction"],
-        "attention_fraction": share["attention_fraction"],
         "processors": int(share["processors"]),
         "memory_bytes": gpu["memory"],
         "memory_Bps": gpu["memory_bandwidth"],
-        "memory_fraction": share["memory_fraction"],
         "kernel_s": common["kernel_time"],
         "reserved_bytes": common["reserved_memory"],
         "hb_domain_size": int(box["gpus"]),
         "hb_Bps": box["hb_bandwidth"],
-        "hb_fraction": share["hb_fraction"],
         "hb_latency_s": common["hb_latency"],
         "nic_Bps": box["nic_bandwidth"],
-        "nic_fraction": share["nic_fraction"],
         "nic_latency_s": common["nic_latency"],
         "host_Bps": gpu["pcie_bandwidth"],
         "host_memory_Bps": common["host_memory_bandwidth"],
     }
-    return Machine(**{**values, **changes})
+    shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
+    return Machine(**{**values, **shares, **changes})

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import one_of, whole
 from railcore.training import megatron
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.transformer import LEVELS, Transformer
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
@@ -76,8 +76,8 @@ class Strategy:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             object.__setattr__(self, name, int(whole(name, getattr(self, name))))
-        one_of("recompute", self.recompute, RECOMPUTE)
-        one_of("sharding", self.sharding, SHARDING)
+        for name, levels in LEVELS.items():
+            one_of(name, getattr(self, name), levels)
         object.__setattr__(self, "sequence_parallel", bool(self.sequence_parallel))
         object.__setattr__(self, "order", tuple(self.order))
         if sorted(self.order) != sorted(DIMENSIONS):
@@ -126,7 +126,7 @@ class Strategy:
         """
         if self.order != DIMENSIONS:
             raise ValueError(f"order is {self.order!r}: the critical path places ranks as {', '.join(DIMENSIONS)}")
-        places = {"recompute": RECOMPUTE.index(self.recompute), "sharding": SHARDING.index(self.sharding)}
+        places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS}
         return {**counts, **places, "sequence_parallel": int(self.sequence_parallel), "global_batch": global_batch}
 
@@ -134,10 +134,7 @@ class Strategy:
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
         """The strategy of a row of `search`'s tables, its batch left out."""
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
-        names: dict[str, Any] = {
-            "recompute": RECOMPUTE[int(row["recompute"])],
-            "sharding": SHARDING[int(row["sharding"])],
-        }
+        names: dict[str, Any] = {name: levels[int(row[name])] for name, levels in LEVELS.items()}
         return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))
 
     def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
@@ -278,24 +275,15 @@ class Strategy:
         (leaving groups whose ring needs no other rail), rails (that leaving groups of one rail use).
         Arguments and errors are those of `group_places`.
         """
-        rows = []
-        for kind in GROUP_KINDS:
-            places = self.group_places(kind, hb_domain_size, rails)
-            leaving = places[places["domains"] > 1]
-            on_one = leaving[leaving["rail"] >= 0]
-            row = {
-                "kind": kind,
-                "groups": len(places),
-                "members": int(places["members"].iloc[0]),
-                "within": len(places) - len(leaving),
-                "leaving": len(leaving),
-                "largest_share": int(places["largest_share"].max()),
-                "on_one_rail": len(on_one),
-                "neighbours_on_rail": int(leaving["neighbours_on_rail"].sum()),
-                "rails": on_one["rail"].nunique(),
-            }
-            rows.append(row)
-        return pd.DataFrame(rows)
+        kinds = {kind: self.group_places(kind, hb_domain_size, rails) for kind in GROUP_KINDS}
+        places = pd.concat(kinds, names=["kind"])
+        leaving = places["domains"] > 1
+        on_one = leaving & (places["rail"] >= 0)
+        places = places.assign(within=~leaving, leaving=leaving, on_one_rail=on_one, rails=places["rail"].where(on_one))
+        places["neighbours_on_rail"] &= leaving
+        how = {"group": "count", "members": "first", "within": "sum", "leaving": "sum", "largest_share": "max"}
+        how |= {"on_one_rail": "sum", "neighbours_on_rail": "sum", "rails": "nunique"}
+        return places.groupby("kind", sort=False).agg(how).rename(columns={"group": "groups"}).reset_index()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from railcore.training.iteration import (
     REASONS,
     STRATEGY_COLUMNS,
     STRATEGY_RANGES,
+    Columns,
     IterationEstimate,
     iteration_time_blocks,
     iteration_times,
@@ -25,12 +26,11 @@ from railcore.training.iteration import (
 from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine
 from railcore.training.parallelism import indivisible
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.transformer import LEVELS, Transformer
 
 _BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
 _SPLIT = ("tensor", "context", "pipeline", "data")
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
-Columns = dict[str, np.ndarray]
 Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY_COLUMNS, None for whatever divides
 
 
@@ -111,7 +111,7 @@ def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> All
     given = {"context": 1, **limits, "global_batch": global_batch}
     allowed: Allowed = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in given.items():
-        names = {"recompute": RECOMPUTE, "sharding": SHARDING}.get(name, ())
+        names = LEVELS.get(name, ())
         listed = [values] if isinstance(values, str | int | np.integer) else list(values)
         array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
         least, most = STRATEGY_RANGES[name]
@@ -150,12 +150,8 @@ def _gpu_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.nda
 def _parts(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[Columns]:
     """Strategies of each split of the GPUs, in parts no larger than a block."""
     batches = np.asarray(allowed["global_batch"])
-    axes = {
-        "expert": divisors(max(model.experts, 1)),
-        "sequence_parallel": np.arange(2),
-        "recompute": np.arange(len(RECOMPUTE)),
-        "sharding": np.arange(len(SHARDING)),
-    }
+    axes = {"expert": divisors(max(model.experts, 1)), "sequence_parallel": np.arange(2)}
+    axes |= {name: np.arange(len(levels)) for name, levels in LEVELS.items()}
     places = np.meshgrid(*(_among(values, allowed[name]) for name, values in axes.items()), indexing="ij")
     choices = {name: values.ravel() for name, values in zip(axes, places, strict=True)}
     for row in splits.tolist():
@@ -359,12 +355,8 @@ def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
 
 def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
-    if not time.size:
-        return np.zeros(0, np.intp)
     order = np.lexsort((memory, time))
-    ahead = np.minimum.accumulate(memory[order])
-    first = np.concatenate([[True], memory[order][1:] < ahead[:-1]])
-    return order[first]
+    return order[np.diff(np.minimum.accumulate(memory[order]), prepend=np.inf) < 0]
 
 
 def strategy_label(row: Mapping) -> str:

@@ -171,7 +171,7 @@ def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficO
 
 
 def _contexts(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
-    heads = max(model.kv_heads / strategy.tensor, 1)
+    heads = float(model.kv_heads_of_rank(strategy.tensor))
     both = 2 * heads * model.head_dim * model.sequence_length * strategy.micro_batch * options.activation_bytes
     calls = model.layers / strategy.pipeline * m
     for phase in _passes(strategy):

@@ -16,6 +16,7 @@ from railcore.facts.checks import one_of, whole
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
+LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a column of strategies has as indices
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 
 

@@ -15,8 +15,12 @@ from numpy.typing import ArrayLike
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import units
 from railcore.facts.checks import Floats, whole
-from railcore.training.collective_algorithms import collective_schedule, hierarchical_schedule
-from railcore.training.collective_schedules import count_bytes, domain_rail_bytes
+from railcore.training.collective_schedules import (
+    collective_schedule,
+    count_bytes,
+    domain_rail_bytes,
+    hierarchical_schedule,
+)
 from railcore.training.two_stage import TIME_TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import units
-from railcore.training import collective_algorithms, collective_schedules, collectives, pipeline_schedule
+from railcore.training import collective_schedules, collectives, pipeline_schedule
 from railcore.training.pipeline_schedule import TRANSFERS, Timetable
 
 _D, _RATE_BPS, _OPERATORS = 1e6, 1e11, 4
@@ -105,7 +105,7 @@ def _ring_all_gather_s(n: int) -> float:
 
 def _counted_ring_s(operation: str, n: int) -> float:
     """Time of a ring [s], from the bytes of every step of its schedule."""
-    ring = collective_algorithms.collective_schedule(operation, "ring", n)
+    ring = collective_schedules.collective_schedule(operation, "ring", n)
     return float(collective_schedules.count_bytes(ring, _D / ring.blocks).step_bytes.sum() / _RATE_BPS)
 
 

@@ -13,6 +13,7 @@ where s = 1, however raggedly it is filled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,25 +67,20 @@ class Pods:
     pod_tier: tier at the head of a pod; tiers: of the whole fabric; pods; rails_per_pod; leaves_per_rail.
     """
 
-    pod_tier: Ints
-    tiers: Ints
+    pod_tier: Any
+    tiers: Any
     pods: Numbers
     rails_per_pod: Numbers
     leaves_per_rail: Numbers
 
 
 @dataclass(frozen=True)
-class ClosLayout:
-    """Blocks of fabrics that have equally many tiers: arrays with an entry for each fabric.
+class ClosLayout(Pods):
+    """Blocks of fabrics whose pod_tier and tiers are one number each: arrays with an entry for each fabric.
 
     blocks, fan_in (children of a block) and down (ports of a switch that face down) are lists by tier, tier 1 first.
     """
 
-    tiers: int
-    pod_tier: int
-    pods: Numbers
-    rails_per_pod: Numbers
-    leaves_per_rail: Numbers
     hosts_per_leaf: Numbers
     blocks: list[Numbers]
     fan_in: list[Numbers]
@@ -230,7 +226,7 @@ def _layout(
     in_pod, pod_fan_in = _clos_above(found.rails_per_pod * leaves, down[1:pod_tier])
     above, fan_in_above = _clos_above(pods, down[pod_tier:])
     blocks, fan_in = [lowest, *(pods * each for each in in_pod), *above], [hosts, *pod_fan_in, *fan_in_above]
-    return ClosLayout(tiers, pod_tier, pods, found.rails_per_pod, leaves, hosts, blocks, fan_in, down, ratios)
+    return ClosLayout(pod_tier, tiers, pods, found.rails_per_pod, leaves, hosts, blocks, fan_in, down, ratios)
 
 
 def clos_layout(

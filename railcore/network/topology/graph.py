@@ -8,6 +8,7 @@ upper end), bandwidth_Bps (one direction, all its links together).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -56,15 +57,12 @@ def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
 
 def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
     """Switches (one for each chassis) and links by tier, counted from nodes and edges."""
-    chassis: dict[int, set] = {}
-    for _, at in graph.nodes(data=True):
-        if at["kind"] == "switch":
-            chassis.setdefault(at["tier"], set()).add(at["chassis"])
-    links: dict[int, int] = {}
+    chassis = {(at["tier"], at["chassis"]) for _, at in graph.nodes(data=True) if at["kind"] == "switch"}
+    links: Counter[int] = Counter()
     for _, _, at in graph.edges(data=True):
         if at["kind"] != "hb":
-            links[at["tier"]] = links.get(at["tier"], 0) + at["links"]
-    return {tier: len(found) for tier, found in sorted(chassis.items())}, dict(sorted(links.items()))
+            links[at["tier"]] += at["links"]
+    return dict(sorted(Counter(tier for tier, _ in chassis).items())), dict(sorted(links.items()))
 
 
 def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:

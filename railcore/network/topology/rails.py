@@ -104,28 +104,14 @@ class RailFabric(HBDomains):
     def layout(self) -> ClosLayout:
         """Tiers, pods and blocks of one plane."""
         size = int(rail_size(self.gpus, self.hb_domain_size, self.rails))
-        return clos_layout(
-            size,
-            self.rails,
-            self.radix * self.planes,
-            self.oversubscription,
-            self.rails_per_switch,
-            self.tier_oversubscription,
-        )
+        ratios = (self.oversubscription, self.rails_per_switch, self.tier_oversubscription)
+        return clos_layout(size, self.rails, self.radix * self.planes, *ratios)
 
     @cached_property
     def parts(self) -> Parts:
         """Whole parts, all planes together, in closed form."""
-        return rail_parts(
-            self.gpus,
-            self.hb_domain_size,
-            self.radix,
-            self.oversubscription,
-            self.rails,
-            self.rails_per_switch,
-            self.planes,
-            self.tier_oversubscription,
-        )
+        names = "gpus hb_domain_size radix oversubscription rails rails_per_switch planes tier_oversubscription"
+        return rail_parts(**{name: getattr(self, name) for name in names.split()})
 
     @property
     def tiers(self) -> int:
@@ -136,10 +122,6 @@ class RailFabric(HBDomains):
     def link_Bps(self) -> float:
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
-
-    def rail_of(self, rank: int) -> int:
-        """Rail (from 1) of the GPUs with this rank (from 1) in their HB domains."""
-        return (rank - 1) % self.rails + 1
 
     def endpoints(self, rail: int) -> list[tuple[int, int]]:
         """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""

@@ -83,7 +83,7 @@ def expert_placement(
     model, bytes_of, site = case.model, case.precision, case.site
     _check_places(model, location, places)
     whole = layer(model, bytes_of, micro_batch)
-    expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_layers / model.layers
+    expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_share
     elsewhere = expert_parameters / model.total_parameters * (1 - 1 / places)
     held = replace(whole, parameters=whole.parameters * (1 - elsewhere))
     laid = _layout_in_groups(held, site, places if location == "rack" else 1, tensor)
