@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.documents.flops2024.specification import document_site
+from railcore.documents.flops2024.specification import Cases, document_site
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import claims
 from railcore.facts.units import Gbps, show, significant
@@ -57,7 +57,7 @@ def printed_marks() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
 
 
-def shares_at_points(cases: Mapping[str, TrainingCase], way: CaseChange = lambda case: case) -> dict[str, float]:
+def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:
     """Exposed share at each of `PRINTED_POINTS`, or how much it falls between two; way: of `ways_of_counting`."""
     found = {}
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
@@ -67,7 +67,7 @@ def shares_at_points(cases: Mapping[str, TrainingCase], way: CaseChange = lambda
     return found
 
 
-def shares_under_rules(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+def shares_under_rules(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
     """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
 
     ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
@@ -87,12 +87,12 @@ def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
     wide = wide.loc[table.reading.unique(), short.unique()]
     met = table.verdict.eq("reproduced").groupby(table.reading).sum()
-    wide["met"] = [str(met[reading]) for reading in wide.index]
+    wide["met"] = met.astype(str)
     wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
     return wide.loc[["printed", *table.reading.unique()]].reset_index()
 
 
-def counting_table(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+def counting_table(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
     """The steps and the exposed share as the cases are, and by `ways_of_counting`.
 
     Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
@@ -102,23 +102,12 @@ def counting_table(cases: Mapping[str, TrainingCase], ways: Mapping[str, CaseCha
     for reading, way in {"as the document counts": _with(), **ways}.items():
         for name, case in cases.items():
             counted = way(case)
-            t = counted.times
-            one, two, _, four, five = t.steps_s
-            rows.append(
-                {
-                    "reading": reading,
-                    "model": name,
-                    "forward_s": t.forward_s,
-                    "backward_s": t.backward_s,
-                    "tensor_s": t.tensor_s,
-                    "longest_reduce_s": max(one, two),
-                    "longest_gather_s": max(four, five),
-                    "exchange_exposed_s": t.gradients_s(counted.rule),
-                    "exposed_share": counted.share,
-                }
-            )
-    table = pd.DataFrame(rows)
-    return table.astype({name: float for name in table.columns[2:]})
+            t, exposed_s = counted.times, counted.times.gradients_s(counted.rule)
+            longest_s = max(t.steps_s[:2]), max(t.steps_s[3:])
+            seconds = (t.forward_s, t.backward_s, t.tensor_s, *longest_s, exposed_s)
+            rows.append((reading, name, *map(float, (*seconds, counted.share))))
+    times = "forward_s backward_s tensor_s longest_reduce_s longest_gather_s exchange_exposed_s exposed_share"
+    return pd.DataFrame(rows, columns=["reading", "model", *times.split()])
 
 
 def _with(**fields: Any) -> CaseChange:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import catalog, claims, units
-from railcore.network.scale_out import COUNT_METHODS, chip_modes
+from railcore.network.scale_out import chip_modes
 
 _WIRE_COST, _LINK_REDUCTION = "flops2024.fattree.wire_cost", "flops2024.multiplane.link_reduction"
 _LINK_COST_REDUCTION = "flops2024.multirail4p.link_cost_reduction"
@@ -55,7 +55,8 @@ def scale_out_entries(
     -------
     Three tables by claim id.
     """
-    counts = {(n, way): _five_networks(table, n, way, names) for n in table["gpus"].unique() for way in COUNT_METHODS}
+    cases = table.groupby(["gpus", "count"], sort=False)
+    counts = {case: rows.set_index("network").reindex(names) for case, rows in cases}
     chosen, values = counts[gpus, count], {key: _values(rows, budget_usd) for key, rows in counts.items()}
     tree, multi = chosen.iloc[0], chosen.iloc[1]
     readings = verdict_readings(
@@ -76,11 +77,6 @@ def scale_out_entries(
         },
     )
     return Entries(values[gpus, count], _reasons(chosen, counts[gpus, "whole"], budget_usd, chip_usd), readings)
-
-
-def _five_networks(table: pd.DataFrame, gpus: int, count: str, names: Sequence[str]) -> pd.DataFrame:
-    here = table[(table["gpus"] == gpus) & (table["count"] == count)]
-    return here.set_index("network").reindex(names)
 
 
 def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:

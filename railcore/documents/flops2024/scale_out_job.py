@@ -56,14 +56,7 @@ def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, An
 
 
 def rack_job(
-    gpus: int,
-    bought: Sizing,
-    datacenters: int,
-    platform: str,
-    document: str,
-    nic_Bps: float,
-    model: str,
-    bytes_of: str,
+    gpus: int, bought: Sizing, datacenters: int, platform: str, document: str, nic_Bps: float, model: str, bytes_of: str
 ) -> RackJob:
     """The job of a model on the racks of one of several datacenters.
 

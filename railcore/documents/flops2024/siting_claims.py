@@ -97,11 +97,9 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    near, counts = distance_to_place(found, WASHINGTON) <= around_m, {}
-    for name in RULES:
-        feeding = np.flatnonzero(near & feeds_demand(found.supply, demand_w, name, **asked))
-        counts[name], _ = most_disjoint(found.plants[feeding])
-    return counts
+    near = distance_to_place(found, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(found.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
 
 
 def siting_account(
@@ -265,3 +263,8 @@ def siting_entries(low_w: float, high_w: float, rule: str, found: pd.DataFrame, 
 
 def _listed(found: pd.Series) -> str:
     return ", ".join(f"{name} {count}" for name, count in found.items())
+
+
+def that_have(count: int, noun: str, where: str = "") -> str:
+    """Subject and verb of a sentence: "no place has", "1 place has", "3 places have"; where: words between the two."""
+    return f"{count} {noun}s{where} have" if count > 1 else f"{count or 'no'} {noun}{where} has"

@@ -93,19 +93,11 @@ def equation_errors_by_group(model: TwoStage, batch_tokens: float, groups: Seque
         eq1, table1 = (equation_1(model, n, n_m * m, batch_tokens, n_m, n_ds, n_df) for m in (n_ds, n_df))
         inside = counted.second_dp_s * model.hb_Bps / model.layers
         k = 2 * model.block_bytes * (n_ds - 1) / inside if inside else np.nan
-        row = {
-            "n_m": n_m,
-            "n_ds": n_ds,
-            "n_df": n_df,
-            "counted_s": counted.iteration_s,
-            "eq1_error": _largest_term_error(eq1, counted),
-            "table1_error": _largest_term_error(table1, counted),
-            "counted_hb_domain_size": k,
-            "table1_hb_domain_error": abs(n_m * n_df / k - 1),
-            "eq3_error": _largest_term_error(model.ideal(n, batch_tokens, n_m), one_domain),
-        }
-        rows.append(row)
-    return pd.DataFrame(rows)
+        errors = (_largest_term_error(eq1, counted), _largest_term_error(table1, counted))
+        eq3_error = _largest_term_error(model.ideal(n, batch_tokens, n_m), one_domain)
+        rows.append((n_m, n_ds, n_df, counted.iteration_s, *errors, k, abs(n_m * n_df / k - 1), eq3_error))
+    columns = "n_m n_ds n_df counted_s eq1_error table1_error counted_hb_domain_size table1_hb_domain_error eq3_error"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def formula_errors(

@@ -95,25 +95,19 @@ class FigureCase:
 
         models: as in this case, under every reading; fig7_gpus, fig5_gpus: clusters of each reading. A row for each.
         """
-        found = {}
+        found, size = {}, self.hb_domain_size
         for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
             saved = models[name].time_reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
             found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
         first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
-        speedups = np.stack(
-            [
-                1 / each.relative_performance(fig5_gpus, self.hb_domain_size, first[name])
-                for name, each in models.items()
-            ]
-        )
+        relative = [each.relative_performance(fig5_gpus, size, first[name]) for name, each in models.items()]
+        speedups = 1 / np.stack(relative)
         found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
         palm = list(models)[-1]
         for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
-            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(
-                self.gpus, self.hb_domain_size, tokens
-            )
+            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(self.gpus, size, tokens)
         flops = models[palm].token_flops * self.training_tokens
-        found[_DAYS] = flops / (self.hb_domain_size * np.asarray(models[palm].gpu_flops) * units.day)
+        found[_DAYS] = flops / (size * np.asarray(models[palm].gpu_flops) * units.day)
         return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
 
 
