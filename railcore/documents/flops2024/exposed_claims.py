@@ -4,17 +4,17 @@ Cases are named "dense" and "moe" (which a user may leave out). What rests on ca
 overlap, bytes) is in data/calibrations.csv.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.fig3 import PRINTED_POINTS, shares_at_points
-from railcore.documents.flops2024.specification import Cases, communication_quantities, values_by_id
+from railcore.documents.flops2024.specification import Cases, communication_quantities, document_site, values_by_id
 from railcore.documents.readings import Entries, claim_verdicts, joined_texts, solve_for_target, verdict_readings
 from railcore.facts import catalog, claims, files
-from railcore.facts.units import km, show
+from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route
 from railcore.systems.datacenter.exposed import NETWORK_NAMES, TrainingCase
 from railcore.systems.datacenter.overlap import OVERLAP_RULES
@@ -24,6 +24,99 @@ ONE_WAY_DELAY, ROUND_TRIP = "flops2024.fig3c.one_way_delay", "flops2024.dense.wa
 RECOMPUTE_OVERHEAD = "flops2024.dense.recompute_overhead"
 EXPOSED_SHARE = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
 _SAME = " in each"
+# By claim: the model, the speed of a GPU's network if it is not the document's, and the speed whose share is taken off.
+PRINTED_POINTS: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {
+    "flops2024.fig3.exposed_dense": ("dense", {}, {}),
+    "flops2024.fig3.exposed_moe": ("moe", {}, {}),
+    "flops2024.fig3a.dense_800g": ("dense", {"hb_Bps": 800 * Gbps}, {}),
+    "flops2024.fig3a.moe_800g": ("moe", {"hb_Bps": 800 * Gbps}, {}),
+    "flops2024.fig3b.dense_100g": ("dense", {"nic_Bps": 100 * Gbps}, {}),
+    "flops2024.fig3b.moe_100g": ("moe", {"nic_Bps": 100 * Gbps}, {}),
+    "flops2024.fig3b.dense_400g_gain": ("dense", {"nic_Bps": 400 * Gbps}, {"nic_Bps": 1600 * Gbps}),
+    "flops2024.fig3b.moe_1600g": ("moe", {"nic_Bps": 1600 * Gbps}, {}),
+    "flops2024.fig3b.moe_400g_gain": ("moe", {"nic_Bps": 400 * Gbps}, {"nic_Bps": 1600 * Gbps}),
+}
+
+CaseChange = Callable[[TrainingCase], TrainingCase]
+
+
+def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
+    """Ways to count that the document's text allows beside its own; gpu_rates: of a GPU by name [FLOP/s]."""
+    scatter = {"reduce": "reduce_scatter"}
+    ways: dict[str, CaseChange] = {
+        "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
+        "ReduceScatter in steps 1 and 2": _with(options=scatter),
+        "ReduceScatter, busiest network": _with(options=scatter, rule="busiest network"),
+        "one direction of the scale-up": lambda case: case.changed(site={"hb_Bps": case.site.hb_Bps / 2}),
+    }
+    return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
+
+
+def printed_marks() -> pd.DataFrame:
+    """Points of `PRINTED_POINTS` that are shares: columns network, speed_Bps, model, share (printed), relation.
+
+    Those of the machine as it is stand at the document's own speeds.
+    """
+    site, rows = document_site(1), []
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
+        entry = claims.claim(key)
+        at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
+        if not faster:
+            rows += [(NETWORK_NAMES[net], speed, model, entry.paper_value, entry.relation) for net, speed in at.items()]
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
+
+
+def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:
+    """Exposed share at each of `PRINTED_POINTS`, or how much it falls between two; way: of `ways_of_counting`."""
+    found = {}
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
+        if model in cases:
+            high = way(cases[model].changed(site=speeds)).share
+            found[key] = float(high - way(cases[model].changed(site=faster)).share if faster else high)
+    return found
+
+
+def shares_under_rules(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+    """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
+
+    ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
+    """
+    rows = []
+    for reading, way in {**{rule: _with(rule=rule) for rule in OVERLAP_RULES}, **ways}.items():
+        for key, value in shares_at_points(cases, way).items():
+            rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
+    return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
+
+
+def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`shares_under_rules` for people: a row a reading, a column a point, and how many claims it meets."""
+    marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
+    text = table.value.map(significant).map("{:.1%} ".format) + table.verdict.map(marks)
+    short = table.claim.str.split(".", n=1).str[1]
+    wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
+    wide = wide.loc[table.reading.unique(), short.unique()]
+    met = table.verdict.eq("reproduced").groupby(table.reading).sum()
+    wide["met"] = met.astype(str)
+    wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
+    return wide.loc[["printed", *table.reading.unique()]].reset_index()
+
+
+def counting_table(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+    """The steps and the exposed share as the cases are, and by `ways_of_counting`.
+
+    Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
+    and 5), exchange_exposed_s, exposed_share.
+    """
+    rows = []
+    for reading, way in {"as the document counts": _with(), **ways}.items():
+        for name, case in cases.items():
+            counted = way(case)
+            t, exposed_s = counted.times, counted.times.gradients_s(counted.rule)
+            longest_s = max(t.steps_s[:2]), max(t.steps_s[3:])
+            seconds = (t.forward_s, t.backward_s, t.tensor_s, *longest_s, exposed_s)
+            rows.append((reading, name, *map(float, (*seconds, counted.share))))
+    times = "forward_s backward_s tensor_s longest_reduce_s longest_gather_s exchange_exposed_s exposed_share"
+    return pd.DataFrame(rows, columns=["reading", "model", *times.split()])
 
 
 def exposed_entries(
@@ -40,7 +133,7 @@ def exposed_entries(
     lost_rtts
         Round trips of tail loss.
     rules
-        Of `fig3.shares_under_rules`.
+        Of `shares_under_rules`.
     dense_rate
         Of a GPU without sparsity [FLOP/s].
     other_tokens
@@ -184,7 +277,7 @@ def wide_area_reasons(dense: TrainingCase) -> dict[str, str]:
 def point_reasons(cases: Cases, ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
     """Reasons for the claims at points that are not met: which speed, rule or other reading meets them.
 
-    ours: values of the claims. rules: of `fig3.shares_under_rules`.
+    ours: values of the claims. rules: of `shares_under_rules`.
     """
     found = {}
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
@@ -199,7 +292,7 @@ def point_reasons(cases: Cases, ours: Mapping[str, float], rules: pd.DataFrame) 
 def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
     """Least and most exposed share of each model's printed machine, over the rules and over other readings.
 
-    rules: of `fig3.shares_under_rules`.
+    rules: of `shares_under_rules`.
     """
     words = "over the rules {}, over other readings {}"
     return {EXPOSED_SHARE + name: words.format(*_ranges(rules, name)) for name in cases}
@@ -208,7 +301,7 @@ def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
 def exposed_answer(cases: Cases, rules: pd.DataFrame, timed: pd.DataFrame) -> str:
     """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
 
-    rules: of `fig3.shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
+    rules: of `shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
     """
     texts = []
     for name, case in cases.items():
@@ -267,3 +360,12 @@ def _least_and_most(rows: pd.DataFrame) -> str:
     if np.isclose(least.value, most.value, rtol=1e-6):
         return f"{least.value:.1%}{_SAME}"
     return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
+
+
+def _with(**fields: Any) -> CaseChange:
+    return lambda case: case.changed(**fields)
+
+
+def _printed(key: str) -> str:
+    entry = claims.claim(key)
+    return f"{claims.RELATIONS[entry.relation]} {show(entry.paper_value * 100)}%"

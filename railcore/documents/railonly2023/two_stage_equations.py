@@ -101,11 +101,7 @@ def equation_errors_by_group(model: TwoStage, batch_tokens: float, groups: Seque
 
 
 def formula_errors(
-    model: TwoStage,
-    gpus: float,
-    hb_domain_sizes: Sequence[float],
-    batch_tokens: Sequence[float],
-    groups: Sequence[Sequence[int]],
+    model: TwoStage, gpus: float, hb_domain_sizes: ArrayLike, batch_tokens: ArrayLike, groups: Sequence[Sequence[int]]
 ) -> dict[str, float]:
     """Largest relative error of each formula over the cases given, by its claim.
 
@@ -128,11 +124,11 @@ def formula_errors(
     -------
     Errors by the last parts of the claims' ids.
     """
-    b = np.asarray(batch_tokens, float)
+    b, sizes = np.asarray(batch_tokens, float), np.asarray(hb_domain_sizes, float)
     counted = equation_errors_by_group(model, b[0], groups)
     slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
-    minima = np.stack([numerical_optimum(each, gpus, hb_domain_sizes, b[0]) for each in slower])
-    least = numerical_optimum(model, gpus, hb_domain_sizes[0], b)
+    minima = np.stack([numerical_optimum(each, gpus, sizes, b[0]) for each in slower])
+    least = numerical_optimum(model, gpus, sizes[0], b)
     group = np.clip(least, 1, gpus)
     printed = model.printed_group_size(gpus, b)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)
