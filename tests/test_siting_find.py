@@ -275,3 +275,9 @@ def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     assert not feeds_demand(narrow.supply, LOW, RULE).any() and feeds_demand(wide.supply, LOW, RULE).any()
     others = {name: feeds_demand(narrow.supply, LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())
+
+
+def test_a_count_agrees_with_its_verb():
+    assert siting_claims.that_have(0, "place") == "no place has"
+    assert siting_claims.that_have(1.0, "place", " near it") == "1 place near it has"
+    assert siting_claims.that_have(3.0, "centre") == "3 centres have"

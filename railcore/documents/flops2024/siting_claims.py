@@ -341,6 +341,6 @@ def _listed(found: pd.Series) -> str:
     return ", ".join(f"{name} {count}" for name, count in found.items())
 
 
-def that_have(count: int, noun: str, where: str = "") -> str:
+def that_have(count: float, noun: str, where: str = "") -> str:
     """Subject and verb of a sentence: "no place has", "1 place has", "3 places have"; where: words between the two."""
-    return f"{count} {noun}s{where} have" if count > 1 else f"{count or 'no'} {noun}{where} has"
+    return f"{count:.0f} {noun}s{where} have" if count > 1 else f"{'1' if count else 'no'} {noun}{where} has"
