@@ -10,7 +10,7 @@ import pytest
 
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
-from railcore.documents.railonly2023 import two_stage_traffic
+from railcore.documents.railonly2023 import two_stage_figures
 from railcore.network.cost import compare_rail_networks, power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import rail_only, rail_optimized, rail_parts
@@ -63,7 +63,7 @@ def test_graph_of_65536_gpus(benchmark, fabric):
 
 def two_stages(gpus):
     """railonly2023's plan: an entry for every two GPUs of a group."""
-    return two_stage_traffic.two_stage_matrix(
+    return two_stage_figures.two_stage_matrix(
         two_stage.catalog_two_stage("GPT-3", 1, 1, 1), gpus, 256, 32e6, 4
     ).summary(256)
 

@@ -10,7 +10,7 @@ import real_hours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import table1_authorities
+from railcore.documents.flops2024 import siting_claims
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
@@ -36,16 +36,16 @@ def test_an_unknown_authority_is_refused_with_the_nearest():
     with pytest.raises(UnknownName, match=r"balancing authority 'NEVPP' does not exist: the nearest are .*'NEVP'"):
         authorities.authority_row("NEVPP")
     for use in (
-        table1_authorities.demand_side,
-        table1_authorities.larger_bounds,
-        lambda printed: table1_authorities.feeders_by_region(printed, 1e9),
+        siting_claims.demand_side,
+        siting_claims.larger_bounds,
+        lambda printed: siting_claims.feeders_by_region(printed, 1e9),
     ):
         with pytest.raises(UnknownName):
             use({"XYZ": 1e9})
 
 
 def test_regions_are_the_papers_and_agree_with_eias():
-    printed = table1_authorities.printed_regions()
+    printed = siting_claims.printed_regions()
     assert tuple(printed) == CODES and {catalog.item("authorities", code).row("region").kind for code in CODES} == {
         "paper"
     }
@@ -127,7 +127,7 @@ def test_the_publishers_columns_stand_in_where_asked_for():
 
 
 def test_what_the_printed_values_imply():
-    found = table1_authorities.demand_side(PRINTED).set_index("authority")
+    found = siting_claims.demand_side(PRINTED).set_index("authority")
     assert list(found.index) == list(CODES)
     nevp = found.loc["NEVP"]
     assert nevp["implied_generation_clean_w"] == 12006 * MW > nevp["capacity_w"] == 11158 * MW
@@ -135,56 +135,53 @@ def test_what_the_printed_values_imply():
     assert list(found["possible_raw"]) == [True, False, False, True]
     assert (found["printed_w"] > found["bound_w"]).eq(~found["possible_clean"]).all()
     assert list(found["bound_rank"]) == [2, 13, 24, 6]
-    silent = table1_authorities.demand_side({"SEC": 1 * GW}).iloc[0]
+    silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
     with pytest.raises(ValueError, match="printed_w of PJM is nan"):
-        table1_authorities.demand_side({"PJM": float("nan")})
+        siting_claims.demand_side({"PJM": float("nan")})
 
 
 def test_who_may_exceed_the_papers_four():
-    found = table1_authorities.larger_bounds(PRINTED)
+    found = siting_claims.larger_bounds(PRINTED)
     assert len(found) == 18 and not set(found["authority"]) & set(CODES)
     assert (found["bound_w"] > min(PRINTED.values())).all() and found["bound_w"].is_monotonic_decreasing
     assert list(found["authority"][:3]) == ["MISO", "ERCO", "SWPP"]
     with pytest.raises(ValueError, match="printed_w is empty"):
-        table1_authorities.larger_bounds({})
+        siting_claims.larger_bounds({})
 
 
 LOW, HIGH = (claims.paper_value(f"flops2024.infra.total_power_{end}") for end in ("low", "high"))
 
 
 def test_who_feeds_the_datacenter_alone_or_its_parts():
-    low, high = (table1_authorities.feeders_by_region(PRINTED, demand).set_index("parts") for demand in (LOW, HIGH))
+    low, high = (siting_claims.feeders_by_region(PRINTED, demand).set_index("parts") for demand in (LOW, HIGH))
     assert low.loc[1, "authorities"] == high.loc[1, "authorities"] == ("PJM",)
     assert low.loc[2, "authorities"] == CODES and low.loc[2, "northwest"] == 2
     assert high.loc[2, "authorities"] == ("PJM", "SRP") and high.loc[2, "northwest"] == 0
-    assert (
-        table1_authorities.fewest_even_parts(PRINTED, LOW) == 2
-        and table1_authorities.fewest_even_parts(PRINTED, HIGH) == 3
-    )
+    assert siting_claims.fewest_even_parts(PRINTED, LOW) == 2 and siting_claims.fewest_even_parts(PRINTED, HIGH) == 3
 
 
 @settings(max_examples=50)
 @given(st.floats(1e8, 2e10), st.floats(1.0, 2.0))
 def test_more_demand_is_never_easier_and_more_parts_never_harder(demand, more):
-    counts = table1_authorities.feeders_by_region(PRINTED, demand, most=8)["count"]
+    counts = siting_claims.feeders_by_region(PRINTED, demand, most=8)["count"]
     assert counts.is_monotonic_increasing
-    assert (table1_authorities.feeders_by_region(PRINTED, demand * more, most=8)["count"] <= counts).all()
+    assert (siting_claims.feeders_by_region(PRINTED, demand * more, most=8)["count"] <= counts).all()
 
 
 def test_regions_are_counted_beside_the_parts_that_authorities_feed():
     parts, rows = (
-        count(PRINTED, 4.3 * GW) for count in (authorities.feeders_of_parts, table1_authorities.feeders_by_region)
+        count(PRINTED, 4.3 * GW) for count in (authorities.feeders_of_parts, siting_claims.feeders_by_region)
     )
     pd.testing.assert_frame_equal(rows[list(parts)], parts)
     assert [*rows][len([*parts]) :] == ["east", "northwest"] and list(rows["east"]) == [1, 1, 1, 1]
 
 
 def test_room_counts_the_parts_that_fit_together():
-    found = table1_authorities.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
+    found = siting_claims.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
     assert list(found["room"]) == [0, 1, 2, 4] and list(found["feasible"]) == [False, False, False, True]
-    assert table1_authorities.fewest_even_parts({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
-    assert table1_authorities.fewest_even_parts({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
+    assert siting_claims.fewest_even_parts({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW) == 4
+    assert siting_claims.fewest_even_parts({"PJM": 9 * GW, "BPAT": 9 * GW}, 4 * GW) == 2
 
 
 def test_caps_are_what_capacity_leaves_above_demand():
@@ -199,15 +196,15 @@ def test_caps_are_what_capacity_leaves_above_demand():
 
 
 def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
-    assert np.isnan(table1_authorities.fewest_even_parts(PRINTED, 900 * GW))
+    assert np.isnan(siting_claims.fewest_even_parts(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
-    assert np.isnan(table1_authorities.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
+    assert np.isnan(siting_claims.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
     for demand in (0, -1e9, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="demand_w is"):
-            table1_authorities.feeders_by_region(PRINTED, demand)
+            siting_claims.feeders_by_region(PRINTED, demand)
     for most in (0, 13):
         with pytest.raises(ValueError, match="most is"):
-            table1_authorities.feeders_by_region(PRINTED, 1e9, most)
+            siting_claims.feeders_by_region(PRINTED, 1e9, most)
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")

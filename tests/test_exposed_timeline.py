@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, fig3, specification
+from railcore.documents.flops2024 import exposed_claims, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
 from railcore.documents.readings import solve_for_target
 from railcore.facts import catalog, claims
@@ -26,7 +26,7 @@ CASES = {
     key: TrainingCase(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
-WAYS = fig3.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
+WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
 TIMES = ("forward_s", "backward_s", "tensor_s", "pipeline_s", "steps_s")
 seconds = st.floats(0.001, 1.0)
 steps = st.tuples(seconds, seconds, seconds, seconds, seconds)
@@ -206,16 +206,16 @@ def test_tokens_are_counted():
 
 
 def test_points_are_read_from_the_claims_and_every_rule_judges_them():
-    points = fig3.PRINTED_POINTS
+    points = exposed_claims.PRINTED_POINTS
     assert set(points) == {key for part in ("", "a", "b") for key in claims.ids(f"flops2024.fig3{part}")}
     assert points["flops2024.fig3b.moe_400g_gain"] == ("moe", {"nic_Bps": 5e10}, {"nic_Bps": 2e11})
-    ours = fig3.shares_at_points(CASES)
+    ours = exposed_claims.shares_at_points(CASES)
     moe = CASES["moe"].changed(site={"hb_Bps": 1e11})
     assert ours["flops2024.fig3a.moe_800g"] == pytest.approx(moe.times.share())
     slow, fast = (CASES["dense"].changed(site={"nic_Bps": nic}).share for nic in (5e10, 2e11))
     assert ours["flops2024.fig3b.dense_400g_gain"] == pytest.approx(slow - fast)
-    table = fig3.shares_under_rules(CASES, WAYS)
-    shown = fig3.rules_side_by_side(table)
+    table = exposed_claims.shares_under_rules(CASES, WAYS)
+    shown = exposed_claims.rules_side_by_side(table)
     assert len(table) == len(points) * (len(dc.OVERLAP_RULES) + len(WAYS))
     assert len(shown) == 1 + len(dc.OVERLAP_RULES) + len(WAYS)
     of = table.set_index(["reading", "claim"]).value
@@ -224,7 +224,7 @@ def test_points_are_read_from_the_claims_and_every_rule_judges_them():
 
 
 def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
-    points = fig3.PRINTED_POINTS
+    points = exposed_claims.PRINTED_POINTS
     rates = np.array([SITE.gpu_rate, SITE.gpu_rate / 2] * 2)
     factors = np.array([1.0, 1.0, 0.5, 0.5])
     met = {}
@@ -251,7 +251,7 @@ def test_no_combination_of_readings_meets_more_than_six_of_the_printed_points():
 
 def test_reasons_name_what_would_meet():
     ours = exposed_claims.exposed_values(CASES, 1.0)
-    table = fig3.shares_under_rules(CASES, WAYS)
+    table = exposed_claims.shares_under_rules(CASES, WAYS)
     open_ = exposed_claims.point_reasons(CASES, ours, table)
     assert "'one recomputed pass of the scores' gives 0.198" in open_["flops2024.fig3.exposed_moe"]
     assert "flops2024.fig3.exposed_dense" not in open_
@@ -273,7 +273,7 @@ def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
 
 
 def test_variants_and_curves_are_the_cases():
-    table = fig3.counting_table(CASES, WAYS).set_index(["reading", "model"])
+    table = exposed_claims.counting_table(CASES, WAYS).set_index(["reading", "model"])
     assert table.exposed_share["as the document counts", "moe"] == pytest.approx(CASES["moe"].share)
     halves = table.longest_reduce_s["ReduceScatter in steps 1 and 2"] / table.longest_reduce_s["as the document counts"]
     assert halves["moe"] == halves["dense"] == pytest.approx(0.5)
@@ -281,11 +281,11 @@ def test_variants_and_curves_are_the_cases():
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
-    assert set(fig3.printed_marks().network) == {"scale-up", "scale-out"}
+    assert set(exposed_claims.printed_marks().network) == {"scale-up", "scale-out"}
 
 
 def test_printed_marks_stand_at_the_documents_speeds():
-    marks = fig3.printed_marks().set_index(["network", "model", "share"]).speed_Bps
+    marks = exposed_claims.printed_marks().set_index(["network", "model", "share"]).speed_Bps
     own = {key: claims.paper_value(f"flops2024.fig3.exposed_{key}") for key in NAMES}
     for key, share in own.items():
         assert marks["scale-up", key, share] == SITE.hb_Bps == 14.4e12 / 8
@@ -333,8 +333,8 @@ def test_datacenters_that_do_not_hold_a_model_are_left_empty():
 
 def test_without_a_mixture_its_claims_are_left_out():
     alone = {"dense": CASES["dense"]}
-    dense_points = {key for key, (model, *_) in fig3.PRINTED_POINTS.items() if model == "dense"}
-    assert set(fig3.shares_at_points(alone)) == dense_points
+    dense_points = {key for key, (model, *_) in exposed_claims.PRINTED_POINTS.items() if model == "dense"}
+    assert set(exposed_claims.shares_at_points(alone)) == dense_points
     with_both = exposed_claims.exposed_values(CASES, 1.0)
     ours = exposed_claims.exposed_values(alone, 1.0)
     rest = {key for key in with_both if "moe" in key} | {"flops2024.fig3c.lossless_20g_exposed"}
@@ -365,7 +365,7 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
 
 
 def test_the_answer_spans_rules_and_readings():
-    table = fig3.shares_under_rules(CASES, WAYS)
+    table = exposed_claims.shares_under_rules(CASES, WAYS)
     timed = timeline.exposed_by_assumption(CASES, 8)
     answer = exposed_claims.exposed_answer(CASES, table, timed)
     every = {rule: CASES["moe"].changed(rule=rule).share for rule in dc.OVERLAP_RULES}
@@ -374,7 +374,7 @@ def test_the_answer_spans_rules_and_readings():
     drawn = timed[timed.model == "moe"].exposed_share
     assert f"it is {text}; on timelines of chunks it is {drawn.min():.1%} to {drawn.max():.1%}." in answer
     assert f"flops2024 MoE spends {CASES['moe'].share:.1%} of its time" in answer and "rule 'each network'" in answer
-    assert f"Over all rules of overlap it is {CASES['dense'].share:.1%} in each" in answer
+    assert f"It is {CASES['dense'].share:.1%} under every rule of overlap; on timelines" in answer
     reasons = exposed_claims.assumption_reasons(CASES, table)
     assert reasons["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}, over other readings")
 
@@ -500,7 +500,7 @@ def test_sensitivity_moves_one_assumption_at_a_time():
 
 
 def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
-    rules = fig3.shares_under_rules(CASES, WAYS)
+    rules = exposed_claims.shares_under_rules(CASES, WAYS)
     ours, reasons, taken = exposed_claims.exposed_entries(CASES, CASES["dense"], 1.0, rules, SITE.gpu_rate / 2, 32_768)
     assert ours == exposed_claims.exposed_values(CASES, 1.0)
     assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
@@ -510,13 +510,11 @@ def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_clai
 
 def test_a_case_under_settings_as_a_person_gives_them():
     case = CASES["moe"]
-    same = specification.case_with_settings(
-        case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 14_400.0, 800.0, 20.0, 2
-    )
+    speeds = {"hb_gbps": 14_400.0, "nic_gbps": 800.0, "wan_gbps": 20.0}
+    same = specification.case_with_settings(case, "GB200 NVL72", case.rule, "fp4_sparse_rate", "flops2024", 2, **speeds)
     assert same.share == pytest.approx(case.share)
-    other = specification.case_with_settings(
-        case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 7_200.0, 400.0, 10.0, 1
-    )
+    half = {name: speed / 2 for name, speed in speeds.items()}
+    other = specification.case_with_settings(case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 1, **half)
     assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)
     assert other.site.gpu_rate == case.site.gpu_rate / 2 and other.site.datacenters == 1
     assert other.rule == "slowest reduce" and other.precision == dc.precision("fp8")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from railcore.documents.flops2024 import scale_out_claims, scale_out_job
+from railcore.documents.flops2024 import scale_out_claims
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import scale_out
@@ -15,7 +15,7 @@ EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10), PriceBook(1, 1))
 
 def job(gpus=835_000, datacenters=2):
     bought = dc.size(1e11, NVL72, "flops2024")
-    return scale_out_job.rack_job(gpus, bought, datacenters, NVL72, "flops2024", NIC, "flops2024 dense", "flops2024")
+    return scale_out_claims.rack_job(gpus, bought, datacenters, NVL72, "flops2024", NIC, "flops2024 dense", "flops2024")
 
 
 def test_the_job_fills_whole_stages_of_its_racks():
@@ -30,9 +30,9 @@ def test_the_job_fills_whole_stages_of_its_racks():
 
 
 def test_racks_of_the_job_are_the_users():
-    document = scale_out_job.job_racks(835_000, 72, 11_666)
+    document = scale_out_claims.job_racks(835_000, 72, 11_666)
     assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
-    mine = scale_out_job.job_racks(83_952, 72, 11_666)
+    mine = scale_out_claims.job_racks(83_952, 72, 11_666)
     assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import siting_claims, specification, table1_authorities
+from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.facts import catalog, claims
 from railcore.facts.units import GW, km
@@ -216,8 +216,8 @@ def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
 
 def test_values_by_hand():
     """Table 1: PJM 9,915, SRP 2,634, NEVP 2,209, BPAT 2,143 MW."""
-    assert list(table1_authorities.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
-    assert list(table1_authorities.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
+    assert list(siting_claims.printed_powers().values()) == pytest.approx([9.915e9, 2.634e9, 2.209e9, 2.143e9])
+    assert list(siting_claims.printed_powers()) == ["PJM", "SRP", "NEVP", "BPAT"]
 
     def ours(low, high, single=0):
         found = siting_claims.siting_values(low, high, RULE, account(single))
@@ -248,9 +248,7 @@ def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied()
         assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
     exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)))
     assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE_SITE]
-    implied = table1_authorities.demand_side(table1_authorities.printed_powers()).set_index("authority")[
-        "implied_over_capacity"
-    ]
+    implied = siting_claims.demand_side(siting_claims.printed_powers()).set_index("authority")["implied_over_capacity"]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
     assert (
@@ -277,3 +275,9 @@ def test_no_single_place_has_it_by_the_default_rule_up_to_7_km():
     assert not feeds_demand(narrow.supply, LOW, RULE).any() and feeds_demand(wide.supply, LOW, RULE).any()
     others = {name: feeds_demand(narrow.supply, LOW, name).any() for name in RULES if name != RULE}
     assert all(others.values())
+
+
+def test_a_count_agrees_with_its_verb():
+    assert siting_claims.that_have(0, "place") == "no place has"
+    assert siting_claims.that_have(1.0, "place", " near it") == "1 place near it has"
+    assert siting_claims.that_have(3.0, "centre") == "3 centres have"

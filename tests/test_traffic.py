@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2023.two_stage_traffic import two_stage_cases, two_stage_matrix
+from railcore.documents.railonly2023.two_stage_figures import two_stage_cases, two_stage_matrix
 from railcore.documents.railonly2025 import dense_traffic
 from railcore.training import collectives, traffic, transfers
 from railcore.training.collective_schedules import (

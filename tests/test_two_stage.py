@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.railonly2023 import (
-    two_stage_equations,
-    two_stage_figures,
-    two_stage_traffic,
-)
+from railcore.documents.railonly2023 import two_stage_equations, two_stage_figures
 from railcore.documents.readings import changed_verdicts, merge_entries, with_prefix
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
@@ -228,9 +224,9 @@ def test_the_calibration_names_what_moves_with_it():
     changes = ({}, {"weight_bytes": 2}, {"element_bytes": 1}, {"element_bytes": 2}, {"group_rule": "printed, in bytes"})
     found = []
     for change in changes:
-        cases = two_stage_traffic.two_stage_cases(models, group_rounding="power of two", **ours | change)
+        cases = two_stage_figures.two_stage_cases(models, group_rounding="power of two", **ours | change)
         nets = {
-            case: two_stage_traffic.two_stage_matrix(block, 32768, 256, size) for case, (block, size) in cases.items()
+            case: two_stage_figures.two_stage_matrix(block, 32768, 256, size) for case, (block, size) in cases.items()
         }
         table = traffic.traffic_summaries(nets, 256).set_index(["kind", "case"])
         heavy = table.loc["tensor"] + table.loc["data within"]

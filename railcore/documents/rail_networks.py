@@ -75,11 +75,8 @@ def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) 
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     routes = f"{document}.fig2.same_rail_switches"
     one_switch = [f"{row.gpus:,}/{row.radix}" for row in mine.itertuples() if row.same_rail_switches == 1]
-    differences = [
-        f"{row.nics_cut_difference:+d} at {row.gpus:,}/{row.radix}"
-        for row in mine.itertuples()
-        if row.nics_cut_difference
-    ]
+    unlike = mine[mine["nics_cut_difference"] != 0].itertuples()
+    differences = [f"{row.nics_cut_difference:+d} at {row.gpus:,}/{row.radix}" for row in unlike]
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
     reasons = {
         routes: "one switch for every pair of domains only where a leaf (half the radix) takes a whole rail, here at "

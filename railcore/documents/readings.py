@@ -39,11 +39,8 @@ def with_prefix(prefix: str, values: Mapping, reasons: Mapping[str, str], readin
     -------
     The same by whole ids.
     """
-
-    def prefixed(part: Mapping[str, Any]) -> dict[str, Any]:
-        return {f"{prefix}.{name}": x for name, x in part.items()}
-
-    return Entries(prefixed(values), prefixed(reasons), prefixed(readings))
+    parts = (values, reasons, readings)
+    return Entries(*({f"{prefix}.{name}": x for name, x in part.items()} for part in parts))
 
 
 def merge_entries(*groups: Entries) -> Entries:

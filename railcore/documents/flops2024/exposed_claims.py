@@ -4,17 +4,17 @@ Cases are named "dense" and "moe" (which a user may leave out). What rests on ca
 overlap, bytes) is in data/calibrations.csv.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024.fig3 import PRINTED_POINTS, shares_at_points
-from railcore.documents.flops2024.specification import communication_quantities, values_by_id
+from railcore.documents.flops2024.specification import Cases, communication_quantities, document_site, values_by_id
 from railcore.documents.readings import Entries, claim_verdicts, joined_texts, solve_for_target, verdict_readings
 from railcore.facts import catalog, claims, files
-from railcore.facts.units import km, show
+from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route
 from railcore.systems.datacenter.exposed import NETWORK_NAMES, TrainingCase
 from railcore.systems.datacenter.overlap import OVERLAP_RULES
@@ -23,15 +23,104 @@ BYTES_PER_NODE, FLOW_RATE = "flops2024.wan.bytes_per_node", "flops2024.wan.flow_
 ONE_WAY_DELAY, ROUND_TRIP = "flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"
 RECOMPUTE_OVERHEAD = "flops2024.dense.recompute_overhead"
 EXPOSED_SHARE = "flops2024.fig3.exposed_"  # and the model: claims of the machine as it is
+_SAME = " in each"
+# By claim: the model, the speed of a GPU's network if it is not the document's, and the speed whose share is taken off.
+PRINTED_POINTS: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {
+    "flops2024.fig3.exposed_dense": ("dense", {}, {}),
+    "flops2024.fig3.exposed_moe": ("moe", {}, {}),
+    "flops2024.fig3a.dense_800g": ("dense", {"hb_Bps": 800 * Gbps}, {}),
+    "flops2024.fig3a.moe_800g": ("moe", {"hb_Bps": 800 * Gbps}, {}),
+    "flops2024.fig3b.dense_100g": ("dense", {"nic_Bps": 100 * Gbps}, {}),
+    "flops2024.fig3b.moe_100g": ("moe", {"nic_Bps": 100 * Gbps}, {}),
+    "flops2024.fig3b.dense_400g_gain": ("dense", {"nic_Bps": 400 * Gbps}, {"nic_Bps": 1600 * Gbps}),
+    "flops2024.fig3b.moe_1600g": ("moe", {"nic_Bps": 1600 * Gbps}, {}),
+    "flops2024.fig3b.moe_400g_gain": ("moe", {"nic_Bps": 400 * Gbps}, {"nic_Bps": 1600 * Gbps}),
+}
+
+CaseChange = Callable[[TrainingCase], TrainingCase]
+
+
+def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
+    """Ways to count that the document's text allows beside its own; gpu_rates: of a GPU by name [FLOP/s]."""
+    scatter = {"reduce": "reduce_scatter"}
+    ways: dict[str, CaseChange] = {
+        "one recomputed pass of the scores": _with(options={"recomputed": 1.0}),
+        "ReduceScatter in steps 1 and 2": _with(options=scatter),
+        "ReduceScatter, busiest network": _with(options=scatter, rule="busiest network"),
+        "one direction of the scale-up": lambda case: case.changed(site={"hb_Bps": case.site.hb_Bps / 2}),
+    }
+    return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
+
+
+def printed_marks() -> pd.DataFrame:
+    """Points of `PRINTED_POINTS` that are shares: columns network, speed_Bps, model, share (printed), relation.
+
+    Those of the machine as it is stand at the document's own speeds.
+    """
+    site, rows = document_site(1), []
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
+        entry = claims.claim(key)
+        at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
+        if not faster:
+            rows += [(NETWORK_NAMES[net], speed, model, entry.paper_value, entry.relation) for net, speed in at.items()]
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
+
+
+def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:
+    """Exposed share at each of `PRINTED_POINTS`, or how much it falls between two; way: of `ways_of_counting`."""
+    found = {}
+    for key, (model, speeds, faster) in PRINTED_POINTS.items():
+        if model in cases:
+            high = way(cases[model].changed(site=speeds)).share
+            found[key] = float(high - way(cases[model].changed(site=faster)).share if faster else high)
+    return found
+
+
+def shares_under_rules(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+    """What each rule of overlap gives at the printed points, beside the printed value, and its verdict.
+
+    ways: of `ways_of_counting`, under the rule of the cases. Columns reading, claim, paper_value, value, verdict.
+    """
+    rows = []
+    for reading, way in {**{rule: _with(rule=rule) for rule in OVERLAP_RULES}, **ways}.items():
+        for key, value in shares_at_points(cases, way).items():
+            rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
+    return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
+
+
+def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`shares_under_rules` for people: a row a reading, a column a point, and how many claims it meets."""
+    marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
+    text = table.value.map(significant).map("{:.1%} ".format) + table.verdict.map(marks)
+    short = table.claim.str.split(".", n=1).str[1]
+    wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
+    wide = wide.loc[table.reading.unique(), short.unique()]
+    met = table.verdict.eq("reproduced").groupby(table.reading).sum()
+    wide["met"] = met.astype(str)
+    wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
+    return wide.loc[["printed", *table.reading.unique()]].reset_index()
+
+
+def counting_table(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
+    """The steps and the exposed share as the cases are, and by `ways_of_counting`.
+
+    Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
+    and 5), exchange_exposed_s, exposed_share.
+    """
+    rows = []
+    for reading, way in {"as the document counts": _with(), **ways}.items():
+        for name, case in cases.items():
+            counted = way(case)
+            t, exposed_s = counted.times, counted.times.gradients_s(counted.rule)
+            longest_s = max(t.steps_s[:2]), max(t.steps_s[3:])
+            seconds = (t.forward_s, t.backward_s, t.tensor_s, *longest_s, exposed_s)
+            rows.append((reading, name, *map(float, (*seconds, counted.share))))
+    times = "forward_s backward_s tensor_s longest_reduce_s longest_gather_s exchange_exposed_s exposed_share"
+    return pd.DataFrame(rows, columns=["reading", "model", *times.split()])
 
 
 def exposed_entries(
-    cases: Mapping[str, TrainingCase],
-    apart: TrainingCase,
-    lost_rtts: float,
-    rules: pd.DataFrame,
-    dense_rate: float,
-    other_tokens: int,
+    cases: Cases, apart: TrainingCase, lost_rtts: float, rules: pd.DataFrame, dense_rate: float, other_tokens: int
 ) -> Entries:
     """Values, reasons and readings of all claims on communication, for `claims.record`.
 
@@ -44,7 +133,7 @@ def exposed_entries(
     lost_rtts
         Round trips of tail loss.
     rules
-        Of `fig3.shares_under_rules`.
+        Of `shares_under_rules`.
     dense_rate
         Of a GPU without sparsity [FLOP/s].
     other_tokens
@@ -70,7 +159,7 @@ def coasts_and_transfer_s() -> tuple[Route, float]:
     return route, catalog.item("wide_area", "flops2024")["transfer_time"]
 
 
-def exposed_values(cases: Mapping[str, TrainingCase], lost_rtts: float) -> dict[str, float]:
+def exposed_values(cases: Cases, lost_rtts: float) -> dict[str, float]:
     """Our value of every claim on communication, in the claim's unit, by claim id.
 
     cases: "dense" and "moe". lost_rtts: round trips of tail loss.
@@ -94,9 +183,7 @@ def exposed_values(cases: Mapping[str, TrainingCase], lost_rtts: float) -> dict[
     }
 
 
-def exposed_readings(
-    ours: Mapping[str, float], cases: Mapping[str, TrainingCase], lost_rtts: float, other_tokens: int
-) -> dict[str, str]:
+def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, other_tokens: int) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
     Parameters
@@ -118,15 +205,13 @@ def exposed_readings(
     racks, printed_racks = dense.site.racks, int(claims.paper_value("flops2024.infra.racks"))
     longer = {name: case.changed(model={"sequence_length": other_tokens}) for name, case in cases.items()}
     smaller = {name: case.changed(site={"racks": printed_racks}) for name, case in cases.items()}
-    ways = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delay_range_s, strict=True))
-    delays = {f"factor {factor:g}": delay for factor, delay in ways.items()}
+    factors = dict(zip((coasts.factor_low, coasts.factor_high), coasts.delay_range_s, strict=True))
+    delays = {f"factor {factor:g}": delay for factor, delay in factors.items()}
     delays["great circle alone"] = coasts.delay_s / coasts.factor
     overheads = {"three times, as the forward time counts them": 3 * ours[RECOMPUTE_OVERHEAD]}
     if "moe" in cases:
-        mixture = cases["moe"].layer
-        overheads["the mixture's scores over its products with weights"] = (
-            mixture.score_flops / mixture.linear_flops / 3
-        )
+        one = cases["moe"].layer
+        overheads["the mixture's scores over its products with weights"] = one.score_flops / one.linear_flops / 3
     state = dense.layer.state_bytes
     with_optimizer = (state["gradients"] + state["optimizer"]) / float(dense.layout.gpus_here)
     return verdict_readings(
@@ -152,21 +237,19 @@ def exposed_readings(
     )
 
 
-def layer_reasons(cases: Mapping[str, TrainingCase], dense_rate: float) -> dict[str, str]:
+def layer_reasons(cases: Cases, dense_rate: float) -> dict[str, str]:
     """Reasons for times of a layer, none without the mixture. dense_rate: of a GPU without sparsity [FLOP/s]."""
     if "moe" not in cases:
         return {}
     dense, printed = cases["dense"], claims.paper_value
     slow = dense.changed(site={"gpu_rate": dense_rate}).times.forward_s
-    forward_tokens, overhead_tokens = (
-        f"{_tokens_giving(dense, last, printed(f'flops2024.dense.{last}')):,.0f}"
-        for last in ("forward", "recompute_overhead")
-    )
     half, mixture_half = (printed(f"flops2024.{model}.dp_scale_out_all_reduce") / 2 for model in ("dense", "moe"))
     return {
         "flops2024.dense.forward": f"the dense rate, of which the text speaks, gives {show(slow, 's', 4)}, and a "
-        f"sequence of {forward_tokens} tokens in place of {dense.model.sequence_length:,} the printed digits",
-        RECOMPUTE_OVERHEAD: f"a sequence of {overhead_tokens} tokens would give the printed value",
+        f"sequence of {_tokens_giving(dense, 'forward')} tokens in place of {dense.model.sequence_length:,} the "
+        "printed digits",
+        RECOMPUTE_OVERHEAD: f"a sequence of {_tokens_giving(dense, 'recompute_overhead')} tokens would give the "
+        "printed value",
         "flops2024.dense.dp_scale_out_all_gather": "half of step 2; half of the printed, rounded step 2 is "
         f"{show(half, 's')}",
         "flops2024.moe.dp_scale_out_all_gather": "an AllGather takes half of an AllReduce of the same data, and "
@@ -191,10 +274,10 @@ def wide_area_reasons(dense: TrainingCase) -> dict[str, str]:
     }
 
 
-def point_reasons(cases: Mapping[str, TrainingCase], ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
+def point_reasons(cases: Cases, ours: Mapping[str, float], rules: pd.DataFrame) -> dict[str, str]:
     """Reasons for the claims at points that are not met: which speed, rule or other reading meets them.
 
-    ours: values of the claims. rules: of `fig3.shares_under_rules`.
+    ours: values of the claims. rules: of `shares_under_rules`.
     """
     found = {}
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
@@ -206,42 +289,43 @@ def point_reasons(cases: Mapping[str, TrainingCase], ours: Mapping[str, float], 
     return found
 
 
-def assumption_reasons(cases: Mapping[str, TrainingCase], rules: pd.DataFrame) -> dict[str, str]:
+def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
     """Least and most exposed share of each model's printed machine, over the rules and over other readings.
 
-    rules: of `fig3.shares_under_rules`.
+    rules: of `shares_under_rules`.
     """
-    texts = {}
-    for name in cases:
-        ruled, read = _ranges(rules, name)
-        texts[EXPOSED_SHARE + name] = f"over the rules {ruled}, over other readings {read}"
-    return texts
+    words = "over the rules {}, over other readings {}"
+    return {EXPOSED_SHARE + name: words.format(*_ranges(rules, name)) for name in cases}
 
 
-def exposed_answer(cases: Mapping[str, TrainingCase], rules: pd.DataFrame, timed: pd.DataFrame) -> str:
+def exposed_answer(cases: Cases, rules: pd.DataFrame, timed: pd.DataFrame) -> str:
     """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
 
-    rules: of `fig3.shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
+    rules: of `shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
     """
     texts = []
     for name, case in cases.items():
         ruled, _ = _ranges(rules, name)
+        by_rule = f"Over all rules of overlap it is {ruled}"
+        if ruled.endswith(_SAME):
+            by_rule = f"It is {ruled.removesuffix(_SAME)} under every rule of overlap"
         on_timelines = timed[timed.model == name].exposed_share
         texts.append(
             f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
-            f"rule '{case.rule}'. Over all rules of overlap it is {ruled}; on timelines of chunks it is "
-            f"{on_timelines.min():.1%} to {on_timelines.max():.1%}."
+            f"rule '{case.rule}'. {by_rule}; on timelines of chunks it is {on_timelines.min():.1%} to "
+            f"{on_timelines.max():.1%}."
         )
     return " ".join(texts)
 
 
-def _tokens_giving(case: TrainingCase, quantity: str, target: float) -> float:
-    """Tokens of a sequence with which a quantity of `communication_quantities` is `target`."""
-    return solve_for_target(
-        lambda tokens: communication_quantities(case.changed(model={"sequence_length": int(tokens)}))[quantity],
-        target,
-        case.model.sequence_length,
-    )
+def _tokens_giving(dense: TrainingCase, name: str) -> str:
+    """Tokens of a sequence with which one of `communication_quantities` is as printed for the dense model."""
+
+    def quantity(tokens: float) -> float:
+        return communication_quantities(dense.changed(model={"sequence_length": int(tokens)}))[name]
+
+    printed = claims.paper_value(f"flops2024.dense.{name}")
+    return f"{solve_for_target(quantity, printed, dense.model.sequence_length):,.0f}"
 
 
 def _speed_giving(case: TrainingCase, share: float) -> str:
@@ -274,5 +358,14 @@ def _least_and_most(rows: pd.DataFrame) -> str:
     """Least and most of a column value, with the readings that give them."""
     least, most = rows.loc[rows.value.idxmin()], rows.loc[rows.value.idxmax()]
     if np.isclose(least.value, most.value, rtol=1e-6):
-        return f"{least.value:.1%} in each"
+        return f"{least.value:.1%}{_SAME}"
     return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"
+
+
+def _with(**fields: Any) -> CaseChange:
+    return lambda case: case.changed(**fields)
+
+
+def _printed(key: str) -> str:
+    entry = claims.claim(key)
+    return f"{claims.RELATIONS[entry.relation]} {show(entry.paper_value * 100)}%"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.documents.flops2024 import table1_authorities
 from railcore.documents.readings import Entries, verdict_readings
-from railcore.facts import claims, files, units
+from railcore.facts import catalog, claims, files, units
+from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
 from railcore.systems.siting.candidates import Candidates, Region, most_disjoint
 from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
@@ -33,8 +33,7 @@ REGIONS: dict[str, Region] = {
 }
 SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
 DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
-VIABLE_AUTHORITIES = "flops2024.infra.viable_authorities"
-_REAL_PLANTS_FILE = "measured/siting_real_plants.csv"
+TABLE_1, VIABLE_AUTHORITIES = "flops2024.table1", "flops2024.infra.viable_authorities"
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
@@ -97,11 +96,9 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
     """
-    near, counts = distance_to_place(found, WASHINGTON) <= around_m, {}
-    for name in RULES:
-        feeding = np.flatnonzero(near & feeds_demand(found.supply, demand_w, name, **asked))
-        counts[name], _ = most_disjoint(found.plants[feeding])
-    return counts
+    near = distance_to_place(found, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(found.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
 
 
 def siting_account(
@@ -145,13 +142,90 @@ def siting_account(
 
 def real_account() -> pd.DataFrame:
     """`siting_account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
-    return pd.read_csv(files.data(_REAL_PLANTS_FILE))
+    return pd.read_csv(files.data("measured/siting_real_plants.csv"))
 
 
 def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
     """`siting_account` on plants of this name above `real_account`."""
     real = real_account()
     return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
+
+
+def printed_regions() -> dict[str, str]:
+    """Region of each authority of Table 1, in its order, from the catalog's family authorities."""
+    return {code: catalog.item("authorities", code)["region"] for code in catalog.names("authorities")}
+
+
+def printed_powers() -> dict[str, float]:
+    """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
+    return {code: claims.paper_value(f"{TABLE_1}.{code.lower()}") * units.MW for code in printed_regions()}
+
+
+def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
+
+    Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
+    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
+    Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
+    implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
+    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
+    is impossible without spikes says that the printed value rests on another spike, in generation.
+    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
+    """
+    regions, rows = printed_regions(), []
+    for code, printed in printed_w.items():
+        row = authority_row(code)
+        if not np.isfinite(printed):
+            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
+        entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
+        for kind in ("raw", "clean"):
+            peak = row[f"peak_demand_{kind}_w"]
+            entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
+            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
+        entry["capacity_w"] = row["capacity_w"]
+        entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
+        rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
+    return pd.DataFrame(rows)
+
+
+def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
+
+    Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
+    does. Raises ValueError for no printed value, UnknownName for an unknown code.
+    """
+    if not printed_w:
+        raise ValueError("printed_w is empty: give disposable power by authority in watts")
+    for code in printed_w:
+        authority_row(code)
+    rows = authority_table()
+    chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
+    return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
+
+
+def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
+    """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
+
+    East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
+    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
+    """
+    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
+    eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
+    northwestern = {code for code in disposable_w if printed.get(code, authority_row(code)["region"]) == "Northwest"}
+    for name, codes in (("east", eastern), ("northwest", northwestern)):
+        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
+    return found
+
+
+def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> float:
+    """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
+
+    The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
+    of the paper's split. NaN where no k up to `MAX_PARTS` does.
+    """
+    found = feeders_by_region(disposable_w, demand_w, MAX_PARTS)
+    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
+    return float(good["parts"].min())
 
 
 def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[str, float | None]:
@@ -172,14 +246,14 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     -------
     Values in the claims' own units, None where there is none.
     """
-    own, printed = found.set_index("rule").loc[rule], table1_authorities.printed_powers()
-    feeders = (table1_authorities.feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
+    own, printed = found.set_index("rule").loc[rule], printed_powers()
+    feeders = (feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
     low, high = (each.set_index("parts") for each in feeders)
-    table: dict[str, float | None] = dict.fromkeys(claims.ids(table1_authorities.TABLE_1))
+    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
     return table | {
         SINGLE_SITE: float(own.single_places),
         NEAR_WASHINGTON: float(own.washington_places),
-        DATACENTERS: 1.0 if own.single_places else table1_authorities.fewest_even_parts(printed, low_w),
+        DATACENTERS: 1.0 if own.single_places else fewest_even_parts(printed, low_w),
         NORTHWEST_HALF: int(low.loc[2, "northwest"]),
         VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
@@ -236,8 +310,8 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
         NORTHWEST_HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
         f"{beside['western_candidates']}",
     }
-    for row in table1_authorities.demand_side(table1_authorities.printed_powers()).itertuples():
-        result[f"{table1_authorities.TABLE_1}.{row.authority.lower()}"] = (
+    for row in demand_side(printed_powers()).itertuples():
+        result[f"{TABLE_1}.{row.authority.lower()}"] = (
             "hourly generation of the two years is not at hand; with the largest demand the printed value means "
             f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
             f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
@@ -265,3 +339,8 @@ def siting_entries(low_w: float, high_w: float, rule: str, found: pd.DataFrame, 
 
 def _listed(found: pd.Series) -> str:
     return ", ".join(f"{name} {count}" for name, count in found.items())
+
+
+def that_have(count: float, noun: str, where: str = "") -> str:
+    """Subject and verb of a sentence: "no place has", "1 place has", "3 places have"; where: words between the two."""
+    return f"{count:.0f} {noun}s{where} have" if count > 1 else f"{'1' if count else 'no'} {noun}{where} has"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.flops2024 import specification
+from railcore.documents.flops2024.specification import Cases
 from railcore.documents.readings import Entries, claim_verdicts, verdict_readings
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
@@ -25,7 +26,7 @@ def sizing_entries(
     machine: Sizing,
     chosen_law: str,
     training_s: float,
-    cases: Mapping[str, TrainingCase],
+    cases: Cases,
     shapes: pd.DataFrame,
     width_multiple: int,
     checked_batches: Sequence[int],
@@ -80,15 +81,13 @@ def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
     }
 
 
-def layout_values(cases: Mapping[str, TrainingCase]) -> dict[str, float]:
+def layout_values(cases: Cases) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
     dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
-def sizing_readings(
-    ours: Mapping[str, float], cases: Mapping[str, TrainingCase], machine: Sizing, shapes: pd.DataFrame
-) -> dict[str, str]:
+def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing, shapes: pd.DataFrame) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
     Parameters

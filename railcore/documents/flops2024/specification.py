@@ -20,14 +20,12 @@ from railcore.systems.datacenter.sizing import Site, Sizing, site, size
 from railcore.training.transformer import Transformer
 
 DOCUMENT = "flops2024"  # of the catalog's prices and sites
+PLATFORM = "GB200 NVL72"
+Cases = Mapping[str, TrainingCase]  # by name, such as "dense" and "moe"
 
 
 def document_size(
-    budget_usd: ArrayLike | None = None,
-    platform: str = "GB200 NVL72",
-    document: str = DOCUMENT,
-    rate_format: str = "",
-    **changes: Any,
+    budget_usd: ArrayLike | None = None, platform: str = PLATFORM, document: str = DOCUMENT, **changes: Any
 ) -> Sizing:
     """`sizing.size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
 
@@ -39,8 +37,8 @@ def document_size(
         Of the catalog's platforms.
     document
         Whose own rows replace the catalog's where it has some, "" for none.
-    rate_format, **changes
-        As in `sizing.size`.
+    **changes
+        As in `sizing.size`: rate_format, and fields of a `Sizing`.
 
     Returns
     -------
@@ -50,15 +48,11 @@ def document_size(
         energy = catalog.item("prices", "energy")
         changes["pue"] = np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")])
     budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
-    return size(budget, platform, DOCUMENT, document, rate_format, **changes)
+    return size(budget, platform, DOCUMENT, document, **changes)
 
 
 def document_site(
-    racks: ArrayLike,
-    platform: str = "GB200 NVL72",
-    document: str = DOCUMENT,
-    rate: str = "bf16_dense_rate",
-    **changes: Any,
+    racks: ArrayLike, platform: str = PLATFORM, document: str = DOCUMENT, rate: str = "bf16_dense_rate", **changes: Any
 ) -> Site:
     """`sizing.site` in the document's datacenters, by default of its platform.
 
@@ -106,15 +100,7 @@ def memory_chart_arguments(
 
 
 def case_with_settings(
-    case: TrainingCase,
-    platform: str,
-    rule: str,
-    rate: str,
-    precision: str,
-    hb_gbps: float,
-    nic_gbps: float,
-    wan_gbps: float,
-    datacenters: int,
+    case: TrainingCase, platform: str, rule: str, rate: str, precision: str, datacenters: int, **speeds_gbps: float
 ) -> TrainingCase:
     """A case under other settings, as a person gives them.
 
@@ -124,22 +110,19 @@ def case_with_settings(
         What is changed, and the catalog's platform whose GPU it has.
     rule, rate, precision
         Of `overlap.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
-    hb_gbps, nic_gbps, wan_gbps
-        Scale-up, scale-out and wide-area bandwidth of a GPU, one direction [Gbps].
     datacenters
         That share the racks.
+    speeds_gbps
+        hb_gbps, nic_gbps, wan_gbps: scale-up, scale-out and wide-area bandwidth of a GPU, one direction [Gbps].
 
     Returns
     -------
     A `TrainingCase`.
     """
     gpu = catalog.item("gpus", catalog.item("platforms", platform)["gpu"])
-    speeds = {"hb_Bps": hb_gbps * Gbps, "nic_Bps": nic_gbps * Gbps, "wan_Bps": wan_gbps * Gbps}
-    return case.changed(
-        rule=rule,
-        precision=precision_of(precision),
-        site={"gpu_rate": gpu[rate], "datacenters": datacenters, **speeds},
-    )
+    speeds = {name.replace("_gbps", "_Bps"): speed * Gbps for name, speed in speeds_gbps.items()}
+    site = {"gpu_rate": gpu[rate], "datacenters": datacenters, **speeds}
+    return case.changed(rule=rule, precision=precision_of(precision), site=site)
 
 
 MACHINE_COLUMNS = {  # names with their units, as columns of a table

@@ -97,27 +97,15 @@ def equation_errors_by_group(model: TwoStage, batch_tokens: float, groups: Seque
         eq1, table1 = (equation_1(model, n, n_m * m, batch_tokens, n_m, n_ds, n_df) for m in (n_ds, n_df))
         inside = counted.second_dp_s * model.hb_Bps / model.layers
         k = 2 * model.block_bytes * (n_ds - 1) / inside if inside else np.nan
-        row = {
-            "n_m": n_m,
-            "n_ds": n_ds,
-            "n_df": n_df,
-            "counted_s": counted.iteration_s,
-            "eq1_error": _largest_term_error(eq1, counted),
-            "table1_error": _largest_term_error(table1, counted),
-            "counted_hb_domain_size": k,
-            "table1_hb_domain_error": abs(n_m * n_df / k - 1),
-            "eq3_error": _largest_term_error(model.ideal(n, batch_tokens, n_m), one_domain),
-        }
-        rows.append(row)
-    return pd.DataFrame(rows)
+        errors = (_largest_term_error(eq1, counted), _largest_term_error(table1, counted))
+        eq3_error = _largest_term_error(model.ideal(n, batch_tokens, n_m), one_domain)
+        rows.append((n_m, n_ds, n_df, counted.iteration_s, *errors, k, abs(n_m * n_df / k - 1), eq3_error))
+    columns = "n_m n_ds n_df counted_s eq1_error table1_error counted_hb_domain_size table1_hb_domain_error eq3_error"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def formula_errors(
-    model: TwoStage,
-    gpus: float,
-    hb_domain_sizes: Sequence[float],
-    batch_tokens: Sequence[float],
-    groups: Sequence[Sequence[int]],
+    model: TwoStage, gpus: float, hb_domain_sizes: ArrayLike, batch_tokens: ArrayLike, groups: Sequence[Sequence[int]]
 ) -> dict[str, float]:
     """Largest relative error of each formula over the cases given, by its claim.
 
@@ -140,11 +128,11 @@ def formula_errors(
     -------
     Errors by the last parts of the claims' ids.
     """
-    b = np.asarray(batch_tokens, float)
+    b, sizes = np.asarray(batch_tokens, float), np.asarray(hb_domain_sizes, float)
     counted = equation_errors_by_group(model, b[0], groups)
     slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
-    minima = np.stack([numerical_optimum(each, gpus, hb_domain_sizes, b[0]) for each in slower])
-    least = numerical_optimum(model, gpus, hb_domain_sizes[0], b)
+    minima = np.stack([numerical_optimum(each, gpus, sizes, b[0]) for each in slower])
+    least = numerical_optimum(model, gpus, sizes[0], b)
     group = np.clip(least, 1, gpus)
     printed = model.printed_group_size(gpus, b)
     ideal, single = model.ideal(gpus, b, group), model.iteration(gpus, gpus, b, group)

@@ -91,9 +91,8 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
     rows = []
     for x, y in grids:
         sent = domain_rail_bytes(hierarchical_schedule("all_gather", x, y), 1.0, x)
-        printed_network, printed_domain = (y - 1) / x, x - 1
-        counted = (printed_network, sent.by_rail.max(), sent.network, printed_domain, sent.by_domain.max())
-        rows.append((x, y, *counted, sent.across_rails))
+        network, domain = ((y - 1) / x, sent.by_rail.max(), sent.network), (x - 1, sent.by_domain.max())
+        rows.append((x, y, *network, *domain, sent.across_rails))
     columns = ["x", "y", "D(y-1)/x", "one_rail", "network", "D(x-1)", "domain", "across_rails"]
     return pd.DataFrame(rows, columns=columns)
 

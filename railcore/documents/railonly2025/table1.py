@@ -31,9 +31,7 @@ def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
         "power_saving_min": power.min(),
         "power_saving_max": power.max(),
         "intro_cost_saving_max": table["cost_saving"].max(),
-        "r64_switch_ratio": at_64["switch_ratio"],
-        "r64_tiers_rail_optimized": at_64["tiers_rail_optimized"],
-        "r64_tiers_rail_only": at_64["tiers_rail_only"],
+        **at_64[["switch_ratio", "tiers_rail_optimized", "tiers_rail_only"]].add_prefix("r64_"),
         "worst_radix": least_saving_radix(table),
         "fault_parts_ratio": (only / optimized).max(),
     }
