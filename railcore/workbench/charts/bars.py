@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from railcore.facts import units
@@ -50,7 +48,7 @@ _TRAFFIC_KINDS = {  # kinds of traffic: name and colour
 }
 
 
-def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
+def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
     """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
@@ -75,13 +73,13 @@ def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
     return ax
 
 
-def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
+def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
     """A text beside the end of a bar, to its right or left."""
     shift, side = (3, "left") if rightward else (-3, "right")
     text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
-def tornado_charts(data: pd.DataFrame) -> Figure:
+def tornado_charts(data: pd.DataFrame) -> plt.Figure:
     """A tornado for each model, its most important inputs; columns model and those of `tornado_chart`, swing."""
     models = list(data["model"].unique())
     figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
@@ -96,7 +94,7 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
+def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
 
     Columns load, platform, routing, phases, slowdown, bandwidth_ratio.
@@ -130,7 +128,7 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
+def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
 
     Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
@@ -159,7 +157,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     return figure
 
 
-def authority_demand(data: pd.DataFrame) -> Figure:
+def authority_demand(data: pd.DataFrame) -> plt.Figure:
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
     Columns authority, capacity_w, peak_demand_raw_w, peak_demand_clean_w, printed_w (NaN for none): the
@@ -193,7 +191,7 @@ def authority_demand(data: pd.DataFrame) -> Figure:
 
 
 def _stacked_bars(
-    table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
+    table: pd.DataFrame, ax: plt.Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
 ) -> None:
     """A bar for each row, stacked from the columns; by default in the colours of the house, hatched from the ninth on.
 
@@ -210,7 +208,9 @@ def _stacked_bars(
     ax.grid(axis="y" if across else "x", visible=False)
 
 
-def _totalled_bars(table: pd.DataFrame, ax: Axes, text: Callable[[float, float], str], label: str, title: str) -> None:
+def _totalled_bars(
+    table: pd.DataFrame, ax: plt.Axes, text: Callable[[float, float], str], label: str, title: str
+) -> None:
     """Stacked bars with a legend, and above each the text for its total and the first bar's."""
     _stacked_bars(table, ax)
     totals = table.sum(axis=1).tolist()
@@ -221,7 +221,7 @@ def _totalled_bars(table: pd.DataFrame, ax: Axes, text: Callable[[float, float],
     ax.legend()
 
 
-def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
+def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, label: str, title: str = "") -> plt.Axes:
     """Stacked bars with the total on top and its change from the first bar.
 
     Parameters
@@ -245,7 +245,7 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: 
     return ax
 
 
-def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Axes:
+def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -> plt.Axes:
     """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
 
     Parameters
@@ -269,13 +269,13 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Ax
     return ax
 
 
-def _tops(ax: Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
+def _tops(ax: plt.Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
     """Texts above bars, 3 points higher."""
     for i, (height, text) in enumerate(zip(heights, texts, strict=True)):
         text_beside(ax, text, (i, height), (0, 3), ha="center", **style)
 
 
-def iteration_time_by_network(data: pd.DataFrame) -> Figure:
+def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
     Columns model, network and those of TERMS [s].
@@ -289,7 +289,7 @@ def iteration_time_by_network(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
+def iteration_breakdown(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
     shares = data.div(data.sum(axis=1), axis=0).max()
     shown = data[shares.index[shares > 0.01]]
@@ -302,7 +302,7 @@ def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> Figure:
+def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> plt.Figure:
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
     Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
@@ -336,7 +336,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     return figure
 
 
-def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
+def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """What the busiest GPU of each kind sends in its HB domain and over its NIC, a bar for each strategy.
 
     Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
@@ -361,7 +361,7 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def traffic_shares(data: pd.DataFrame) -> Figure:
+def traffic_shares(data: pd.DataFrame) -> plt.Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
     Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
@@ -402,7 +402,7 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def volume_by_kind(volumes: pd.DataFrame, ax: Axes) -> Axes:
+def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
     table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
     _stacked_bars(table, ax, width=0.8)

@@ -7,9 +7,7 @@ from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 
 from railcore.facts import units
 from railcore.facts.units import number
@@ -37,7 +35,7 @@ _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
-def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Figure:
+def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
 
     Columns link, gpus, cost_usd, power_w.
@@ -52,7 +50,7 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Fig
     return figure
 
 
-def iteration_time_by_domain_size(data: pd.DataFrame) -> Figure:
+def iteration_time_by_domain_size(data: pd.DataFrame) -> plt.Figure:
     """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
 
     Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
@@ -69,7 +67,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
+def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> plt.Figure:
     """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
     Columns panel, hb_domain_size, slowdown.
@@ -84,7 +82,7 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> F
     return figure
 
 
-def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
+def iteration_time_by_batch(data: pd.DataFrame) -> plt.Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
     Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
@@ -106,7 +104,7 @@ def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
+def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
     """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
     runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
     for before, after in pairwise(runs):
@@ -119,7 +117,7 @@ def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
         ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
 
 
-def slowdown_by_rails(data: pd.DataFrame) -> Figure:
+def slowdown_by_rails(data: pd.DataFrame) -> plt.Figure:
     """Iteration time over that with a rail for every GPU, against rails, a line for each `model`.
 
     Columns model, rails, slowdown.
@@ -133,7 +131,7 @@ def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
+def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> plt.Figure:
     """Iteration time over its least against N_M, a line for each `model`, with points for the `rule` that gives them.
 
     Columns of both model, group_size, slowdown; of marks rule too.
@@ -151,7 +149,7 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Fig
     return figure
 
 
-def goodput_by_gpus(data: pd.DataFrame) -> Figure:
+def goodput_by_gpus(data: pd.DataFrame) -> plt.Figure:
     """Goodput over GPUs, a panel for each `stops` and a band from the high to the low failure rates; then tokens/s.
 
     Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
@@ -181,7 +179,7 @@ def goodput_by_gpus(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def expert_iteration_times(data: pd.DataFrame) -> Figure:
+def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
     """(a) iteration time and (b) its slowdown over a full layer, over the HB domain size, a line for each way.
 
     Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
@@ -203,7 +201,7 @@ def expert_iteration_times(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
+def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> plt.Figure:
     """Share of the bubble against micro-batches per stage, a panel for each `by` and a line for each `chunks`.
 
     Columns chunks, microbatches_per_stage, bubble_share and `by`.
@@ -219,7 +217,7 @@ def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
     return figure
 
 
-def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
     Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
@@ -250,7 +248,7 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
-def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
+def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
     """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens under the ticks.
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
@@ -273,7 +271,7 @@ def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
+def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure:
     """Exposed share of every placement of experts against each speed, and the best one over both.
 
     Columns hb_Bps, nic_Bps, placement, share, best. at: hb_Bps and nic_Bps that the first two panels hold [bytes/s],
@@ -306,7 +304,7 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     return figure
 
 
-def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: Axes) -> Axes:
+def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: plt.Axes) -> plt.Axes:
     """Throughput of one flow against loss, a line for each path and law; what is needed as levels [bytes/s].
 
     Columns path, law, loss, bit_error_rate, throughput_Bps. The upper axis has the bit error rate without correction.
@@ -336,7 +334,7 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
     return ax
 
 
-def _packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
+def _packet_waits(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Mean wait of gradients against the load of other traffic, a line for each queue.
 
     Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
@@ -351,7 +349,7 @@ def _packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
+def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> plt.Figure:
     """`flow_throughput_by_loss` and the mean waits of packets side by side."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
     flow_throughput_by_loss(flow, needs, left)

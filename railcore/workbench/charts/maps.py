@@ -6,10 +6,7 @@ import matplotlib.patheffects as effects
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
 
@@ -57,7 +54,7 @@ class GridTables(Protocol):
     substations: pd.DataFrame
 
 
-def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> None:
+def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> None:
     """Great circles between places; the longest, so many, are dashed and bold, with length and one-way delay.
 
     Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s. taken: boxes that texts must not cover.
@@ -83,7 +80,7 @@ def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> 
             map_label(ax, text, along[:1], taken, 14, away=aside, **style)
 
 
-def _draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
     """Marks of plants by group of fuels, the largest first, area by power; those below _LEAST_W are left out.
 
     Columns latitude, longitude, fuel, power_w. scale: of the marks' area.
@@ -103,7 +100,7 @@ def _mark_area(power_w: Any, scale: float = 1.0) -> Any:
     return scale * np.maximum(28 * np.asarray(power_w) / units.GW, 0.6)
 
 
-def _draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_lines(ax: plt.Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
     """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path; scale: of their width."""
     places = grid.substations.set_index("sub_id")[["latitude", "longitude"]]
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
@@ -116,19 +113,19 @@ def _draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN
         ax.plot(x[kind == name].ravel(), y[kind == name].ravel(), scalex=False, scaley=False, **style)
 
 
-def _legend_marks(scale: float = 1.0) -> dict[str, list[Line2D]]:
+def _legend_marks(scale: float = 1.0) -> dict[str, list[plt.Line2D]]:
     """Marks of a legend: plants by fuel, sizes (of 0.1, 1 and 4 GW), lines, nodes that pass and fail, places."""
 
-    def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> Line2D:
+    def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> plt.Line2D:
         style: dict = {"linestyle": "none", "markeredgecolor": edge, "markeredgewidth": width}
-        return Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **style)
+        return plt.Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **style)
 
     sizes = {name: _mark_area(gw * units.GW, scale) ** 0.5 for name, gw in (("100 MW", 0.1), ("1 GW", 1), ("4 GW", 4))}
     return {
         "plants": [mark(name, marker, colour, 7) for name, (colour, marker) in FUELS.items()],
         "sizes": [mark(name, "o", "white", size, "#555555", 1) for name, size in sizes.items()],
         "lines": [
-            Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
+            plt.Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
             for name, (colour, width, dashes) in _LINES.items()
         ],
         "nodes": [mark("passes", "o", "none", 10, _PASS, 1.3), mark("fails", "o", "none", 10, _FAIL, 0.8)],
@@ -144,7 +141,7 @@ def grid_map(
     ways: pd.DataFrame | None = None,
     title: str = "",
     note: str = "",
-) -> Figure:
+) -> plt.Figure:
     """Plants by fuel with area by power, lines of 345 kV and more, nodes that pass and fail, chosen places and links.
 
     Parameters
@@ -199,7 +196,7 @@ def region_maps(
     cities: pd.DataFrame,
     step_deg: float,
     note: str = "",
-) -> Figure:
+) -> plt.Figure:
     """Regions close up: plants by fuel, lines, centres that pass, circles of the chosen places, the largest cities.
 
     Parameters
@@ -242,8 +239,8 @@ def region_maps(
         ax.set_title(view.title, fontsize=10.5, pad=4)
     found, chosen = (number(table["radius_m"].max() / units.km) if len(table) else "–" for table in (passing, places))
     around: dict = {"linestyle": "none", "marker": "o", "markersize": 13, "markerfacecolor": "none"}
-    circle = Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around it", **around)
-    city = Line2D([], [], linestyle="none", label="city", **_CITY)
+    circle = plt.Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around it", **around)
+    city = plt.Line2D([], [], linestyle="none", label="city", **_CITY)
     tile = Patch(facecolor=_FOUND, label=f"passes with {found} km around it")
     marks = _legend_marks(_CLOSE_UP)
     every = [*marks["plants"], *marks["sizes"][:2], *marks["lines"], city, tile, *marks["places"], circle]
@@ -252,7 +249,7 @@ def region_maps(
     return figure
 
 
-def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> Figure:
+def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> plt.Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
     Parameters
@@ -296,7 +293,7 @@ def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] =
 
 
 def _draw_places(
-    ax: Axes, places: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float] = ORIGIN, size: float = 210
+    ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float] = ORIGIN, size: float = 210
 ) -> None:
     """Stars at places with their names, on the side away from the other places."""
     at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
@@ -309,7 +306,7 @@ def _draw_places(
         map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=_NAME)
 
 
-def _label_plants(ax: Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float]) -> None:
+def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float]) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     seen = plants.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
@@ -325,7 +322,7 @@ def _label_plants(ax: Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tup
 
 
 def _draw_cities(
-    ax: Axes, cities: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float], scale_bar: Bbox
+    ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float], scale_bar: Bbox
 ) -> None:
     """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
@@ -338,15 +335,15 @@ def _draw_cities(
             map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 
 
-def _draw_legend(figure: Figure, groups: dict[str, list[Line2D]]) -> None:
+def _draw_legend(figure: plt.Figure, groups: dict[str, list[plt.Line2D]]) -> None:
     """A column of marks at the right, with a heading for each group."""
-    rows = [row for head, marks in groups.items() for row in (Line2D([], [], linestyle="none", label=head), *marks)]
+    rows = [row for head, marks in groups.items() for row in (plt.Line2D([], [], linestyle="none", label=head), *marks)]
     legend = figure.legend(handles=rows, loc="center right", bbox_to_anchor=(0.998, 0.48), fontsize=8.5)
     for text in legend.get_texts():
         text.set_fontweight("bold" if text.get_text() in groups else "normal")
 
 
-def _title_and_notes(figure: Figure, title: str, *notes: str) -> None:
+def _title_and_notes(figure: plt.Figure, title: str, *notes: str) -> None:
     """Title above and notes below, small."""
     _, up = figure.get_size_inches()
     figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)

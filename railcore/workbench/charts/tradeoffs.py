@@ -5,9 +5,6 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from railcore.facts.units import ms, number
 from railcore.workbench.plotting import (
@@ -31,7 +28,7 @@ _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
 
-def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
+def cost_by_oversubscription(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
 
     Columns network, oversubscription, relative_cost.
@@ -46,7 +43,7 @@ def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def oversubscribed_costs(data: pd.DataFrame) -> Figure:
+def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
 
     Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
@@ -71,7 +68,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
+def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
     """A panel for each imbalance: time of an exchange over the layer's oversubscription, and without a layer.
 
     Lines with markers are direct over the layer, one for each HB domain size; in the same colour broad two-hop and
@@ -97,7 +94,7 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
+def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> plt.Figure:
     """Share of links up to each length, a panel for each `network` and a line for each `tier`; reaches as verticals.
 
     Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
@@ -123,7 +120,7 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
     return figure
 
 
-def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
+def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes) -> plt.Axes:
     """Iteration time against memory of the strategies that none beats in both, ends and middle named.
 
     Columns total_s, memory_bytes, strategy; limit_bytes: of a GPU.
@@ -146,7 +143,7 @@ def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -
     return ax
 
 
-def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
+def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> plt.Axes:
     """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
 
     Columns times_best, share (cumulative).
@@ -161,7 +158,7 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     return ax
 
 
-def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
+def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
 
     Columns law, training_days, parameters, warning, of both.
@@ -187,7 +184,7 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Ax
     return ax
 
 
-def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
+def sizes_by_budget(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
 
     Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
@@ -205,7 +202,7 @@ def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def _trillions(ax: Axes) -> None:
+def _trillions(ax: plt.Axes) -> None:
     """Powers of ten of a logarithmic y axis as plain numbers of trillions."""
     ax.set_yscale("log")
     low, high = ax.get_ylim()
@@ -214,7 +211,7 @@ def _trillions(ax: Axes) -> None:
     ax.set_ylim(low, high)
 
 
-def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: str = "") -> Axes:
+def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes, title: str = "") -> plt.Axes:
     """Memory of a GPU against the tensor-parallel degree, a line for each model; degrees that fit are filled.
 
     Parameters
@@ -246,7 +243,7 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: st
     return ax
 
 
-def serving_costs(data: pd.DataFrame) -> Figure:
+def serving_costs(data: pd.DataFrame) -> plt.Figure:
     """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
 
     Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
@@ -272,7 +269,7 @@ def serving_costs(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
+def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
 
     curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
@@ -297,15 +294,15 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
     right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
-    handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
-    handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
+    handles = {case: plt.Line2D([], [], color=colour) for case, colour in colours.items()}
+    handles |= {save: plt.Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
     handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
-def modelled_over_measured(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
+def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axes:
     """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
 
     Columns gpus, modelled_s, measured_iteration_s.
