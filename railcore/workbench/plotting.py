@@ -22,22 +22,14 @@ GREY = COLOURS[7]
 def house_style() -> None:
     """Set fonts, colours and sizes for this process: the same picture in a notebook, a PNG and an SVG."""
     mpl.rcdefaults()
-    mpl.rcParams.update(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "axes.prop_cycle": cycler(color=COLOURS),
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": "#E3E3E3",
-            "legend.frameon": False,
-            "figure.dpi": 72,
-            "figure.constrained_layout.use": True,
-            "svg.hashsalt": "railcore",
-        }
-    )
+    mpl.rc("font", family="DejaVu Sans", size=10)
+    mpl.rc("axes", prop_cycle=cycler(color=COLOURS), grid=True, axisbelow=True)
+    mpl.rc("axes.spines", top=False, right=False)
+    mpl.rc("grid", color="#E3E3E3")
+    mpl.rc("legend", frameon=False)
+    mpl.rc("figure", dpi=72)
+    mpl.rc("figure.constrained_layout", use=True)
+    mpl.rc("svg", hashsalt="railcore")
     if (shell := sys.modules.get("IPython")) and shell.get_ipython():
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 

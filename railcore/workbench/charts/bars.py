@@ -28,7 +28,6 @@ _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 _PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
 _MOST_INPUTS = 10  # of a tornado
 _MOST_SHARE = 1.5  # of a capacity, on the axis
-_REPORTED, _CLEANED, _PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
 _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
@@ -168,9 +167,9 @@ def authority_demand(data: pd.DataFrame) -> plt.Figure:
     capacity, at = data["capacity_w"], np.arange(len(data))
     figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
     raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
-    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=_REPORTED, label="largest demand as reported")
-    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=_CLEANED, label="the same, without reporting errors")
-    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": _PRINTED, "hatch": "////", "linewidth": 0.8}
+    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[5], label="largest demand as reported")
+    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[0], label="the same, without reporting errors")
+    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": COLOURS[1], "hatch": "////", "linewidth": 0.8}
     ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
     implied = clean + printed.fillna(0)
     for i, (highest, total, own) in enumerate(zip(raw, implied, capacity, strict=True)):
@@ -208,13 +207,12 @@ def _stacked_bars(
     ax.grid(axis="y" if across else "x", visible=False)
 
 
-def _totalled_bars(
-    table: pd.DataFrame, ax: plt.Axes, text: Callable[[float, float], str], label: str, title: str
-) -> None:
-    """Stacked bars with a legend, and above each the text for its total and the first bar's."""
-    _stacked_bars(table, ax)
+def _totalled_bars(table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", **style) -> None:
+    """Stacked bars with a legend, and above each text(its total, the first bar's total)."""
+    _stacked_bars(table, ax, **style)
     totals = table.sum(axis=1).tolist()
-    _tops(ax, totals, [text(total, totals[0]) for total in totals])
+    for i, total in enumerate(totals):
+        text_beside(ax, text(total, totals[0]), (i, total), (0, 3), ha="center")
     ax.margins(y=0.18)
     ax.set_ylabel(label)
     ax.set_title(title, fontsize=9)
@@ -267,12 +265,6 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
     _totalled_bars(table, ax, text, "iteration time [s]", title)
     ax.set_xlabel(units.label(x))
     return ax
-
-
-def _tops(ax: plt.Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
-    """Texts above bars, 3 points higher."""
-    for i, (height, text) in enumerate(zip(heights, texts, strict=True)):
-        text_beside(ax, text, (i, height), (0, 3), ha="center", **style)
 
 
 def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
@@ -370,10 +362,8 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
     silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
     data = pd.concat([silent, data[data["kind"] != "all"]])
     models, kinds = list(data["case"].unique()), list(data["kind"].unique())
-    pairs, volume = (
-        data.pivot(index="case", columns="kind", values=f"share_of_{what}").loc[models, kinds]
-        for what in ("pairs", "bytes")
-    )
+    shares = data.pivot(index="case", columns="kind", values=["share_of_pairs", "share_of_bytes"]).loc[models]
+    pairs, volume = shares["share_of_pairs"], shares["share_of_bytes"][kinds]
     for i, kind in enumerate(kinds):
         place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
         label, colour = _TRAFFIC_KINDS[kind]
@@ -389,9 +379,8 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
             right.text(x, y, percent(bar.get_height()), color="white" if dark else "black", **style)
     log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
-    left.set(
-        ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), xlim=(-0.5, len(models) - 0.5), title="(a) GPU pairs"
-    )
+    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), title="(a) GPU pairs")
+    left.set_xlim(-0.5, len(models) - 0.5)
     left.set_xticks(range(len(models)), models)
     left.grid(axis="x", visible=False)
     for edge in range(1, len(models)):
@@ -405,9 +394,11 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
 def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
     table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
-    _stacked_bars(table, ax, width=0.8)
-    totals = table.sum(axis=1).tolist()
-    _tops(ax, totals, [f"{number(total, 4)} GB\n{percent(total / sum(totals))}" for total in totals])
-    ax.set(ylabel="all GPUs' traffic in an iteration [GB]", ylim=(0, 1.15 * max(totals)))
-    ax.legend()
+    totals = table.sum(axis=1)
+
+    def text(total: float, _first: float) -> str:
+        return f"{number(total, 4)} GB\n{percent(total / totals.sum())}"
+
+    _totalled_bars(table, ax, text, "all GPUs' traffic in an iteration [GB]", width=0.8)
+    ax.set_ylim(0, 1.15 * totals.max())
     return ax

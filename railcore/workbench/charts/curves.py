@@ -334,26 +334,19 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
     return ax
 
 
-def _packet_waits(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
-    """Mean wait of gradients against the load of other traffic, a line for each queue.
-
-    Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
-    """
-    finite = data[data["wait_s"] < math.inf]
-    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", ax)
-    ax.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
-    for full in data[data["wait_s"] == math.inf].groupby("queue")["other_load"].min():
-        ax.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
-    log_axis(ax.yaxis)
-    ax.legend(loc="upper left")
-    return ax
-
-
 def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> plt.Figure:
-    """`flow_throughput_by_loss` and the mean waits of packets side by side."""
+    """`flow_throughput_by_loss`, and mean waits of gradients against the load of other traffic, a line for each queue.
+
+    Columns of queue: other_load, queue, wait_s, infinite beyond the load that a queue can carry, which is dashed.
+    """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
-    flow_throughput_by_loss(flow, needs, left)
-    _packet_waits(queue, right)
-    left.set_title("(a) one flow over one path", fontsize=10, pad=8)
+    flow_throughput_by_loss(flow, needs, left).set_title("(a) one flow over one path", fontsize=10, pad=8)
+    finite = queue[queue["wait_s"] < math.inf]
+    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", right)
+    right.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
+    for full in queue[queue["wait_s"] == math.inf].groupby("queue")["other_load"].min():
+        right.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
+    log_axis(right.yaxis)
+    right.legend(loc="upper left")
     panel_title(right, "(b) gradients beside other traffic")
     return figure

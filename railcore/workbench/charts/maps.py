@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench.drawing import basemap
-from railcore.workbench.drawing.basemap import INK, ORIGIN, Outlines, albers, map_label
+from railcore.workbench.drawing.basemap import INK, ORIGIN, Outlines, Place, albers, map_label
 from railcore.workbench.plotting import COLOURS
 
 FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
@@ -80,7 +80,7 @@ def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int)
             map_label(ax, text, along[:1], taken, 14, away=aside, **style)
 
 
-def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: Place = ORIGIN, scale: float = 1.0) -> None:
     """Marks of plants by group of fuels, the largest first, area by power; those below _LEAST_W are left out.
 
     Columns latitude, longitude, fuel, power_w. scale: of the marks' area.
@@ -100,7 +100,7 @@ def _mark_area(power_w: Any, scale: float = 1.0) -> Any:
     return scale * np.maximum(28 * np.asarray(power_w) / units.GW, 0.6)
 
 
-def _draw_lines(ax: plt.Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_lines(ax: plt.Axes, grid: GridTables, origin: Place = ORIGIN, scale: float = 1.0) -> None:
     """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path; scale: of their width."""
     places = grid.substations.set_index("sub_id")[["latitude", "longitude"]]
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
@@ -284,7 +284,7 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     return figure
 
 
-def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] = ORIGIN) -> np.ndarray:
+def _cells(centres: pd.DataFrame, step_deg: float, origin: Place = ORIGIN) -> np.ndarray:
     """Corners (n, 4, 2) of the cells of a lattice that hold a centre."""
     cells = (centres[["latitude", "longitude"]] / step_deg).round().drop_duplicates().to_numpy()
     latitude = (cells[:, :1] + [-0.5, -0.5, 0.5, 0.5]) * step_deg
@@ -293,7 +293,7 @@ def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] =
 
 
 def _draw_places(
-    ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float] = ORIGIN, size: float = 210
+    ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], origin: Place = ORIGIN, size: float = 210
 ) -> None:
     """Stars at places with their names, on the side away from the other places."""
     at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
@@ -306,7 +306,7 @@ def _draw_places(
         map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=_NAME)
 
 
-def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float]) -> None:
+def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: Place) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     seen = plants.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
@@ -321,9 +321,7 @@ def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin:
     taken += boxes
 
 
-def _draw_cities(
-    ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float], scale_bar: Bbox
-) -> None:
+def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: Place, scale_bar: Bbox) -> None:
     """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
     seen = cities.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].sort_values("population", ascending=False)
@@ -347,6 +345,5 @@ def _title_and_notes(figure: plt.Figure, title: str, *notes: str) -> None:
     """Title above and notes below, small."""
     _, up = figure.get_size_inches()
     figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)
-    figure.text(
-        0.995, 0.06 / up, "; ".join(filter(None, notes)), ha="right", va="bottom", fontsize=7.5, color="#777777"
-    )
+    small: dict = {"ha": "right", "va": "bottom", "fontsize": 7.5, "color": "#777777"}
+    figure.text(0.995, 0.06 / up, "; ".join(filter(None, notes)), **small)

@@ -15,17 +15,18 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, units
 from railcore.facts.units import number
 
-ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
+ORIGIN = (23.0, -96.0)  # of x = y = 0
 INK = "#222222"
 _PARALLELS = (29.5, 45.5)  # on which lengths are true
 _LAND, _BORDER = "#F5F3EE", "#BDB8AE"
 _SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
 
+Place = tuple[float, float]  # latitude and longitude [degrees]
 Outlines = Mapping[str, Sequence[np.ndarray]]  # rings of (longitude, latitude) by state
 
 
 def albers(
-    latitude: ArrayLike, longitude: ArrayLike, origin: tuple[float, float] = ORIGIN, radius_m: float = 0.0
+    latitude: ArrayLike, longitude: ArrayLike, origin: Place = ORIGIN, radius_m: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Albers' equal-area conic projection of degrees to x and y [m], on a sphere, the Earth's by default.
 
@@ -59,7 +60,7 @@ def albers(
     return rho * np.sin(theta), rho0 - rho * np.cos(theta)
 
 
-def great_circle(start: tuple[float, float], end: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+def great_circle(start: Place, end: Place) -> tuple[np.ndarray, np.ndarray]:
     """Latitude and longitude of 41 points along the shortest way between two places.
 
     (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
@@ -76,7 +77,7 @@ def state_map(
     figure: Figure,
     inches: tuple[float, float, float, float],
     outlines: Outlines,
-    origin: tuple[float, float] = ORIGIN,
+    origin: Place = ORIGIN,
     half_m: float = 0.0,
     border_zorder: float = 0.0,
     rasterized: bool = False,
@@ -134,7 +135,7 @@ def draw_scale_bar(ax: Axes, length_m: float = 500e3) -> Bbox:
     return Bbox.union([bar.get_window_extent(), text.get_window_extent()]).padded(2)
 
 
-def draw_circles(ax: Axes, data: pd.DataFrame, origin: tuple[float, float] = ORIGIN, **style) -> None:
+def draw_circles(ax: Axes, data: pd.DataFrame, origin: Place = ORIGIN, **style) -> None:
     """Circles at true scale, to 1.3% within the country.
 
     They are marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.

@@ -109,7 +109,8 @@ def draw_fabric(
     """
     import networkx as nx
 
-    whole = graph if after is None else nx.compose(graph, after)
+    after = graph if after is None else after
+    whole = graph if after is graph else nx.compose(graph, after)
     for a, b in chain(*map(pairwise, routes)):
         if not whole.has_edge(a, b):
             raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
@@ -139,9 +140,7 @@ def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **opt
     return page
 
 
-def _changes(graph: "nx.Graph", after: "nx.Graph | None") -> _Changes:
-    if after is None:
-        return _Changes(frozenset(), frozenset(), frozenset())
+def _changes(graph: "nx.Graph", after: "nx.Graph") -> _Changes:
     dead = frozenset(graph) - frozenset(after)
     lost = [
         frozenset((a, b))
@@ -200,9 +199,8 @@ def _boxes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale) -> None:
         middle = (layout.at[members[0]][0] + layout.at[members[-1]][0]) / 2
         ax.text(middle, layout.floor - 0.15, label, fontsize=font, ha="center", va="top")
     for row in layout.rows:
-        chassis: dict[str, list[str]] = {}
-        for node in row.nodes if row.kind == "switch" else []:
-            chassis.setdefault(layout.graph.nodes[node]["chassis"], []).append(node)
+        boxed = row.nodes if row.kind == "switch" else []
+        chassis = layers.grouped(boxed, lambda node: layout.graph.nodes[node]["chassis"])
         for members in (nodes for nodes in chassis.values() if len(nodes) > 1):
             (left, y), width = layout.at[members[0]], row.slot * (len(members) - 0.16)
             _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **_SHARED_SWITCH)
@@ -277,9 +275,7 @@ def _row(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, row: layers.N
     draw_marks(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)
     if labels.all_fit or row.kind != "gpu":
         shift = 0.0 if labels.all_fit else labels.high / 2 + 0.7 * labels.font
-        alike: dict[str, list[int]] = {}
-        for i, text in enumerate(labels.texts):
-            alike.setdefault(text, []).append(i)
+        alike = layers.grouped(range(len(places)), labels.texts.__getitem__)
         alike.pop("", None)
         recur = 2 * len(alike) <= len(labels.texts)
         # Labels that recur, as GPUs' numbers do, are an artist each: an SVG then stores their outline once.

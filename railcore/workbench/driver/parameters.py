@@ -25,14 +25,13 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     except _UNREADABLE as error:
         raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
     for statement in statements:
+        where = f"parameters cell, line {statement.lineno}"
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
-            raise ValueError(
-                f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`"
-            )
+            raise ValueError(f"{where}: write only `name: type = value  # unit, meaning`")
         try:
             found[statement.target.id] = ast.literal_eval(statement.value)
         except _UNREADABLE as error:
-            raise ValueError(f"parameters cell, line {statement.lineno}: the value is no literal ({error})") from None
+            raise ValueError(f"{where}: the value is no literal ({error})") from None
     return found
 
 

@@ -59,14 +59,9 @@ def _is_valid(row: Mapping[str, str]) -> bool:
 
 def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
     """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
-    ledger, inputs = published_rows(), _read(_INPUTS) or []
-    return {
-        name: {
-            "ledger": _rows_hash(name, ledger, claims.RECORDED_COLUMNS),
-            "inputs": _rows_hash(name, inputs, catalog.INPUT_COLUMNS),
-        }
-        for name in suite
-    }
+    ledger = (published_rows(), claims.RECORDED_COLUMNS)
+    tables = {"ledger": ledger, "inputs": (_read(_INPUTS) or [], catalog.INPUT_COLUMNS)}
+    return {name: {key: _rows_hash(name, *table) for key, table in tables.items()} for name in suite}
 
 
 def _rows_hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
@@ -133,14 +128,9 @@ def notebook_text(notebook: Mapping, executed: Mapping) -> str:
             cell["outputs"] = [] if hidden else done["outputs"]
             cell["execution_count"] = done["execution_count"]
         cells.append(cell)
-    whole = nbformat.from_dict({**notebook, "cells": cells})
-    whole.metadata = nbformat.from_dict(
-        {
-            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        }
-    )
-    return nbformat.writes(whole) + "\n"
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return nbformat.writes(nbformat.from_dict({**notebook, "cells": cells, "metadata": metadata})) + "\n"
 
 
 def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
@@ -186,11 +176,9 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
 
 def _changed_items(made: Mapping[str, Path]) -> Contents:
     """All files of every item that has a new or changed file: one digit changes a table, but hardly its picture."""
-    items: dict[str, list[str]] = {}
-    for path in made:
-        items.setdefault(path.rpartition(".")[0], []).append(path)
-    changed = (paths for paths in items.values() if any(_is_changed(path, made[path]) for path in paths))
-    return {files.FIGURES / path: made[path].read_bytes() for paths in changed for path in paths}
+    changed = {path.rpartition(".")[0] for path, source in made.items() if _is_changed(path, source)}
+    items = {path: source for path, source in made.items() if path.rpartition(".")[0] in changed}
+    return {files.FIGURES / path: source.read_bytes() for path, source in items.items()}
 
 
 def _is_changed(path: str, made: Path) -> bool:
@@ -234,9 +222,8 @@ def _with_counts(ledger: list[dict[str, str]]) -> Contents:
     except (OSError, ValueError):
         return {}
     _, end, after = rest.partition(_COUNT_MARKERS[1])
-    return (
-        {_README: f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}".encode()} if end else {}
-    )
+    text = f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}"
+    return {_README: text.encode()} if end else {}
 
 
 def _write(contents: Contents, owned: Mapping[str, str]) -> None:

@@ -38,14 +38,12 @@ def source_hashes() -> dict[str, str]:
     return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
 
 
-def _used_hash(
-    name: str, notebook: Mapping, modules: list[str], data: list[str], known: Mapping[str, str] | None = None
-) -> str:
+def _used_hash(name: str, notebook: Mapping, report: Mapping, known: Mapping[str, str]) -> str:
     """Hash of everything that the results of a notebook depend on; known: hashes to take for files as they are now."""
-    used = ["constraints.txt", *map(_module_path, modules), *data]
+    used = ["constraints.txt", *map(_module_path, report["modules"]), *report["data"]]
     if name[:2] in LAST_NOTEBOOKS:
         used += [path for path in _figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
-    hashes = [(path, (known or {}).get(path) or sha256(files.ROOT / path)) for path in used]
+    hashes = [(path, known.get(path) or sha256(files.ROOT / path)) for path in used]
     parts = [cell_sources(notebook), sys.version_info[:2], hashes]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -79,7 +77,7 @@ def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mappin
     Nothing: the stamp is written.
     """
     stamp = {
-        "used": _used_hash(name, notebook, report["modules"], report["data"], report["before"]),
+        "used": _used_hash(name, notebook, report, report["before"]),
         "modules": report["modules"],
         "data": report["data"],
         "published": dict(published),
@@ -107,4 +105,4 @@ def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
         return False
     there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}
     same = stamp["published"] == {**there, **rows}
-    return same and stamp["used"] == _used_hash(name, notebook, stamp["modules"], stamp["data"])
+    return same and stamp["used"] == _used_hash(name, notebook, stamp, {})
