@@ -10,18 +10,8 @@ from matplotlib.patches import Patch
 
 from railcore.facts import units
 from railcore.facts.units import GB, number
-from railcore.workbench.plotting import (
-    COLOURS,
-    MARKERS,
-    legend_below,
-    log_axis,
-    model_name,
-    panel_title,
-    panels,
-    percent,
-    percent_axis,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, MARKERS, legend_below, percent, percent_axis, text_beside
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
@@ -89,7 +79,7 @@ def tornado_charts(data: pd.DataFrame) -> plt.Figure:
             part.loc[still, "input"] += " (" + part.loc[still, end].map(units.words) + ": no change)"
             part.loc[still, end] = ""
         tornado_chart(part, ax, "exposed share of the time")
-        panel_title(ax, model_name(model), left=True)
+        plotting.panel_title(ax, plotting.model_name(model), left=True)
     return figure
 
 
@@ -143,7 +133,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
     left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="model")
     left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
     left.invert_yaxis()
-    log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
+    plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     for i, error in enumerate(data["error"]):
         _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
@@ -272,7 +262,7 @@ def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
 
     Columns model, network and those of TERMS [s].
     """
-    figure, parts = panels(data, "model", (3.4, 4.6))
+    figure, parts = plotting.panels(data, "model", (3.4, 4.6))
     for i, (model, part, ax) in enumerate(parts):
         iteration_terms(part, "network", ax)
         ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
@@ -304,7 +294,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     the bars that show the total over its range.
     """
     ways, names = data["links"].nunique(), list(data["network"].unique())
-    figure, parts = panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
+    figure, parts = plotting.panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for way, rows, ax in parts:
         part = rows.assign(billions=rows["cost_usd"] / 1e9)
@@ -378,7 +368,7 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
             x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
             right.text(x, y, percent(bar.get_height()), color="white" if dark else "black", **style)
-    log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
+    plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
     left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), title="(a) GPU pairs")
     left.set_xlim(-0.5, len(models) - 0.5)
     left.set_xticks(range(len(models)), models)

@@ -11,21 +11,8 @@ from matplotlib.colors import ListedColormap
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plotting import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    gpu_axis,
-    legend_below,
-    line_style,
-    log_axis,
-    model_name,
-    panel_title,
-    panels,
-    percent_axis,
-    plot_lines,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
 _MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
@@ -44,7 +31,7 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> plt
     columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
         plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
-        log_axis(gpu_axis(ax, counts).yaxis)
+        log_axis(plotting.gpu_axis(ax, counts).yaxis)
         ax.set_ylabel(label)
     legend_below(figure, axes[0], 3, title=title)
     return figure
@@ -55,12 +42,12 @@ def iteration_time_by_domain_size(data: pd.DataFrame) -> plt.Figure:
 
     Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
     """
-    figure, parts = panels(data, "model", (4.8, 4.6))
+    figure, parts = plotting.panels(data, "model", (4.8, 4.6))
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
-            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **line_style(i, label=f"{gpus:,} GPUs"))
+            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **plotting.line_style(i, label=f"{gpus:,} GPUs"))
             ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
-        gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
+        plotting.gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
         ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
     figure.axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
     legend_below(figure, figure.axes[0])
@@ -72,7 +59,7 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> p
 
     Columns panel, hb_domain_size, slowdown.
     """
-    figure, parts = panels(data, "panel", (3.6, 4.4), sharey=True)
+    figure, parts = plotting.panels(data, "panel", (3.6, 4.4), sharey=True)
     for panel, part, ax in parts:
         plot_lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
@@ -109,7 +96,7 @@ def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
     runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
     for before, after in pairwise(runs):
         change = (before["batch_sequences"].iloc[-1] + after["batch_sequences"].iloc[0]) / 2
-        ax.axvline(change, color=GREY, linestyle=(0, (2, 2)), linewidth=1)
+        ax.axvline(change, color=plotting.GREY, linestyle=(0, (2, 2)), linewidth=1)
     for run in runs if len(runs) > 1 else []:
         wide = len(run) > 1
         words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
@@ -138,9 +125,10 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> plt
     """
     figure, ax = plt.subplots(figsize=(8, 4.6))
     for i, (model, rows) in enumerate(data.groupby("model", sort=False)):
-        ax.plot(rows["group_size"], rows["slowdown"], **line_style(i, ("-", "--", "-.")[i % 3], marker="", label=model))
+        line = plotting.line_style(i, ("-", "--", "-.")[i % 3], marker="", label=model)
+        ax.plot(rows["group_size"], rows["slowdown"], **line)
     for i, (rule, rows) in enumerate(marks.groupby("rule", sort=False)):
-        style: dict = {"marker": MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
+        style: dict = {"marker": plotting.MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
         ax.plot(rows["group_size"], rows["slowdown"], color="black", linestyle="none", label=rule, **style)
     for axis in (ax.xaxis, ax.yaxis):
         log_axis(axis, base=2)
@@ -167,13 +155,13 @@ def goodput_by_gpus(data: pd.DataFrame) -> plt.Figure:
         percent_axis(ax.yaxis, "goodput, share of time")
     shown = data[(data["rates"] == "value") & (data["stops"] == stops[-1])]
     whole = shown.drop_duplicates("gpus")
-    last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=GREY, linestyle=":", label="without failures")
+    last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=plotting.GREY, linestyle=":", label="without failures")
     plot_lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
     log_axis(last.yaxis)
     last.set_ylabel("million tokens/s")
     panel_title(last, f"effective speed, {stops[-1]}")
     for ax in axes:
-        gpu_axis(ax, counts)
+        plotting.gpu_axis(ax, counts)
     band = "lines at the catalog's failure rates, bands from its high to its low ones"
     legend_below(figure, last, 3, title=band)
     return figure
@@ -188,9 +176,9 @@ def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
             if way == "direct":
-                style = line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
+                style = plotting.line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
             else:
-                style = line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
+                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))
@@ -206,7 +194,7 @@ def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> plt.Figure:
 
     Columns chunks, microbatches_per_stage, bubble_share and `by`.
     """
-    figure, parts = panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
+    figure, parts = plotting.panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
     for name, part, ax in parts:
         plot_lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
         log_axis(ax.xaxis, sorted(part["microbatches_per_stage"].unique()), 2)
@@ -229,7 +217,7 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> plt.Fig
         for i, model in enumerate(data["model"].unique()):
             for case, style in zip(data["case"].unique(), ("-", ":"), strict=False):
                 rows = part[(part["model"] == model) & (part["case"] == case)]
-                name = model_name(f"{model}, {case}" if part["case"].nunique() > 1 else model)
+                name = plotting.model_name(f"{model}, {case}" if part["case"].nunique() > 1 else model)
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
             for row in printed[(printed["network"] == network) & (printed["model"] == model)].itertuples():
@@ -253,7 +241,7 @@ def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
     """
-    figure, parts = panels(data, "model", (10.5 / data["model"].nunique(), 4.6), sharey=True)
+    figure, parts = plotting.panels(data, "model", (10.5 / data["model"].nunique(), 4.6), sharey=True)
     figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
     for model, part, ax in parts:
         x, busy = part["micro_batches"], part["idle"] + part["exposed"]
@@ -265,7 +253,7 @@ def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
         marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
         log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
         ax.set(ylim=(0, 1), xlim=(x.min(), x.max()), xlabel="micro-batches of an iteration, batch [billion tokens]")
-        panel_title(ax, model_name(model), left=True)
+        panel_title(ax, plotting.model_name(model), left=True)
     percent_axis(figure.axes[0].yaxis, "share of the time")
     legend_below(figure, figure.axes[0], 2)
     return figure
@@ -298,7 +286,7 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
     panel_title(right, "least exposed placement", left=True)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
     right.plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
-    text_beside(right, "here", here, (9, -3))
+    plotting.text_beside(right, "here", here, (9, -3))
     title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
     legend_below(figure, left, 4, title=title)
     return figure
@@ -321,7 +309,7 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
         level = rate / units.Gbps
         ax.axhline(level, color="black", linewidth=0.8)
         place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-        text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
+        plotting.text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
     ax.set_xlim(data["loss"].min(), data["loss"].max())
     log_axis(ax.yaxis)
     ratio = (data["bit_error_rate"] / data["loss"]).min()

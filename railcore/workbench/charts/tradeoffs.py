@@ -7,21 +7,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.units import ms, number
-from railcore.workbench.plotting import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    legend_below,
-    line_style,
-    log_axis,
-    panel_title,
-    panels,
-    percent,
-    percent_axis,
-    plot_lines,
-    ratio_axis,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
 _DASHES = ("-", "--", "-.", ":")
@@ -34,10 +21,11 @@ def cost_by_oversubscription(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     Columns network, oversubscription, relative_cost.
     """
     finite = np.isfinite(data["oversubscription"])
-    plot_lines(data[finite], "oversubscription", "relative_cost", "network", ax)
+    plotting.plot_lines(data[finite], "oversubscription", "relative_cost", "network", ax)
     for level in data.loc[~finite, "relative_cost"]:
         ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
-    ratio_axis(ax, sorted(data.loc[finite, "oversubscription"].unique()), "oversubscription, bandwidth down : up")
+    ratios = sorted(data.loc[finite, "oversubscription"].unique())
+    plotting.ratio_axis(ax, ratios, "oversubscription, bandwidth down : up")
     ax.set(ylabel="cost over rail-optimized", ylim=(0, 1.05))
     ax.legend()
     return ax
@@ -63,7 +51,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
     shown = sorted(ratio for ratio in one["oversubscription"] if ratio == int(ratio))
     for ax in (left, right):
-        ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
+        plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
     legend_below(figure, left, 5)
     return figure
 
@@ -77,7 +65,7 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
     """
     ways: dict = {"direct": {}, "two-hop, no layer": {"linewidth": 4.5, "alpha": 0.4}}
     ways["hierarchical, no layer"] = {"linestyle": ":", "linewidth": 2}
-    figure, parts = panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
+    figure, parts = plotting.panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
     for imbalance, panel, ax in parts:
         for i, (size, part) in enumerate(panel.groupby("hb_domain_size")):
             x, colour = part["oversubscription"], COLOURS[i % len(COLOURS)]
@@ -85,11 +73,11 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
             ax.plot(x, part["two_hop_s"] / ms, color=colour, **ways["two-hop, no layer"])
             ax.plot(x, part["hierarchical_s"] / ms, color=colour, **ways["hierarchical, no layer"])
         label = "oversubscription of the any-to-any layer, down : up"
-        ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
+        plotting.ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
         load = "uniform load" if imbalance == 1 else f"one hot expert, {number(imbalance)} times the mean"
         ax.set(title=load, ylabel="time of one exchange [ms]", ylim=(0, None))
     for name, style in ways.items():
-        figure.axes[0].plot([], [], color=GREY, label=name, **style)
+        figure.axes[0].plot([], [], color=plotting.GREY, label=name, **style)
     legend_below(figure, figure.axes[0], 4, title="HB domain size, and path to the experts")
     return figure
 
@@ -99,13 +87,13 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> plt.Figure:
 
     Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
     """
-    figure, parts = panels(data, "network", (5, 4.6), sharey=True)
+    figure, parts = plotting.panels(data, "network", (5, 4.6), sharey=True)
     for name, part, ax in parts:
         for i, (tier, rows) in enumerate(part.groupby("tier", sort=False)):
             label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
             ax.plot(rows["length_m"], rows["share"], **line_style(i, _DASHES[i % 4], marker="", label=label))
         for row in media.itertuples():
-            ax.axvline(row.reach_m, color=GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
+            ax.axvline(row.reach_m, color=plotting.GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
             place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
             ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)
         log_axis(ax.xaxis, [1, 5, 20, 100, 500])
@@ -115,7 +103,7 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> plt.Figure:
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[0]))
     for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
         if (media["copper"] == copper).any():
-            fullest.plot([], [], color=GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
+            fullest.plot([], [], color=plotting.GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
     legend_below(figure, fullest, 3)
     return figure
 
@@ -227,7 +215,7 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes, title
     -------
     The axes.
     """
-    plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
+    plotting.plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
     for line in ax.get_lines():
         line.set_markerfacecolor("white")
     for i, (_, part) in enumerate(data.groupby("model", sort=False)):
@@ -249,7 +237,8 @@ def serving_costs(data: pd.DataFrame) -> plt.Figure:
     Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
     rising order.
     """
-    figure, parts = panels(data.sort_values("context", kind="stable"), "context", (5.4, 4.8), least=8, sharey=True)
+    data = data.sort_values("context", kind="stable")
+    figure, parts = plotting.panels(data, "context", (5.4, 4.8), least=8, sharey=True)
     for context, panel, ax in parts:
         for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
             x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
@@ -261,7 +250,7 @@ def serving_costs(data: pd.DataFrame) -> plt.Figure:
         ax.set_yscale("log")
         ax.set_xlim(0, ax.get_xlim()[1] * 1.05)
         ax.set_xlabel("tokens/s of a user")
-        panel_title(ax, f"{number(context)} tokens of context")
+        plotting.panel_title(ax, f"{number(context)} tokens of context")
     log_axis(figure.axes[0].yaxis)
     figure.axes[0].set_ylabel("cost of a million decoded tokens [USD]")
     title = "numbers: GPUs of the smallest copy × copies that the machine holds; larger copies to the left"
@@ -283,13 +272,13 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
         left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     log_axis(left.xaxis)
     left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
-    panel_title(left, "(a) all GPUs restart after every failure, middle rates")
+    plotting.panel_title(left, "(a) all GPUs restart after every failure, middle rates")
     table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
     span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
-    (middle,) = right.plot(table["value"], range(len(table)), MARKERS[0], color=COLOURS[0])
+    (middle,) = right.plot(table["value"], range(len(table)), plotting.MARKERS[0], color=COLOURS[0])
     right.set_yticks(range(len(table)), table.index)
     right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
-    panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
+    plotting.panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
     goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
