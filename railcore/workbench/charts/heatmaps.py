@@ -209,9 +209,8 @@ def places_by_assumption(data: pd.DataFrame, title: str = "") -> plt.Figure:
     size = (11, 0.35 + 0.25 * bool(title) + down * (high + 0.5))
     margins = {"left": 1.95 / 11, "right": 0.99, "bottom": 0.5 / size[1], "wspace": 0.05, "hspace": 0.5 / high}
     margins["top"] = 1 - (0.25 + 0.25 * bool(title)) / size[1]  # a layout engine would take longer
-    figure, axes = plt.subplots(
-        down, across, figsize=size, squeeze=False, sharey=True, gridspec_kw=margins, layout="none"
-    )
+    figure = plt.figure(figsize=size, layout="none")
+    axes = figure.subplots(down, across, squeeze=False, sharey=True, gridspec_kw=margins)
     for ax, region in zip(axes.flat, regions, strict=False):
         part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
         cells = part.reindex([(*row, radius) for row in rows for radius in radii])
@@ -242,9 +241,8 @@ def _counts(ax: plt.Axes, cells: pd.DataFrame, shape: tuple[int, int], most: flo
     ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=_NO_COUNT_COLOUR)
     y, x = np.indices(shape).reshape(2, -1) + 0.5
     known = np.isfinite(counts)
-    texts = [
-        f"{number(count)}{'' if sure else '+'}" if count else "–" for count, sure in zip(counts, exact, strict=True)
-    ]
+    bounds = np.where(exact, "", "+")
+    texts = [f"{number(count)}{more}" if count else "–" for count, more in zip(counts, bounds, strict=True)]
     inks = np.where(shade > 0.55, "white", _COUNT_COLOUR)
     outlines = [text_outline(text, 7.5)[0] for text in np.array(texts)[known]]
     draw_marks(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)

@@ -73,8 +73,7 @@ def _alike(value, default) -> bool:
     """True when the entries of a list are of the types and dimensions of the default's; texts where that is empty."""
     if not isinstance(default, list):
         return isinstance(default, _PLAIN)
-    kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default or ["text"]}
-    given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
+    kinds, given = ({(type(entry), dimension_of(entry)) for entry in each} for each in (default or ["text"], value))
     if (float, None) in kinds:
         kinds.add((int, None))
     return bool(value or not default) and given <= kinds
