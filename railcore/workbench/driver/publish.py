@@ -102,9 +102,8 @@ def find_damage() -> list[str]:
     found = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
     found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
     if _README.exists() and not _with_counts([]):
-        found.append(
-            "README.md lacks the marker {} or, after it, {}: its counts are not updated".format(*_COUNT_MARKERS)
-        )
+        start, end = _COUNT_MARKERS
+        found.append(f"README.md lacks the marker {start} or, after it, {end}: its counts are not updated")
     return found
 
 
