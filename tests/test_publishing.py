@@ -14,7 +14,7 @@ import project
 import pytest
 
 from railcore.facts import files
-from railcore.workbench.driver import kernels, stamps
+from railcore.workbench.driver import kernels, publish
 from railcore.workbench.driver.run import load_notebook
 
 CHANGED = ("figures", "notebooks", "build/stamps")
@@ -275,9 +275,9 @@ def test_what_is_no_notebook_stops_no_other(suite):
 )
 def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
     monkeypatch.setattr("railcore.facts.files.BUILD", tmp_path)
-    path = stamps.stamp_path("01_a")
+    path = publish.stamp_path("01_a")
     path.mkdir(parents=True) if stamp == "folder" else files.write_whole(path, stamp)
-    assert stamps.read_stamp("01_a") == {} and not stamps.up_to_date("01_a", {"cells": []}, {})
+    assert publish.read_stamp("01_a") == {} and not publish.up_to_date("01_a", {"cells": []}, {})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import grid as grids
 from railcore.workbench import outputs
 from railcore.workbench.charts import bars, heatmaps, maps, timelines
-from railcore.workbench.drawing import basemap, symbols
+from railcore.workbench.drawing import symbols
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
@@ -90,15 +90,15 @@ def svg_bytes(figure):
 
 def test_albers_is_snyders_example():
     """His numerical example of the sphere: radius 1, parallels 29.5 and 45.5, origin 23 N 96 W, point 35 N 75 W."""
-    assert np.allclose(basemap.albers(35, -75, radius_m=1.0), (0.2952720, 0.2416774), atol=5e-8)
+    assert np.allclose(maps.albers(35, -75, radius_m=1.0), (0.2952720, 0.2416774), atol=5e-8)
 
 
 @given(latitudes, longitudes)
 def test_albers_keeps_areas_and_the_origin(latitude, longitude):
-    x, y = basemap.albers(latitude + np.array([0, 1e-4, 0]), longitude + np.array([0, 0, 1e-4]))
+    x, y = maps.albers(latitude + np.array([0, 1e-4, 0]), longitude + np.array([0, 0, 1e-4]))
     area = abs((x[1] - x[0]) * (y[2] - y[0]) - (x[2] - x[0]) * (y[1] - y[0]))
     assert area == pytest.approx((EARTH * np.radians(1e-4)) ** 2 * np.cos(np.radians(latitude)), rel=1e-4)
-    assert np.allclose(basemap.albers(*basemap.ORIGIN), 0)
+    assert np.allclose(maps.albers(*maps.ORIGIN), 0)
 
 
 @given(latitudes, longitudes, st.sampled_from([0, 90, 200, 300]))
@@ -107,13 +107,13 @@ def test_a_circle_looks_like_a_circle(latitude, longitude, azimuth):
     d, z, phi = 100e3 / EARTH, np.radians(azimuth), np.radians(latitude)
     there = np.arcsin(np.sin(phi) * np.cos(d) + np.cos(phi) * np.sin(d) * np.cos(z))
     east = np.arctan2(np.sin(z) * np.sin(d) * np.cos(phi), np.cos(d) - np.sin(phi) * np.sin(there))
-    x, y = basemap.albers([latitude, np.degrees(there)], [longitude, longitude + np.degrees(east)])
+    x, y = maps.albers([latitude, np.degrees(there)], [longitude, longitude + np.degrees(east)])
     assert np.hypot(x[1] - x[0], y[1] - y[0]) == pytest.approx(100e3, rel=0.016)
 
 
 @given(latitudes, longitudes, latitudes, longitudes)
 def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
-    way = basemap.great_circle((latitude, longitude), (to, east))
+    way = maps.great_circle((latitude, longitude), (to, east))
     steps = great_circle_distance(way[0][:-1], way[1][:-1], way[0][1:], way[1][1:])
     whole = great_circle_distance(latitude, longitude, to, east)
     assert steps.sum() == pytest.approx(whole, rel=1e-6, abs=1)
@@ -122,33 +122,33 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
 
 def test_the_map_has_one_scale_and_shows_every_state():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
-    basemap.draw_scale_bar(ax)
-    box, (x, y) = ax.get_window_extent(), basemap.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
+    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
+    maps.draw_scale_bar(ax)
+    box, (x, y) = ax.get_window_extent(), maps.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
     across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
     assert across / box.width == pytest.approx(up / box.height)
-    assert basemap.within_axes(ax, x, y).all()
+    assert maps.within_axes(ax, x, y).all()
     bar = ax.get_lines()[0].get_xdata()
     assert bar[1] - bar[0] == pytest.approx(500e3) and ax.texts[0].get_text() == "500 km"
 
 
 def test_circles_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
-    basemap.draw_circles(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
+    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
+    maps.draw_circles(ax, places(("a", 40, -90), ("b", 35, -95)).assign(radius_m=[50e3, 150e3]))
     metres_of_a_point = np.diff(ax.get_xlim())[0] / (7 * 72)
     assert [line.get_markersize() * metres_of_a_point / 2 for line in ax.get_lines()] == pytest.approx([50e3, 150e3])
 
 
 def test_labels_make_way_and_say_when_they_cannot():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
+    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     middle, taken = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim())), []
-    assert all(basemap.map_label(ax, "a name", [middle], taken) for _ in range(4))
+    assert all(maps.map_label(ax, "a name", [middle], taken) for _ in range(4))
     assert not any(a.overlaps(b) for a, b in combinations(taken, 2))
     taken.append(ax.get_window_extent())
-    assert not basemap.map_label(ax, "one more", [middle], taken, must=False)
-    assert len(ax.texts) == 4 and not basemap.map_label(ax, "one more", [middle], taken) and len(ax.texts) == 5
+    assert not maps.map_label(ax, "one more", [middle], taken, must=False)
+    assert len(ax.texts) == 4 and not maps.map_label(ax, "one more", [middle], taken) and len(ax.texts) == 5
 
 
 def test_a_grid_map_draws_each_plant_line_node_place_and_link():
@@ -159,7 +159,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
     assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
     assert len(plants) == len(maps.FUELS) + 1
-    kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != basemap.INK]
+    kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != maps.INK]
     assert [np.isnan(line.get_xdata()).sum() for line in kinds] == [1, 1, 1, 1]  # 230 kV is left out
     fails, _, passes = [line for line in ax.get_lines() if line.get_marker() == "o"][:3]
     assert len(fails.get_xdata()) == 2 and len(passes.get_xdata()) == 1
@@ -172,7 +172,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
 
 def test_of_cities_close_together_the_largest_is_named():
     figure = plt.figure(figsize=(8, 4))
-    ax = basemap.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
+    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     table = pd.DataFrame(
         {
             "city": ["Far", "Suburb", "City", "Off"],
@@ -181,7 +181,7 @@ def test_of_cities_close_together_the_largest_is_named():
             "population": [1, 2, 3, 9],
         }
     )
-    maps._draw_cities(ax, table, [], basemap.ORIGIN, basemap.draw_scale_bar(ax))
+    maps._draw_cities(ax, table, [], maps.ORIGIN, maps.draw_scale_bar(ax))
     assert {text.get_text() for text in ax.texts} == {"500 km", "City", "Far"}
 
 
@@ -193,7 +193,7 @@ def test_every_centre_has_one_cell_of_the_lattice():
     table = pd.DataFrame({"latitude": [40, 40, 40.25, 40.06], "longitude": [-90, -90, -90, -90.1]})
     corners = maps._cells(table, 0.25)
     assert corners.shape == (2, 4, 2)
-    first = np.stack(basemap.albers([39.875, 39.875, 40.125, 40.125], [-90.125, -89.875, -89.875, -90.125]), axis=-1)
+    first = np.stack(maps.albers([39.875, 39.875, 40.125, 40.125], [-90.125, -89.875, -89.875, -90.125]), axis=-1)
     assert np.allclose(corners[0], first)
 
 

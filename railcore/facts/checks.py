@@ -1,6 +1,7 @@
 """Checks of arguments. Each gives the value back, or raises ValueError with argument, value and remedy."""
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+def _floats(name: str, value: ArrayLike, fits: Callable[[Floats], Any], wanted: str) -> Floats:
+    array = np.asarray(value, dtype=float)
+    if not np.all(np.isfinite(array) & fits(array)):
+        raise ValueError(f"{name} is {value!r}: give {wanted}")
+    return array
+
+
 def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
     """Finite floats above 0. unit: of the argument, for the message."""
-    array = np.asarray(value, dtype=float)
-    if not np.all(np.isfinite(array) & (array > 0)):
-        raise ValueError(f"{name} is {value!r}: give a positive number{f' of {unit}' if unit else ''}")
-    return array
+    return _floats(name, value, lambda array: array > 0, f"a positive number{f' of {unit}' if unit else ''}")
 
 
 def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
     """Finite floats from `least` up."""
-    array = np.asarray(value, dtype=float)
-    if not np.all(np.isfinite(array) & (array >= least)):
-        raise ValueError(f"{name} is {value!r}: give {least:g} or more")
-    return array
+    return _floats(name, value, lambda array: array >= least, f"{least:g} or more")
 
 
 def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:
@@ -40,12 +42,9 @@ def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool =
     -------
     The value as floats.
     """
-    array = np.asarray(value, dtype=float)
-    low, high = array > 0 if above_0 else array >= 0, array < 1 if below_1 else array <= 1
-    if not np.all(low & high):
-        ends = f"{'above' if above_0 else 'from'} 0 {'and below' if below_1 else 'to'} 1"
-        raise ValueError(f"{name} is {value!r}: give a share {ends}")
-    return array
+    low, high = (operator.gt if above_0 else operator.ge), (operator.lt if below_1 else operator.le)
+    ends = f"{'above' if above_0 else 'from'} 0 {'and below' if below_1 else 'to'} 1"
+    return _floats(name, value, lambda array: low(array, 0) & high(array, 1), f"a share {ends}")
 
 
 def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) -> Ints:

@@ -31,6 +31,7 @@ LEDGER_COLUMNS = (
     "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
+_Texts = Mapping[str, str] | None  # by claim id
 RECORDED_COLUMNS = ("id", "value", "reason", "basis")
 
 
@@ -211,11 +212,7 @@ def _checked(claim_id: str, value) -> float | None:
     return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
 
 
-def record(
-    values: Mapping[str, float | None],
-    reasons: Mapping[str, str] | None = None,
-    readings: Mapping[str, str] | None = None,
-) -> MarkdownText:
+def record(values: Mapping[str, float | None], reasons: _Texts = None, readings: _Texts = None) -> MarkdownText:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the

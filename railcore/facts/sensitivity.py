@@ -8,15 +8,11 @@ import pandas as pd
 from railcore.facts.units import number
 
 
-def _four_digits(name: str, value: Any) -> str:
-    return number(value, 4)
-
-
 def tornado_table(
     ends: Mapping[str, tuple[Any, Any]],
     result: Callable[[str, Any], float],
     centre: float,
-    text: Callable[[str, Any], str] = _four_digits,
+    text: Callable[[str, Any], str] = lambda _, value: number(value, 4),
 ) -> pd.DataFrame:
     """The result with each input at its low and at its high, all others at their own value; widest swing first.
 

@@ -30,12 +30,6 @@ _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
     "bps": ("B/s", 1 / 8, _LARGE),
     "FLOP": ("FLOP", 1.0, _LARGE),
     "s": ("s", 1.0, _SMALL),
-    "min": ("s", minute, {}),
-    "h": ("s", hour, {}),
-    "day": ("s", day, {}),
-    "days": ("s", day, {}),
-    "year": ("s", year, {}),
-    "years": ("s", year, {}),
     "W": ("W", 1.0, {**_SMALL, **_LARGE}),
     "J": ("J", 1.0, _LARGE),
     "Wh": ("J", hour, _LARGE),
@@ -50,7 +44,8 @@ _COUNTS = (
     "1 x fraction GPUs ports links switches NICs sockets chips racks tiers rails planes transceivers cables "
     "servers sites parameters layers tokens sequences elements heads experts"
 ).split()
-_UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS}
+_TIMES = {"min": minute, "h": hour, "day": day, "days": day, "year": year, "years": year}
+_UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS} | {word: ("s", size, {}) for word, size in _TIMES.items()}
 _WORDS = {"gpus": "GPUs", "gpu": "GPU", "hb": "HB", "nic": "NIC", "nics": "NICs", "pue": "PUE"}
 _LABELS = {
     "gpus": "GPUs",
@@ -95,10 +90,8 @@ def parse(text: str, like: str | None = None) -> float:
     dimension, factor = unit(match[2])
     if not math.isfinite(float(match[1]) * factor):
         raise ValueError(f"quantity {text!r} is too large for a number")
-    if like is not None and dimension != unit(like)[0]:
-        raise ValueError(
-            f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {unit(like)[0]!r}"
-        )
+    if like is not None and dimension != (wanted := unit(like)[0]):
+        raise ValueError(f"quantity {text!r} is in {dimension!r}: write it in {like} or another unit of {wanted!r}")
     return float(match[1]) * factor
 
 

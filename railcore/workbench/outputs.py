@@ -74,6 +74,10 @@ def save(
     if figure is None and {"png", "svg"} & set(extensions):
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
     table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
+    texts = {"csv": data.to_csv(index=False, float_format="%.10g", lineterminator="\n")}
+    if table is not None:
+        texts |= {"md": markdown_table(table.to_dict("records")), "tex": table.to_latex(index=False, escape=True)}
+    content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
     if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
         if engine := figure.get_layout_engine():
             shown_dpi, figure.dpi = figure.dpi, DPI  # texts are a little wider than at the notebook's dpi
@@ -81,16 +85,7 @@ def save(
             engine.execute(figure)  # again, now that panels of equal aspect have their size
             figure.dpi = shown_dpi
         figure.set_layout_engine("none")
-    content: dict[str, str | bytes] = {}
-    for extension in extensions:
-        if extension == "csv":
-            content[extension] = data.to_csv(index=False, float_format="%.10g", lineterminator="\n")
-        elif extension == "md" and table is not None:
-            content[extension] = markdown_table(table.to_dict("records"))
-        elif extension == "tex" and table is not None:
-            content[extension] = table.to_latex(index=False, escape=True)
-        elif figure is not None:
-            content[extension] = _picture(item_id, figure, extension)
+        content |= {end: _picture(item_id, figure, end) for end in ("png", "svg") if end in extensions}
     for extension, whole in content.items():
         files.write_whole(files.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
     return show_table(table) if figure is None and table is not None else None
@@ -133,17 +128,15 @@ def answers() -> MarkdownText:
 
 def gallery() -> MarkdownText:
     """Figures and tables with links to the files that are in figures/, those that are there first."""
-    there: list[dict] = []
-    not_yet: list[dict] = []
+    rows, missing = [], "not\u00a0yet"
     for item_id, item in items().items():
         place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
         found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").exists()]
-        links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found) or "not\u00a0yet"
+        links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found) or missing
         name = f"[{notebook[:2]}]({notebook}.ipynb)" if found else notebook[:2]
-        row = {"item": item_id, "shows": item["must_show"], "notebook": name, "files": links}
         if item["kind"] != "answer":  # these are shown above the gallery
-            (there if found else not_yet).append(row)
-    return MarkdownText(markdown_table(there + not_yet))
+            rows.append({"item": item_id, "shows": item["must_show"], "notebook": name, "files": links})
+    return MarkdownText(markdown_table(sorted(rows, key=lambda row: row["files"] == missing)))
 
 
 def show_table(table: "pd.DataFrame") -> MarkdownText:

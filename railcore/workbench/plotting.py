@@ -8,9 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from cycler import cycler
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis, YAxis
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from railcore.facts.units import number
@@ -24,22 +22,14 @@ GREY = COLOURS[7]
 def house_style() -> None:
     """Set fonts, colours and sizes for this process: the same picture in a notebook, a PNG and an SVG."""
     mpl.rcdefaults()
-    mpl.rcParams.update(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "axes.prop_cycle": cycler(color=COLOURS),
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": "#E3E3E3",
-            "legend.frameon": False,
-            "figure.dpi": 72,
-            "figure.constrained_layout.use": True,
-            "svg.hashsalt": "railcore",
-        }
-    )
+    mpl.rc("font", family="DejaVu Sans", size=10)
+    mpl.rc("axes", prop_cycle=cycler(color=COLOURS), grid=True, axisbelow=True)
+    mpl.rc("axes.spines", top=False, right=False)
+    mpl.rc("grid", color="#E3E3E3")
+    mpl.rc("legend", frameon=False)
+    mpl.rc("figure", dpi=72)
+    mpl.rc("figure.constrained_layout", use=True)
+    mpl.rc("svg", hashsalt="railcore")
     if (shell := sys.modules.get("IPython")) and shell.get_ipython():
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -95,14 +85,14 @@ def log_axis(
     axis.set_minor_locator(NullLocator())
 
 
-def gpu_axis(ax: Axes, counts: Sequence[int]) -> Axes:
+def gpu_axis(ax: plt.Axes, counts: Sequence[int]) -> plt.Axes:
     """A logarithmic x axis of GPU counts with each count written out."""
     log_axis(ax.xaxis, counts, 2, rotation=45, ha="right")
     ax.set_xlabel("GPUs")
     return ax
 
 
-def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
+def ratio_axis(ax: plt.Axes, ratios: Iterable[float], label: str, **style) -> None:
     """A logarithmic x axis of oversubscriptions, written as 4:1.
 
     Parameters
@@ -120,7 +110,7 @@ def ratio_axis(ax: Axes, ratios: Iterable[float], label: str, **style) -> None:
     ax.set_xlabel(label)
 
 
-def text_beside(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
+def text_beside(ax: plt.Axes, text: str, at: tuple, shift: tuple[float, float] = (0, 0), **style) -> None:
     """A text beside a place of the axes.
 
     Parameters
@@ -139,7 +129,7 @@ def text_beside(ax: Axes, text: str, at: tuple, shift: tuple[float, float] = (0,
     ax.annotate(text, at, shift, textcoords="offset points", **style)
 
 
-def panel_title(ax: Axes, title: str, left: bool = False) -> None:
+def panel_title(ax: plt.Axes, title: str, left: bool = False) -> None:
     """A small title of one of several panels, in the middle or on the left."""
     ax.set_title(title, fontsize=10, loc="left" if left else "center", y=1 if left else None)
 
@@ -151,7 +141,7 @@ def model_name(title: str) -> str:
 
 def panels(
     data: pd.DataFrame, by: str, size: tuple[float, float], least: float = 0.0, **options
-) -> tuple[Figure, list[tuple]]:
+) -> tuple[plt.Figure, list[tuple]]:
     """A figure with a panel for each value of a column, side by side.
 
     Parameters
@@ -175,7 +165,7 @@ def panels(
     return figure, [(value, part, ax) for (value, part), ax in zip(parts, axes.flat, strict=True)]
 
 
-def legend_below(figure: Figure, ax: Axes, columns: int = 0, **options) -> None:
+def legend_below(figure: plt.Figure, ax: plt.Axes, columns: int = 0, **options) -> None:
     """One legend for the whole figure, below it.
 
     Parameters
@@ -206,11 +196,11 @@ def plot_lines(
     x: str,
     y: str,
     group: str,
-    ax: Axes,
+    ax: plt.Axes,
     order: Sequence | None = None,
     label: str = "{}",
     nested: bool = False,
-) -> Axes:
+) -> plt.Axes:
     """One line with markers for each value of a column; every other one is dashed.
 
     seaborn's lineplot gives the same, but importing and calling it costs a notebook 1 s of CPU.

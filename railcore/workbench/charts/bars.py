@@ -5,32 +5,19 @@ from collections.abc import Callable, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from railcore.facts import units
 from railcore.facts.units import GB, number
-from railcore.workbench.plotting import (
-    COLOURS,
-    MARKERS,
-    legend_below,
-    log_axis,
-    model_name,
-    panel_title,
-    panels,
-    percent,
-    percent_axis,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, MARKERS, legend_below, percent, percent_axis, text_beside
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 _PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
 _MOST_INPUTS = 10  # of a tornado
 _MOST_SHARE = 1.5  # of a capacity, on the axis
-_REPORTED, _CLEANED, _PRINTED = COLOURS[5], COLOURS[0], COLOURS[1]
 _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
@@ -50,7 +37,7 @@ _TRAFFIC_KINDS = {  # kinds of traffic: name and colour
 }
 
 
-def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
+def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
     """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
@@ -75,13 +62,13 @@ def tornado_chart(data: pd.DataFrame, ax: Axes, label: str) -> Axes:
     return ax
 
 
-def _beside(ax: Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
+def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
     """A text beside the end of a bar, to its right or left."""
     shift, side = (3, "left") if rightward else (-3, "right")
     text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
-def tornado_charts(data: pd.DataFrame) -> Figure:
+def tornado_charts(data: pd.DataFrame) -> plt.Figure:
     """A tornado for each model, its most important inputs; columns model and those of `tornado_chart`, swing."""
     models = list(data["model"].unique())
     figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
@@ -92,11 +79,11 @@ def tornado_charts(data: pd.DataFrame) -> Figure:
             part.loc[still, "input"] += " (" + part.loc[still, end].map(units.words) + ": no change)"
             part.loc[still, end] = ""
         tornado_chart(part, ax, "exposed share of the time")
-        panel_title(ax, model_name(model), left=True)
+        plotting.panel_title(ax, plotting.model_name(model), left=True)
     return figure
 
 
-def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
+def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
 
     Columns load, platform, routing, phases, slowdown, bandwidth_ratio.
@@ -130,7 +117,7 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
+def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
 
     Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
@@ -146,7 +133,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="model")
     left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
     left.invert_yaxis()
-    log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
+    plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     for i, error in enumerate(data["error"]):
         _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
@@ -159,7 +146,7 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> Figure:
     return figure
 
 
-def authority_demand(data: pd.DataFrame) -> Figure:
+def authority_demand(data: pd.DataFrame) -> plt.Figure:
     """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
 
     Columns authority, capacity_w, peak_demand_raw_w, peak_demand_clean_w, printed_w (NaN for none): the
@@ -170,9 +157,9 @@ def authority_demand(data: pd.DataFrame) -> Figure:
     capacity, at = data["capacity_w"], np.arange(len(data))
     figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
     raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
-    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=_REPORTED, label="largest demand as reported")
-    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=_CLEANED, label="the same, without reporting errors")
-    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": _PRINTED, "hatch": "////", "linewidth": 0.8}
+    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[5], label="largest demand as reported")
+    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[0], label="the same, without reporting errors")
+    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": COLOURS[1], "hatch": "////", "linewidth": 0.8}
     ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
     implied = clean + printed.fillna(0)
     for i, (highest, total, own) in enumerate(zip(raw, implied, capacity, strict=True)):
@@ -193,7 +180,7 @@ def authority_demand(data: pd.DataFrame) -> Figure:
 
 
 def _stacked_bars(
-    table: pd.DataFrame, ax: Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
+    table: pd.DataFrame, ax: plt.Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
 ) -> None:
     """A bar for each row, stacked from the columns; by default in the colours of the house, hatched from the ninth on.
 
@@ -210,18 +197,19 @@ def _stacked_bars(
     ax.grid(axis="y" if across else "x", visible=False)
 
 
-def _totalled_bars(table: pd.DataFrame, ax: Axes, text: Callable[[float, float], str], label: str, title: str) -> None:
-    """Stacked bars with a legend, and above each the text for its total and the first bar's."""
-    _stacked_bars(table, ax)
+def _totalled_bars(table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", **style) -> None:
+    """Stacked bars with a legend, and above each text(its total, the first bar's total)."""
+    _stacked_bars(table, ax, **style)
     totals = table.sum(axis=1).tolist()
-    _tops(ax, totals, [text(total, totals[0]) for total in totals])
+    for i, total in enumerate(totals):
+        text_beside(ax, text(total, totals[0]), (i, total), (0, 3), ha="center")
     ax.margins(y=0.18)
     ax.set_ylabel(label)
     ax.set_title(title, fontsize=9)
     ax.legend()
 
 
-def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: str, title: str = "") -> Axes:
+def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, label: str, title: str = "") -> plt.Axes:
     """Stacked bars with the total on top and its change from the first bar.
 
     Parameters
@@ -245,7 +233,7 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: Axes, label: 
     return ax
 
 
-def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Axes:
+def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -> plt.Axes:
     """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
 
     Parameters
@@ -269,18 +257,12 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: Axes, title: str = "") -> Ax
     return ax
 
 
-def _tops(ax: Axes, heights: Sequence[float], texts: Sequence[str], **style) -> None:
-    """Texts above bars, 3 points higher."""
-    for i, (height, text) in enumerate(zip(heights, texts, strict=True)):
-        text_beside(ax, text, (i, height), (0, 3), ha="center", **style)
-
-
-def iteration_time_by_network(data: pd.DataFrame) -> Figure:
+def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
     Columns model, network and those of TERMS [s].
     """
-    figure, parts = panels(data, "model", (3.4, 4.6))
+    figure, parts = plotting.panels(data, "model", (3.4, 4.6))
     for i, (model, part, ax) in enumerate(parts):
         iteration_terms(part, "network", ax)
         ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
@@ -289,7 +271,7 @@ def iteration_time_by_network(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
+def iteration_breakdown(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
     shares = data.div(data.sum(axis=1), axis=0).max()
     shown = data[shares.index[shares > 0.01]]
@@ -302,7 +284,7 @@ def iteration_breakdown(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> Figure:
+def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> plt.Figure:
     """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
 
     Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
@@ -312,7 +294,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     the bars that show the total over its range.
     """
     ways, names = data["links"].nunique(), list(data["network"].unique())
-    figure, parts = panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
+    figure, parts = plotting.panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for way, rows, ax in parts:
         part = rows.assign(billions=rows["cost_usd"] / 1e9)
@@ -336,7 +318,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     return figure
 
 
-def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
+def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """What the busiest GPU of each kind sends in its HB domain and over its NIC, a bar for each strategy.
 
     Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
@@ -361,7 +343,7 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def traffic_shares(data: pd.DataFrame) -> Figure:
+def traffic_shares(data: pd.DataFrame) -> plt.Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
     Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
@@ -370,10 +352,8 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
     silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
     data = pd.concat([silent, data[data["kind"] != "all"]])
     models, kinds = list(data["case"].unique()), list(data["kind"].unique())
-    pairs, volume = (
-        data.pivot(index="case", columns="kind", values=f"share_of_{what}").loc[models, kinds]
-        for what in ("pairs", "bytes")
-    )
+    shares = data.pivot(index="case", columns="kind", values=["share_of_pairs", "share_of_bytes"]).loc[models]
+    pairs, volume = shares["share_of_pairs"], shares["share_of_bytes"][kinds]
     for i, kind in enumerate(kinds):
         place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
         label, colour = _TRAFFIC_KINDS[kind]
@@ -388,10 +368,9 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
             x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
             right.text(x, y, percent(bar.get_height()), color="white" if dark else "black", **style)
-    log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
-    left.set(
-        ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), xlim=(-0.5, len(models) - 0.5), title="(a) GPU pairs"
-    )
+    plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
+    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), title="(a) GPU pairs")
+    left.set_xlim(-0.5, len(models) - 0.5)
     left.set_xticks(range(len(models)), models)
     left.grid(axis="x", visible=False)
     for edge in range(1, len(models)):
@@ -402,12 +381,14 @@ def traffic_shares(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def volume_by_kind(volumes: pd.DataFrame, ax: Axes) -> Axes:
+def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
     table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
-    _stacked_bars(table, ax, width=0.8)
-    totals = table.sum(axis=1).tolist()
-    _tops(ax, totals, [f"{number(total, 4)} GB\n{percent(total / sum(totals))}" for total in totals])
-    ax.set(ylabel="all GPUs' traffic in an iteration [GB]", ylim=(0, 1.15 * max(totals)))
-    ax.legend()
+    totals = table.sum(axis=1)
+
+    def text(total: float, _first: float) -> str:
+        return f"{number(total, 4)} GB\n{percent(total / totals.sum())}"
+
+    _totalled_bars(table, ax, text, "all GPUs' traffic in an iteration [GB]", width=0.8)
+    ax.set_ylim(0, 1.15 * totals.max())
     return ax

@@ -7,27 +7,12 @@ from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plotting import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    gpu_axis,
-    legend_below,
-    line_style,
-    log_axis,
-    model_name,
-    panel_title,
-    panels,
-    percent_axis,
-    plot_lines,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
 _MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
@@ -37,7 +22,7 @@ _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
-def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Figure:
+def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
 
     Columns link, gpus, cost_usd, power_w.
@@ -46,35 +31,35 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> Fig
     columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
         plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
-        log_axis(gpu_axis(ax, counts).yaxis)
+        log_axis(plotting.gpu_axis(ax, counts).yaxis)
         ax.set_ylabel(label)
     legend_below(figure, axes[0], 3, title=title)
     return figure
 
 
-def iteration_time_by_domain_size(data: pd.DataFrame) -> Figure:
+def iteration_time_by_domain_size(data: pd.DataFrame) -> plt.Figure:
     """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
 
     Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
     """
-    figure, parts = panels(data, "model", (4.8, 4.6))
+    figure, parts = plotting.panels(data, "model", (4.8, 4.6))
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
-            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **line_style(i, label=f"{gpus:,} GPUs"))
+            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **plotting.line_style(i, label=f"{gpus:,} GPUs"))
             ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
-        gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
+        plotting.gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
         ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
     figure.axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
     legend_below(figure, figure.axes[0])
     return figure
 
 
-def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> Figure:
+def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> plt.Figure:
     """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
     Columns panel, hb_domain_size, slowdown.
     """
-    figure, parts = panels(data, "panel", (3.6, 4.4), sharey=True)
+    figure, parts = plotting.panels(data, "panel", (3.6, 4.4), sharey=True)
     for panel, part, ax in parts:
         plot_lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
@@ -84,7 +69,7 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> F
     return figure
 
 
-def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
+def iteration_time_by_batch(data: pd.DataFrame) -> plt.Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
     Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
@@ -106,12 +91,12 @@ def iteration_time_by_batch(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
+def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
     """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
     runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
     for before, after in pairwise(runs):
         change = (before["batch_sequences"].iloc[-1] + after["batch_sequences"].iloc[0]) / 2
-        ax.axvline(change, color=GREY, linestyle=(0, (2, 2)), linewidth=1)
+        ax.axvline(change, color=plotting.GREY, linestyle=(0, (2, 2)), linewidth=1)
     for run in runs if len(runs) > 1 else []:
         wide = len(run) > 1
         words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
@@ -119,7 +104,7 @@ def _group_sizes(data: pd.DataFrame, ax: Axes) -> None:
         ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
 
 
-def slowdown_by_rails(data: pd.DataFrame) -> Figure:
+def slowdown_by_rails(data: pd.DataFrame) -> plt.Figure:
     """Iteration time over that with a rail for every GPU, against rails, a line for each `model`.
 
     Columns model, rails, slowdown.
@@ -133,16 +118,17 @@ def slowdown_by_rails(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Figure:
+def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> plt.Figure:
     """Iteration time over its least against N_M, a line for each `model`, with points for the `rule` that gives them.
 
     Columns of both model, group_size, slowdown; of marks rule too.
     """
     figure, ax = plt.subplots(figsize=(8, 4.6))
     for i, (model, rows) in enumerate(data.groupby("model", sort=False)):
-        ax.plot(rows["group_size"], rows["slowdown"], **line_style(i, ("-", "--", "-.")[i % 3], marker="", label=model))
+        line = plotting.line_style(i, ("-", "--", "-.")[i % 3], marker="", label=model)
+        ax.plot(rows["group_size"], rows["slowdown"], **line)
     for i, (rule, rows) in enumerate(marks.groupby("rule", sort=False)):
-        style: dict = {"marker": MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
+        style: dict = {"marker": plotting.MARKERS[i], "markersize": 8, "markerfacecolor": "white" if i else "black"}
         ax.plot(rows["group_size"], rows["slowdown"], color="black", linestyle="none", label=rule, **style)
     for axis in (ax.xaxis, ax.yaxis):
         log_axis(axis, base=2)
@@ -151,7 +137,7 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> Fig
     return figure
 
 
-def goodput_by_gpus(data: pd.DataFrame) -> Figure:
+def goodput_by_gpus(data: pd.DataFrame) -> plt.Figure:
     """Goodput over GPUs, a panel for each `stops` and a band from the high to the low failure rates; then tokens/s.
 
     Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
@@ -169,19 +155,19 @@ def goodput_by_gpus(data: pd.DataFrame) -> Figure:
         percent_axis(ax.yaxis, "goodput, share of time")
     shown = data[(data["rates"] == "value") & (data["stops"] == stops[-1])]
     whole = shown.drop_duplicates("gpus")
-    last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=GREY, linestyle=":", label="without failures")
+    last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=plotting.GREY, linestyle=":", label="without failures")
     plot_lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
     log_axis(last.yaxis)
     last.set_ylabel("million tokens/s")
     panel_title(last, f"effective speed, {stops[-1]}")
     for ax in axes:
-        gpu_axis(ax, counts)
+        plotting.gpu_axis(ax, counts)
     band = "lines at the catalog's failure rates, bands from its high to its low ones"
     legend_below(figure, last, 3, title=band)
     return figure
 
 
-def expert_iteration_times(data: pd.DataFrame) -> Figure:
+def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
     """(a) iteration time and (b) its slowdown over a full layer, over the HB domain size, a line for each way.
 
     Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
@@ -190,9 +176,9 @@ def expert_iteration_times(data: pd.DataFrame) -> Figure:
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
             if way == "direct":
-                style = line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
+                style = plotting.line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
             else:
-                style = line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
+                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))
@@ -203,12 +189,12 @@ def expert_iteration_times(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
+def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> plt.Figure:
     """Share of the bubble against micro-batches per stage, a panel for each `by` and a line for each `chunks`.
 
     Columns chunks, microbatches_per_stage, bubble_share and `by`.
     """
-    figure, parts = panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
+    figure, parts = plotting.panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
     for name, part, ax in parts:
         plot_lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
         log_axis(ax.xaxis, sorted(part["microbatches_per_stage"].unique()), 2)
@@ -219,7 +205,7 @@ def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> Figure:
     return figure
 
 
-def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
     Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
@@ -231,7 +217,7 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
         for i, model in enumerate(data["model"].unique()):
             for case, style in zip(data["case"].unique(), ("-", ":"), strict=False):
                 rows = part[(part["model"] == model) & (part["case"] == case)]
-                name = model_name(f"{model}, {case}" if part["case"].nunique() > 1 else model)
+                name = plotting.model_name(f"{model}, {case}" if part["case"].nunique() > 1 else model)
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
             for row in printed[(printed["network"] == network) & (printed["model"] == model)].itertuples():
@@ -250,12 +236,12 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
-def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
+def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
     """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens under the ticks.
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
     """
-    figure, parts = panels(data, "model", (10.5 / data["model"].nunique(), 4.6), sharey=True)
+    figure, parts = plotting.panels(data, "model", (10.5 / data["model"].nunique(), 4.6), sharey=True)
     figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
     for model, part, ax in parts:
         x, busy = part["micro_batches"], part["idle"] + part["exposed"]
@@ -267,13 +253,13 @@ def shares_by_micro_batches(data: pd.DataFrame) -> Figure:
         marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
         log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
         ax.set(ylim=(0, 1), xlim=(x.min(), x.max()), xlabel="micro-batches of an iteration, batch [billion tokens]")
-        panel_title(ax, model_name(model), left=True)
+        panel_title(ax, plotting.model_name(model), left=True)
     percent_axis(figure.axes[0].yaxis, "share of the time")
     legend_below(figure, figure.axes[0], 2)
     return figure
 
 
-def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
+def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure:
     """Exposed share of every placement of experts against each speed, and the best one over both.
 
     Columns hb_Bps, nic_Bps, placement, share, best. at: hb_Bps and nic_Bps that the first two panels hold [bytes/s],
@@ -300,13 +286,13 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> Figure:
     panel_title(right, "least exposed placement", left=True)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
     right.plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
-    text_beside(right, "here", here, (9, -3))
+    plotting.text_beside(right, "here", here, (9, -3))
     title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
     legend_below(figure, left, 4, title=title)
     return figure
 
 
-def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: Axes) -> Axes:
+def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: plt.Axes) -> plt.Axes:
     """Throughput of one flow against loss, a line for each path and law; what is needed as levels [bytes/s].
 
     Columns path, law, loss, bit_error_rate, throughput_Bps. The upper axis has the bit error rate without correction.
@@ -323,7 +309,7 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
         level = rate / units.Gbps
         ax.axhline(level, color="black", linewidth=0.8)
         place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-        text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
+        plotting.text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
     ax.set_xlim(data["loss"].min(), data["loss"].max())
     log_axis(ax.yaxis)
     ratio = (data["bit_error_rate"] / data["loss"]).min()
@@ -336,26 +322,19 @@ def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: 
     return ax
 
 
-def _packet_waits(data: pd.DataFrame, ax: Axes) -> Axes:
-    """Mean wait of gradients against the load of other traffic, a line for each queue.
+def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> plt.Figure:
+    """`flow_throughput_by_loss`, and mean waits of gradients against the load of other traffic, a line for each queue.
 
-    Columns other_load, queue, wait_s, infinite beyond the load that a queue can carry, which a dashed line marks.
+    Columns of queue: other_load, queue, wait_s, infinite beyond the load that a queue can carry, which is dashed.
     """
-    finite = data[data["wait_s"] < math.inf]
-    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", ax)
-    ax.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
-    for full in data[data["wait_s"] == math.inf].groupby("queue")["other_load"].min():
-        ax.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
-    log_axis(ax.yaxis)
-    ax.legend(loc="upper left")
-    return ax
-
-
-def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> Figure:
-    """`flow_throughput_by_loss` and the mean waits of packets side by side."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
-    flow_throughput_by_loss(flow, needs, left)
-    _packet_waits(queue, right)
-    left.set_title("(a) one flow over one path", fontsize=10, pad=8)
+    flow_throughput_by_loss(flow, needs, left).set_title("(a) one flow over one path", fontsize=10, pad=8)
+    finite = queue[queue["wait_s"] < math.inf]
+    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", right)
+    right.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
+    for full in queue[queue["wait_s"] == math.inf].groupby("queue")["other_load"].min():
+        right.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
+    log_axis(right.yaxis)
+    right.legend(loc="upper left")
     panel_title(right, "(b) gradients beside other traffic")
     return figure

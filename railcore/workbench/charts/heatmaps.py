@@ -5,10 +5,8 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from railcore.facts import units
@@ -21,7 +19,7 @@ _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the large
 _COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
 
 
-def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, bar: bool = True) -> Axes:
+def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: float, bar: bool = True) -> plt.Axes:
     """Shares as coloured cells with their values; rows upwards, columns to the right.
 
     Parameters
@@ -51,7 +49,7 @@ def heatmap(table: pd.DataFrame, ax: Axes, label: str, low: float, high: float, 
     return ax
 
 
-def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> Figure:
+def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> plt.Figure:
     """A heat map for each value of a column, side by side on one scale from 0.
 
     Parameters
@@ -77,7 +75,7 @@ def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values:
     return figure
 
 
-def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> Figure:
+def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Figure:
     """Cost as colour over rails (across) and planes (up), tiers written on it, with marks at (rails, planes).
 
     Columns rails, planes, cost_usd, tiers.
@@ -103,7 +101,7 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> Figure
     return figure
 
 
-def traffic_matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> Figure:
+def traffic_matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> plt.Figure:
     """Traffic matrices on one logarithmic colour scale, column by column in so many rows.
 
     parts: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
@@ -128,15 +126,15 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
     return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), heat_colours())
 
 
-def _byte_colour_bar(figure: Figure, colours: ScalarMappable, axes) -> None:
+def _byte_colour_bar(figure: plt.Figure, colours: ScalarMappable, axes) -> None:
     """The scale of `_byte_colours`, beside the axes."""
     plain: dict = {"format": lambda size, _: number(size)}  # not powers of ten
     figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, **plain)
 
 
 def _byte_heatmap(
-    entries: pd.DataFrame, hb_domain_size: int, ax: Axes, colours: ScalarMappable, rail: bool = True
-) -> Axes:
+    entries: pd.DataFrame, hb_domain_size: int, ax: plt.Axes, colours: ScalarMappable, rail: bool = True
+) -> plt.Axes:
     """One traffic matrix in GB, with a box around each HB domain (scale-up or NVLink domain); silent pairs are white.
 
     Parameters
@@ -181,7 +179,7 @@ def _byte_heatmap(
     return ax
 
 
-def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> Figure:
+def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> plt.Figure:
     """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
 
     Columns of volumes kind, path, bytes; matrix [from, to] [bytes], on a logarithmic scale, silent pairs white.
@@ -197,7 +195,7 @@ def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_doma
     return figure
 
 
-def places_by_assumption(data: pd.DataFrame, title: str = "") -> Figure:
+def places_by_assumption(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """A table of counts for each region: rows rule and oil, columns radius, darker for more.
 
     A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m,
@@ -211,9 +209,8 @@ def places_by_assumption(data: pd.DataFrame, title: str = "") -> Figure:
     size = (11, 0.35 + 0.25 * bool(title) + down * (high + 0.5))
     margins = {"left": 1.95 / 11, "right": 0.99, "bottom": 0.5 / size[1], "wspace": 0.05, "hspace": 0.5 / high}
     margins["top"] = 1 - (0.25 + 0.25 * bool(title)) / size[1]  # a layout engine would take longer
-    figure, axes = plt.subplots(
-        down, across, figsize=size, squeeze=False, sharey=True, gridspec_kw=margins, layout="none"
-    )
+    figure = plt.figure(figsize=size, layout="none")
+    axes = figure.subplots(down, across, squeeze=False, sharey=True, gridspec_kw=margins)
     for ax, region in zip(axes.flat, regions, strict=False):
         part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
         cells = part.reindex([(*row, radius) for row in rows for radius in radii])
@@ -234,7 +231,7 @@ def places_by_assumption(data: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def _counts(ax: Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) -> None:
+def _counts(ax: plt.Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) -> None:
     """Cells coloured by the logarithm of one and the count, with the counts."""
     counts = cells["places"].to_numpy(float)
     exact = cells["exact"].fillna(True).to_numpy(bool) if "exact" in cells else np.ones(len(counts), bool)
@@ -244,9 +241,8 @@ def _counts(ax: Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) 
     ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=_NO_COUNT_COLOUR)
     y, x = np.indices(shape).reshape(2, -1) + 0.5
     known = np.isfinite(counts)
-    texts = [
-        f"{number(count)}{'' if sure else '+'}" if count else "–" for count, sure in zip(counts, exact, strict=True)
-    ]
+    bounds = np.where(exact, "", "+")
+    texts = [f"{number(count)}{more}" if count else "–" for count, more in zip(counts, bounds, strict=True)]
     inks = np.where(shade > 0.55, "white", _COUNT_COLOUR)
     outlines = [text_outline(text, 7.5)[0] for text in np.array(texts)[known]]
     draw_marks(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)

@@ -1,23 +1,30 @@
-"""Maps of power siting: plants and lines with the places chosen, regions close up, places by count."""
+"""Maps of power siting on states in a true-area projection: plants, lines, chosen places; regions; places by count."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import matplotlib.patheffects as effects
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike
 
-from railcore.facts import units
+from railcore.facts import catalog, units
 from railcore.facts.units import number
-from railcore.workbench.drawing import basemap
-from railcore.workbench.drawing.basemap import INK, ORIGIN, Outlines, albers, map_label
 from railcore.workbench.plotting import COLOURS
+
+ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
+INK = "#222222"
+_PARALLELS = (29.5, 45.5)  # on which lengths are true
+_LAND, _BORDER = "#F5F3EE", "#BDB8AE"
+_SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
+
+Place = tuple[float, float]  # latitude and longitude [degrees]
+Outlines = Mapping[str, Sequence[np.ndarray]]  # rings of (longitude, latitude) by state
 
 FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
     "gas": (COLOURS[4], "o"),
@@ -57,7 +64,207 @@ class GridTables(Protocol):
     substations: pd.DataFrame
 
 
-def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> None:
+def albers(
+    latitude: ArrayLike, longitude: ArrayLike, origin: Place = ORIGIN, radius_m: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Albers' equal-area conic projection of degrees to x and y [m], on a sphere, the Earth's by default.
+
+    n = (sin a + sin b) / 2, C = cos² a + 2 n sin a, rho = R sqrt(C - 2 n sin phi) / n, theta = n (lambda - lambda0);
+    x = rho sin theta, y = rho0 - rho cos theta; a, b: parallels on which lengths are true, rho0: rho of the origin.
+
+    Parameters
+    ----------
+    latitude, longitude
+        Of the points [degrees].
+    origin
+        Latitude and longitude of x = y = 0 [degrees].
+    radius_m
+        R, by default the Earth's [m].
+
+    Returns
+    -------
+    x, to the east, and y, to the north [m].
+
+    References
+    ----------
+    Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
+    """
+    radius = radius_m or catalog.item("wide_area", "Earth")["radius"]
+    a, b = np.radians(_PARALLELS)
+    phi, phi0 = np.radians(np.asarray(latitude, float)), np.radians(origin[0])
+    n = (np.sin(a) + np.sin(b)) / 2
+    c = np.cos(a) ** 2 + 2 * n * np.sin(a)
+    rho, rho0 = (radius * np.sqrt(c - 2 * n * np.sin(angle)) / n for angle in (phi, phi0))
+    theta = n * np.radians(np.asarray(longitude, float) - origin[1])
+    return rho * np.sin(theta), rho0 - rho * np.cos(theta)
+
+
+def great_circle(start: Place, end: Place) -> tuple[np.ndarray, np.ndarray]:
+    """Latitude and longitude of 41 points along the shortest way between two places.
+
+    (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
+    """
+    phi, lam = np.radians(np.array([start, end]).T)
+    places = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
+    d = np.arccos(np.clip(places[:, 0] @ places[:, 1], -1, 1)) or 1e-9
+    t = np.linspace(0, 1, 41)
+    x, y, z = places @ np.stack([np.sin((1 - t) * d), np.sin(t * d)]) / np.sin(d)
+    return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
+
+
+def state_map(
+    figure: plt.Figure,
+    inches: tuple[float, float, float, float],
+    outlines: Outlines,
+    origin: Place = ORIGIN,
+    half_m: float = 0.0,
+    border_zorder: float = 0.0,
+    rasterized: bool = False,
+) -> plt.Axes:
+    """Axes with states in thin grey, at one scale both ways.
+
+    Parameters
+    ----------
+    figure, inches
+        Where to draw: a rectangle of the figure, left, bottom, width and height [inches].
+    outlines
+        Rings of (longitude, latitude) by state.
+    origin, half_m
+        Middle of the map, and how far it reaches to all sides [m]; all states where that is 0.
+    border_zorder
+        Draw the borders at this zorder, above areas that are drawn between it and 0.
+    rasterized
+        Store the states as an image in an SVG, for small maps.
+
+    Returns
+    -------
+    The axes.
+    """
+    width, height = figure.get_size_inches()
+    place = tuple(inches / np.array([width, height, width, height]))
+    ax = figure.add_axes(place, xticks=[], yticks=[], frame_on=False)
+    rings = [np.column_stack(albers(ring[:, 1], ring[:, 0], origin)) for state in outlines.values() for ring in state]
+    if half_m:
+        low, high = np.full(2, -half_m), np.full(2, half_m)
+        rings = [ring for ring in rings if (ring.max(0) > 2 * low).all() and (ring.min(0) < 2 * high).all()]
+    else:
+        low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
+    shapes = Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
+    style: dict = {"linewidth": 0.6, "rasterized": rasterized}
+    ax.add_artist(PathPatch(shapes, facecolor=_LAND, edgecolor="none" if border_zorder else _BORDER, zorder=0, **style))
+    if border_zorder:
+        ax.add_artist(PathPatch(shapes, facecolor="none", edgecolor=_BORDER, zorder=border_zorder, **style))
+    box = ax.get_window_extent()
+    middle, half = (low + high) / 2, (high - low) / 2 * 1.02
+    half = np.array([box.width, box.height]) * max(half / [box.width, box.height])
+    ax.set(xlim=middle[0] + half[0] * np.array([-1, 1]), ylim=middle[1] + half[1] * np.array([-1, 1]))
+    ax.set_aspect("equal")
+    return ax
+
+
+def draw_scale_bar(ax: plt.Axes, length_m: float = 500e3) -> Bbox:
+    """A bar of so many metres in the lower left, labelled in km; gives the box that it takes."""
+    (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
+    x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
+    halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
+    style: dict = {"zorder": 9, "path_effects": halo}
+    (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
+    place: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    text = ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
+    return Bbox.union([bar.get_window_extent(), text.get_window_extent()]).padded(2)
+
+
+def draw_circles(ax: plt.Axes, data: pd.DataFrame, origin: Place = ORIGIN, **style) -> None:
+    """Circles at true scale, to 1.3% within the country.
+
+    They are marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.
+
+    Parameters
+    ----------
+    ax, origin
+        Of the map, see `state_map`.
+    data
+        Columns latitude, longitude, radius_m.
+    **style
+        Of the circles.
+
+    Returns
+    -------
+    Nothing.
+    """
+    (west, east), width_pt = ax.get_xlim(), ax.get_window_extent().width * 72 / ax.figure.dpi
+    for radius, part in data.groupby("radius_m"):
+        size = 2 * radius * width_pt / (east - west)
+        circle: dict = {"marker": "o", "markersize": size, "linestyle": "none", "zorder": 4} | style
+        ax.plot(*albers(part["latitude"], part["longitude"], origin), scalex=False, scaley=False, **circle)
+
+
+def map_label(
+    ax: plt.Axes,
+    text: str,
+    at: Iterable[tuple[float, float]],
+    taken: list,
+    reach: float = 7,
+    must: bool = True,
+    away: ArrayLike = (1, 0),
+    steps: Sequence[float] = (1.0, 1.7, 2.6),
+    **style,
+) -> bool:
+    """Write a text beside the first of some points where it covers nothing.
+
+    Parameters
+    ----------
+    ax, text
+        Where to write, and what.
+    at
+        The points.
+    taken
+        Boxes that the text must not cover; its own is added.
+    reach
+        Distance from the point [typographic points]; a reach of 0 writes on the point.
+    must
+        Where nothing is free, write at the last place tried; else not at all.
+    away, steps
+        Direction to try first; distances to try, in `reach`.
+    **style
+        Of the text.
+
+    Returns
+    -------
+    True if it was written on free ground.
+    """
+    halo = [effects.withStroke(linewidth=2.2, foreground="white")]
+    shown = ax.annotate(text, (0, 0), (0, 0), textcoords="offset points", path_effects=halo, zorder=9, **style)
+    inside = ax.get_window_extent()
+    sides = _SIDES[np.argsort(-_SIDES @ np.asarray(away, float), kind="stable")] * reach
+    for point in at:
+        for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
+            shown.xy, shown.xyann = point, (x, y)
+            shown.set(ha=("center", "left", "right")[int(np.sign(x))], va=("center", "bottom", "top")[int(np.sign(y))])
+            box = shown.get_window_extent().padded(1)
+            within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+            if within and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                return True
+    if not must:
+        shown.remove()
+    return False
+
+
+def within_axes(ax: plt.Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """True for the points within the limits of the axes."""
+    (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
+    return (x > west) & (x < east) & (y > south) & (y < north)
+
+
+def mark_box(ax: plt.Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bbox:
+    """Box of a mark that reaches so many typographic points to each side."""
+    x, y = ax.transData.transform(point)
+    half = reach * ax.figure.dpi / 72
+    return Bbox([[x - half, y - half], [x + half, y + half]])
+
+
+def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> None:
     """Great circles between places; the longest, so many, are dashed and bold, with length and one-way delay.
 
     Columns latitude, longitude, latitude_to, longitude_to, distance_m, delay_s. taken: boxes that texts must not cover.
@@ -65,7 +272,7 @@ def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> 
     halo = [effects.withStroke(linewidth=3.4, foreground="white"), effects.Normal()]
     bold: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
     for i, row in enumerate(data.sort_values("distance_m", ascending=False).itertuples()):
-        way = basemap.great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
+        way = great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
         x, y = albers(*way)
         if i >= named:
             ax.plot(x, y, color="#777777", linewidth=0.8, zorder=5)
@@ -83,14 +290,14 @@ def _draw_links(ax: Axes, data: pd.DataFrame, taken: list[Bbox], named: int) -> 
             map_label(ax, text, along[:1], taken, 14, away=aside, **style)
 
 
-def _draw_plants(ax: Axes, plants: pd.DataFrame, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: Place = ORIGIN, scale: float = 1.0) -> None:
     """Marks of plants by group of fuels, the largest first, area by power; those below _LEAST_W are left out.
 
     Columns latitude, longitude, fuel, power_w. scale: of the marks' area.
     """
     x, y = albers(plants["latitude"], plants["longitude"], origin)
     marks = plants.assign(x=x, y=y, group=plants["fuel"].replace(_GROUPS))
-    marks = marks[basemap.within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
+    marks = marks[within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
     marks = marks.sort_values("power_w", ascending=False, kind="stable")
     style: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
     for name, (colour, marker) in FUELS.items():
@@ -103,7 +310,7 @@ def _mark_area(power_w: Any, scale: float = 1.0) -> Any:
     return scale * np.maximum(28 * np.asarray(power_w) / units.GW, 0.6)
 
 
-def _draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN, scale: float = 1.0) -> None:
+def _draw_lines(ax: plt.Axes, grid: GridTables, origin: Place = ORIGIN, scale: float = 1.0) -> None:
     """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path; scale: of their width."""
     places = grid.substations.set_index("sub_id")[["latitude", "longitude"]]
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
@@ -116,19 +323,19 @@ def _draw_lines(ax: Axes, grid: GridTables, origin: tuple[float, float] = ORIGIN
         ax.plot(x[kind == name].ravel(), y[kind == name].ravel(), scalex=False, scaley=False, **style)
 
 
-def _legend_marks(scale: float = 1.0) -> dict[str, list[Line2D]]:
+def _legend_marks(scale: float = 1.0) -> dict[str, list[plt.Line2D]]:
     """Marks of a legend: plants by fuel, sizes (of 0.1, 1 and 4 GW), lines, nodes that pass and fail, places."""
 
-    def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> Line2D:
+    def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> plt.Line2D:
         style: dict = {"linestyle": "none", "markeredgecolor": edge, "markeredgewidth": width}
-        return Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **style)
+        return plt.Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **style)
 
     sizes = {name: _mark_area(gw * units.GW, scale) ** 0.5 for name, gw in (("100 MW", 0.1), ("1 GW", 1), ("4 GW", 4))}
     return {
         "plants": [mark(name, marker, colour, 7) for name, (colour, marker) in FUELS.items()],
         "sizes": [mark(name, "o", "white", size, "#555555", 1) for name, size in sizes.items()],
         "lines": [
-            Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
+            plt.Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
             for name, (colour, width, dashes) in _LINES.items()
         ],
         "nodes": [mark("passes", "o", "none", 10, _PASS, 1.3), mark("fails", "o", "none", 10, _FAIL, 0.8)],
@@ -144,7 +351,7 @@ def grid_map(
     ways: pd.DataFrame | None = None,
     title: str = "",
     note: str = "",
-) -> Figure:
+) -> plt.Figure:
     """Plants by fuel with area by power, lines of 345 kV and more, nodes that pass and fail, chosen places and links.
 
     Parameters
@@ -166,8 +373,8 @@ def grid_map(
     The figure.
     """
     figure = plt.figure(figsize=(11, 6.5), layout="none")
-    ax = basemap.state_map(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
-    basemap.draw_scale_bar(ax)
+    ax = state_map(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
+    draw_scale_bar(ax)
     _draw_lines(ax, grid)
     _draw_plants(ax, grid.plants)
     marks = _legend_marks()
@@ -175,12 +382,12 @@ def grid_map(
     taken: list[Bbox] = []
     if nodes is not None:
         fails, holds = nodes[~nodes["passes"]], nodes[nodes["passes"]]
-        basemap.draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
-        basemap.draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
-        basemap.draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
+        draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
+        draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
+        draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
         groups["nodes"] = marks["nodes"]
     if places is not None:
-        basemap.draw_circles(ax, places, color=_PLACE, alpha=0.25)
+        draw_circles(ax, places, color=_PLACE, alpha=0.25)
         _draw_places(ax, places, taken)
         groups["datacenter"] = marks["places"]
     if ways is not None:
@@ -199,7 +406,7 @@ def region_maps(
     cities: pd.DataFrame,
     step_deg: float,
     note: str = "",
-) -> Figure:
+) -> plt.Figure:
     """Regions close up: plants by fuel, lines, centres that pass, circles of the chosen places, the largest cities.
 
     Parameters
@@ -225,16 +432,16 @@ def region_maps(
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
         place = (0.1 + 5.45 * i, 1.0, 5.35, 5.2)
-        ax = basemap.state_map(figure, place, outlines, origin, view.half_m, border_zorder=1.5)
+        ax = state_map(figure, place, outlines, origin, view.half_m, border_zorder=1.5)
         corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
         tiles = PolyCollection(list(corners), facecolor=_FOUND, edgecolor="white", linewidth=0.4, zorder=1)
         ax.add_collection(tiles, autolim=False)
         _draw_lines(ax, grid, origin, 1.5)
         _draw_plants(ax, grid.plants, origin, _CLOSE_UP)
-        basemap.draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
-        basemap.draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
-        bar = basemap.draw_scale_bar(ax, 100e3)
+        draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
+        draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
+        bar = draw_scale_bar(ax, 100e3)
         taken = [bar]
         _draw_places(ax, places, taken, origin)
         _label_plants(ax, grid.plants, taken, origin)
@@ -242,8 +449,8 @@ def region_maps(
         ax.set_title(view.title, fontsize=10.5, pad=4)
     found, chosen = (number(table["radius_m"].max() / units.km) if len(table) else "–" for table in (passing, places))
     around: dict = {"linestyle": "none", "marker": "o", "markersize": 13, "markerfacecolor": "none"}
-    circle = Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around it", **around)
-    city = Line2D([], [], linestyle="none", label="city", **_CITY)
+    circle = plt.Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around it", **around)
+    city = plt.Line2D([], [], linestyle="none", label="city", **_CITY)
     tile = Patch(facecolor=_FOUND, label=f"passes with {found} km around it")
     marks = _legend_marks(_CLOSE_UP)
     every = [*marks["plants"], *marks["sizes"][:2], *marks["lines"], city, tile, *marks["places"], circle]
@@ -252,7 +459,7 @@ def region_maps(
     return figure
 
 
-def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> Figure:
+def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> plt.Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
     Parameters
@@ -275,11 +482,11 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
     for i, k in enumerate(counts):
         left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
-        ax = basemap.state_map(figure, (left, bottom, 3.55, 2.3), outlines, rasterized=True)
+        ax = state_map(figure, (left, bottom, 3.55, 2.3), outlines, rasterized=True)
         if i == 0:
-            basemap.draw_scale_bar(ax)
+            draw_scale_bar(ax)
         part, taken = places[places["k"] == k], list[Bbox]()
-        basemap.draw_circles(ax, part, color=_PLACE, alpha=0.25)
+        draw_circles(ax, part, color=_PLACE, alpha=0.25)
         _draw_places(ax, part, taken, size=90)
         _draw_links(ax, ways[ways["k"] == k], taken, named=1)
         ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
@@ -287,7 +494,7 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     return figure
 
 
-def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] = ORIGIN) -> np.ndarray:
+def _cells(centres: pd.DataFrame, step_deg: float, origin: Place = ORIGIN) -> np.ndarray:
     """Corners (n, 4, 2) of the cells of a lattice that hold a centre."""
     cells = (centres[["latitude", "longitude"]] / step_deg).round().drop_duplicates().to_numpy()
     latitude = (cells[:, :1] + [-0.5, -0.5, 0.5, 0.5]) * step_deg
@@ -296,26 +503,26 @@ def _cells(centres: pd.DataFrame, step_deg: float, origin: tuple[float, float] =
 
 
 def _draw_places(
-    ax: Axes, places: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float] = ORIGIN, size: float = 210
+    ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], origin: Place = ORIGIN, size: float = 210
 ) -> None:
     """Stars at places with their names, on the side away from the other places."""
     at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
-    seen = basemap.within_axes(ax, *at.T)
+    seen = within_axes(ax, *at.T)
     at, reach = at[seen], size**0.5 / 2
     ax.scatter(at[:, 0], at[:, 1], s=size, marker="*", color=_PLACE, edgecolors="white", linewidths=0.8, zorder=8)
-    taken += [basemap.mark_box(ax, point, reach) for point in at]
+    taken += [mark_box(ax, point, reach) for point in at]
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
         map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=_NAME)
 
 
-def _label_plants(ax: Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float]) -> None:
+def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: Place) -> None:
     """Power of the largest plants in view [MW], beside their marks and those of the others."""
     x, y = albers(plants["latitude"], plants["longitude"], origin)
-    seen = plants.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
+    seen = plants.assign(x=x, y=y)[within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
     reaches = _mark_area(seen["power_w"].to_numpy(), _CLOSE_UP) ** 0.5 / 2
     points = seen[["x", "y"]].to_numpy()
-    boxes = [basemap.mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
+    boxes = [mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
     style: dict = {"steps": (1.0, 1.3), "fontsize": 7.5, "color": "#333333"}
     for point, power_w, reach in zip(points, seen["power_w"], reaches, strict=True):
         others = [*taken, *boxes]
@@ -324,32 +531,29 @@ def _label_plants(ax: Axes, plants: pd.DataFrame, taken: list[Bbox], origin: tup
     taken += boxes
 
 
-def _draw_cities(
-    ax: Axes, cities: pd.DataFrame, taken: list[Bbox], origin: tuple[float, float], scale_bar: Bbox
-) -> None:
+def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: Place, scale_bar: Bbox) -> None:
     """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
-    seen = cities.assign(x=x, y=y)[basemap.within_axes(ax, x, y)].sort_values("population", ascending=False)
+    seen = cities.assign(x=x, y=y)[within_axes(ax, x, y)].sort_values("population", ascending=False)
     at = seen[["x", "y"]].to_numpy()
     near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
     for row in seen[~near].head(_MOST_NAMES).itertuples():
-        if not scale_bar.overlaps(basemap.mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
+        if not scale_bar.overlaps(mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
             ax.plot(row.x, row.y, zorder=7, **_CITY)
             map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
 
 
-def _draw_legend(figure: Figure, groups: dict[str, list[Line2D]]) -> None:
+def _draw_legend(figure: plt.Figure, groups: dict[str, list[plt.Line2D]]) -> None:
     """A column of marks at the right, with a heading for each group."""
-    rows = [row for head, marks in groups.items() for row in (Line2D([], [], linestyle="none", label=head), *marks)]
+    rows = [row for head, marks in groups.items() for row in (plt.Line2D([], [], linestyle="none", label=head), *marks)]
     legend = figure.legend(handles=rows, loc="center right", bbox_to_anchor=(0.998, 0.48), fontsize=8.5)
     for text in legend.get_texts():
         text.set_fontweight("bold" if text.get_text() in groups else "normal")
 
 
-def _title_and_notes(figure: Figure, title: str, *notes: str) -> None:
+def _title_and_notes(figure: plt.Figure, title: str, *notes: str) -> None:
     """Title above and notes below, small."""
     _, up = figure.get_size_inches()
     figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)
-    figure.text(
-        0.995, 0.06 / up, "; ".join(filter(None, notes)), ha="right", va="bottom", fontsize=7.5, color="#777777"
-    )
+    small: dict = {"ha": "right", "va": "bottom", "fontsize": 7.5, "color": "#777777"}
+    figure.text(0.995, 0.06 / up, "; ".join(filter(None, notes)), **small)

@@ -6,11 +6,8 @@ from typing import Any, Protocol
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
@@ -44,15 +41,15 @@ class Timed(Protocol):
     due_s: float
 
 
-def _boxes(ax: Axes, x: np.ndarray, y: np.ndarray, **style) -> None:
+def _boxes(ax: plt.Axes, x: np.ndarray, y: np.ndarray, **style) -> None:
     """Rectangles from x[:, 0] to x[:, 1] and from y[:, 0] to y[:, 1], as one artist."""
     corners = np.stack([x[:, [0, 1, 1, 0]], y[:, [0, 0, 1, 1]]], axis=-1)
     ax.add_collection(PolyCollection(list(corners), **style))
 
 
 def pipeline_gantt(
-    events: pd.DataFrame, ax: Axes, path: pd.DataFrame | None = None, peaks: Sequence[float] = (), title: str = ""
-) -> Axes:
+    events: pd.DataFrame, ax: plt.Axes, path: pd.DataFrame | None = None, peaks: Sequence[float] = (), title: str = ""
+) -> plt.Axes:
     """Computes as boxes with the micro-batch's number, stage 1 on top; the critical path as a line with an arrow.
 
     Chunks above the first are paler; sends and receives are thin bars under the computes, and sync a bar of its own.
@@ -94,7 +91,7 @@ def pipeline_gantt(
     return ax
 
 
-def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> Figure:
+def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> plt.Figure:
     """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
     figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.6 + 0.38 * rows), squeeze=False)
@@ -108,7 +105,7 @@ def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) 
     return figure
 
 
-def gantt_legend(figure: Figure, *more: str, chunks: int = 1) -> None:
+def gantt_legend(figure: plt.Figure, *more: str, chunks: int = 1) -> None:
     """What colours and lines of `pipeline_gantt` mean, above the panels; more: of path, send, sync."""
     handles: list = [Patch(facecolor=_FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
     if chunks > 1:
@@ -116,12 +113,12 @@ def gantt_legend(figure: Figure, *more: str, chunks: int = 1) -> None:
     extra = {
         "sync": Patch(facecolor=_FILLS["sync"], edgecolor="black", label="parameter synchronization, exposed"),
         "send": Patch(facecolor="black", label="transfer"),
-        "path": Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
+        "path": plt.Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
     }
     figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside upper center", ncols=6)
 
 
-def gantt_phases(ax: Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
+def gantt_phases(ax: plt.Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
     """Names of stretches of time over a Gantt chart, each with its start and end [s]."""
     scale, _ = _unit(max(end for _, end in ends_s.values()))
     for name, (start, end) in ends_s.items():
@@ -136,20 +133,20 @@ def _unit(longest_s: float) -> tuple[float, str]:
     return (1.0, "s") if longest_s >= 10 else (1e3, "ms")
 
 
-def _lanes(ax: Axes, names: Sequence[str]) -> None:
+def _lanes(ax: plt.Axes, names: Sequence[str]) -> None:
     """Names of the lanes, the first on top."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
 
 
-def _stage_boxes(ax: Axes, events: pd.DataFrame, fill: Any, top: float = -_HALF, bottom: float = _HALF) -> None:
+def _stage_boxes(ax: plt.Axes, events: pd.DataFrame, fill: Any, top: float = -_HALF, bottom: float = _HALF) -> None:
     """Boxes around the line of a stage; columns start, end, stage."""
     y = events["stage"].to_numpy()[:, None] + [top, bottom]
     _boxes(ax, events[["start", "end"]].to_numpy(), y, facecolors=[fill], edgecolors="black", linewidths=0.5)
 
 
-def _numbers(ax: Axes, computes: pd.DataFrame, span: float) -> None:
+def _numbers(ax: plt.Axes, computes: pd.DataFrame, span: float) -> None:
     """Micro-batch numbers, from 1: in all boxes of a direction and chunk if they fit there, else in none."""
     inches = ax.get_window_extent().width / ax.figure.dpi
     for _, alike in computes.groupby(["direction", "chunk"], observed=True):
@@ -160,7 +157,7 @@ def _numbers(ax: Axes, computes: pd.DataFrame, span: float) -> None:
             ax.text((row.start + row.end) / 2, row.stage - 0.08, text, ha="center", va="center", fontsize=size)
 
 
-def _path(ax: Axes, times: np.ndarray, stages: np.ndarray) -> None:
+def _path(ax: plt.Axes, times: np.ndarray, stages: np.ndarray) -> None:
     """A line through the lower part of the boxes, along the events and from stage to stage."""
     x, y = times.ravel(), stages.repeat(2) + 0.26
     cased: dict = {"path_effects": [withStroke(linewidth=4, foreground="white")], "zorder": 5}
@@ -169,7 +166,7 @@ def _path(ax: Axes, times: np.ndarray, stages: np.ndarray) -> None:
     ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
 
 
-def exchange_timelines(parts: Mapping[str, Timed]) -> Figure:
+def exchange_timelines(parts: Mapping[str, Timed]) -> plt.Figure:
     """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
 
     Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
@@ -193,12 +190,12 @@ def exchange_timelines(parts: Mapping[str, Timed]) -> Figure:
     axes[-1, 0].set_xlabel("time [ms]")
     handles: list = [Patch(facecolor=colour, label=name) for name, colour in _EXCHANGE_EVENTS.values()]
     handles.append(Patch(facecolor=_EXPOSED_COLOUR, label="exchange exposed"))
-    handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
+    handles.append(plt.Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return figure
 
 
-def hourly_demand(data: pd.DataFrame, title: str = "") -> Figure:
+def hourly_demand(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """Demand and net generation of one balancing authority, a panel each: reported in grey, and cleaned of spikes.
 
     Columns as `siting.authorities.screened` has them, of one authority: hour_utc, demand_w, demand_screened_w and,

@@ -5,48 +5,33 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from railcore.facts.units import ms, number
-from railcore.workbench.plotting import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    legend_below,
-    line_style,
-    log_axis,
-    panel_title,
-    panels,
-    percent,
-    percent_axis,
-    plot_lines,
-    ratio_axis,
-    text_beside,
-)
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
 
-def cost_by_oversubscription(data: pd.DataFrame, ax: Axes) -> Axes:
+def cost_by_oversubscription(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Cost over rail-optimized against oversubscription, a line for each `network`; an infinite one is a dashed level.
 
     Columns network, oversubscription, relative_cost.
     """
     finite = np.isfinite(data["oversubscription"])
-    plot_lines(data[finite], "oversubscription", "relative_cost", "network", ax)
+    plotting.plot_lines(data[finite], "oversubscription", "relative_cost", "network", ax)
     for level in data.loc[~finite, "relative_cost"]:
         ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
-    ratio_axis(ax, sorted(data.loc[finite, "oversubscription"].unique()), "oversubscription, bandwidth down : up")
+    ratios = sorted(data.loc[finite, "oversubscription"].unique())
+    plotting.ratio_axis(ax, ratios, "oversubscription, bandwidth down : up")
     ax.set(ylabel="cost over rail-optimized", ylim=(0, 1.05))
     ax.legend()
     return ax
 
 
-def oversubscribed_costs(data: pd.DataFrame) -> Figure:
+def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
 
     Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
@@ -66,12 +51,12 @@ def oversubscribed_costs(data: pd.DataFrame) -> Figure:
     right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
     shown = sorted(ratio for ratio in one["oversubscription"] if ratio == int(ratio))
     for ax in (left, right):
-        ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
+        plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
     legend_below(figure, left, 5)
     return figure
 
 
-def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
+def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
     """A panel for each imbalance: time of an exchange over the layer's oversubscription, and without a layer.
 
     Lines with markers are direct over the layer, one for each HB domain size; in the same colour broad two-hop and
@@ -80,7 +65,7 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
     """
     ways: dict = {"direct": {}, "two-hop, no layer": {"linewidth": 4.5, "alpha": 0.4}}
     ways["hierarchical, no layer"] = {"linestyle": ":", "linewidth": 2}
-    figure, parts = panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
+    figure, parts = plotting.panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
     for imbalance, panel, ax in parts:
         for i, (size, part) in enumerate(panel.groupby("hb_domain_size")):
             x, colour = part["oversubscription"], COLOURS[i % len(COLOURS)]
@@ -88,27 +73,27 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> Figure:
             ax.plot(x, part["two_hop_s"] / ms, color=colour, **ways["two-hop, no layer"])
             ax.plot(x, part["hierarchical_s"] / ms, color=colour, **ways["hierarchical, no layer"])
         label = "oversubscription of the any-to-any layer, down : up"
-        ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
+        plotting.ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
         load = "uniform load" if imbalance == 1 else f"one hot expert, {number(imbalance)} times the mean"
         ax.set(title=load, ylabel="time of one exchange [ms]", ylim=(0, None))
     for name, style in ways.items():
-        figure.axes[0].plot([], [], color=GREY, label=name, **style)
+        figure.axes[0].plot([], [], color=plotting.GREY, label=name, **style)
     legend_below(figure, figure.axes[0], 4, title="HB domain size, and path to the experts")
     return figure
 
 
-def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
+def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> plt.Figure:
     """Share of links up to each length, a panel for each `network` and a line for each `tier`; reaches as verticals.
 
     Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
     """
-    figure, parts = panels(data, "network", (5, 4.6), sharey=True)
+    figure, parts = plotting.panels(data, "network", (5, 4.6), sharey=True)
     for name, part, ax in parts:
         for i, (tier, rows) in enumerate(part.groupby("tier", sort=False)):
             label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
             ax.plot(rows["length_m"], rows["share"], **line_style(i, _DASHES[i % 4], marker="", label=label))
         for row in media.itertuples():
-            ax.axvline(row.reach_m, color=GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
+            ax.axvline(row.reach_m, color=plotting.GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
             place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
             ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)
         log_axis(ax.xaxis, [1, 5, 20, 100, 500])
@@ -118,12 +103,12 @@ def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> Figure:
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[0]))
     for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
         if (media["copper"] == copper).any():
-            fullest.plot([], [], color=GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
+            fullest.plot([], [], color=plotting.GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
     legend_below(figure, fullest, 3)
     return figure
 
 
-def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -> Axes:
+def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes) -> plt.Axes:
     """Iteration time against memory of the strategies that none beats in both, ends and middle named.
 
     Columns total_s, memory_bytes, strategy; limit_bytes: of a GPU.
@@ -146,7 +131,7 @@ def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: Axes) -
     return ax
 
 
-def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
+def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> plt.Axes:
     """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
 
     Columns times_best, share (cumulative).
@@ -161,7 +146,7 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: Axes) -> Axes:
     return ax
 
 
-def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Axes) -> Axes:
+def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
 
     Columns law, training_days, parameters, warning, of both.
@@ -187,7 +172,7 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: Ax
     return ax
 
 
-def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
+def sizes_by_budget(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
     """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
 
     Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
@@ -205,7 +190,7 @@ def sizes_by_budget(data: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def _trillions(ax: Axes) -> None:
+def _trillions(ax: plt.Axes) -> None:
     """Powers of ten of a logarithmic y axis as plain numbers of trillions."""
     ax.set_yscale("log")
     low, high = ax.get_ylim()
@@ -214,7 +199,7 @@ def _trillions(ax: Axes) -> None:
     ax.set_ylim(low, high)
 
 
-def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: str = "") -> Axes:
+def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes, title: str = "") -> plt.Axes:
     """Memory of a GPU against the tensor-parallel degree, a line for each model; degrees that fit are filled.
 
     Parameters
@@ -230,7 +215,7 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: st
     -------
     The axes.
     """
-    plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
+    plotting.plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
     for line in ax.get_lines():
         line.set_markerfacecolor("white")
     for i, (_, part) in enumerate(data.groupby("model", sort=False)):
@@ -246,13 +231,14 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: Axes, title: st
     return ax
 
 
-def serving_costs(data: pd.DataFrame) -> Figure:
+def serving_costs(data: pd.DataFrame) -> plt.Figure:
     """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
 
     Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
     rising order.
     """
-    figure, parts = panels(data.sort_values("context", kind="stable"), "context", (5.4, 4.8), least=8, sharey=True)
+    data = data.sort_values("context", kind="stable")
+    figure, parts = plotting.panels(data, "context", (5.4, 4.8), least=8, sharey=True)
     for context, panel, ax in parts:
         for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
             x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
@@ -264,7 +250,7 @@ def serving_costs(data: pd.DataFrame) -> Figure:
         ax.set_yscale("log")
         ax.set_xlim(0, ax.get_xlim()[1] * 1.05)
         ax.set_xlabel("tokens/s of a user")
-        panel_title(ax, f"{number(context)} tokens of context")
+        plotting.panel_title(ax, f"{number(context)} tokens of context")
     log_axis(figure.axes[0].yaxis)
     figure.axes[0].set_ylabel("cost of a million decoded tokens [USD]")
     title = "numbers: GPUs of the smallest copy × copies that the machine holds; larger copies to the left"
@@ -272,7 +258,7 @@ def serving_costs(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
+def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
 
     curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
@@ -286,26 +272,26 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> Figure:
         left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     log_axis(left.xaxis)
     left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
-    panel_title(left, "(a) all GPUs restart after every failure, middle rates")
+    plotting.panel_title(left, "(a) all GPUs restart after every failure, middle rates")
     table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
     span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
-    (middle,) = right.plot(table["value"], range(len(table)), MARKERS[0], color=COLOURS[0])
+    (middle,) = right.plot(table["value"], range(len(table)), plotting.MARKERS[0], color=COLOURS[0])
     right.set_yticks(range(len(table)), table.index)
     right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
-    panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
+    plotting.panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
     goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
         percent_axis(axis)
-    handles = {case: Line2D([], [], color=colour) for case, colour in colours.items()}
-    handles |= {save: Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
+    handles = {case: plt.Line2D([], [], color=colour) for case, colour in colours.items()}
+    handles |= {save: plt.Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
     handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
     handles["(b) from low to high ones"] = span
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
-def modelled_over_measured(data: pd.DataFrame, by: str, ax: Axes) -> Axes:
+def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axes:
     """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
 
     Columns gpus, modelled_s, measured_iteration_s.

@@ -5,9 +5,10 @@ Read from a graph are: of nodes kind (gpu, hb, switch, ocs), tier, domain, rank,
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -88,16 +89,15 @@ def fabric_layout(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group:
         at |= {node: (len(at) + j + _GAP * i, 0.0) for j, node in enumerate(members)}
     width = max(x for x, _ in at.values())
     one_rank = len({graph.nodes[node]["rank"] for node in gpus}) == 1
-    numbers = [
-        str(graph.nodes[node]["domain" if one_rank else "rank"]) for members in domains.values() for node in members
-    ]
+    numbers = [str(graph.nodes[node]["domain" if one_rank else "rank"]) for node in at]
     rows = [NodeRow("gpu", list(at), [[f"{endpoint} {number}" for number in numbers], numbers], 1.0)]
     levels = {0.0: f"{endpoint}s"}
     if hubs := nodes_of_kind(graph, "hb"):
         rows.append(_hubs(graph, at, domains))
         levels[_HB_LEVEL] = row_name("HB")
     planes = sorted({at["plane"] for _, at in graph.nodes(data=True) if at["plane"]})
-    for (tier, plane), nodes in _switches(graph).items():
+    switches = nodes_of_kind(graph, "switch", "ocs")
+    for (tier, plane), nodes in grouped(switches, lambda node: itemgetter("tier", "plane")(graph.nodes[node])).items():
         share = (width + 1) / max(len(planes), 1)
         left = -0.5 + share * (planes.index(plane) if plane else 0) + (0.03 * share if len(planes) > 1 else 0)
         slot, y = share * (0.94 if len(planes) > 1 else 1) / len(nodes), 0.3 + 1.7 * tier
@@ -112,9 +112,17 @@ def fabric_layout(graph: "nx.Graph", tiers: Sequence[str], endpoint: str, group:
     return FabricLayout(graph, at, domains, rows, levels, middles if len(planes) > 1 else {}, width, floor, top)
 
 
-def nodes_of_kind(graph: "nx.Graph", kind: str) -> list[str]:
-    """Nodes of a kind."""
-    return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
+def nodes_of_kind(graph: "nx.Graph", *kinds: str) -> list[str]:
+    """Nodes of one or more kinds, in the order in which the graph names them."""
+    return [node for node, at in graph.nodes(data=True) if at["kind"] in kinds]
+
+
+def grouped(members: Iterable, key: Callable) -> dict[Any, list]:
+    """Members by their key, in the order in which they come."""
+    found: dict[Any, list] = {}
+    for member in members:
+        found.setdefault(key(member), []).append(member)
+    return found
 
 
 def rail_numbers(graph: "nx.Graph") -> set[int]:
@@ -167,10 +175,9 @@ def route_label(graph: "nx.Graph", path: Sequence[str], endpoint: str, group: st
 
 def _domains(graph: "nx.Graph", gpus: list[str], group: str) -> dict[str, list[str]]:
     """GPUs by HB domain; where a domain is one endpoint, by the switch that they hang on."""
-    found: dict = {}
     alone = len({graph.nodes[node]["domain"] for node in gpus}) == len(gpus)
-    for node in sorted(gpus, key=lambda node: (graph.nodes[node]["domain"], graph.nodes[node]["rank"])):
-        found.setdefault(tuple(graph[node]) if alone else graph.nodes[node]["domain"], []).append(node)
+    order = sorted(gpus, key=lambda node: itemgetter("domain", "rank")(graph.nodes[node]))
+    found = grouped(order, lambda node: tuple(graph[node]) if alone else graph.nodes[node]["domain"])
     return {f"{group} {number}": members for number, members in enumerate(found.values(), start=1)}
 
 
@@ -186,15 +193,6 @@ def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> NodeRow
     one = len(set(numbers)) == 1
     long = ["HB switch" if one else f"HB switch {number}" for number in numbers]
     return NodeRow("hb", nodes, [long, ["HB" if one else f"HB {number}" for number in numbers], numbers], least)
-
-
-def _switches(graph: "nx.Graph") -> dict[tuple[int, int | None], list[str]]:
-    """Packet and circuit switches by tier and plane, in the order in which the graph names them."""
-    found: dict[tuple[int, int | None], list[str]] = {}
-    for node, at in graph.nodes(data=True):
-        if at["kind"] in ("switch", "ocs"):
-            found.setdefault((at["tier"], at["plane"]), []).append(node)
-    return found
 
 
 def _switch_texts(graph: "nx.Graph", nodes: list[str], name: str, tier: int) -> list[list[str]]:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import Normal, Stroke
@@ -71,7 +68,7 @@ class _Scale:
 
 def draw_fabric(
     graph: "nx.Graph",
-    ax: Axes,
+    ax: plt.Axes,
     routes: Sequence[Sequence[str]] = (),
     after: "nx.Graph | None" = None,
     title: str | None = None,
@@ -79,7 +76,7 @@ def draw_fabric(
     endpoint: str = "GPU",
     group: str = "Domain",
     legend: bool = True,
-) -> Axes:
+) -> plt.Axes:
     """A fabric in layers: GPUs by HB domain (scale-up or NVLink domain) at the bottom, switches by tier above them.
 
     A rail has a colour (they repeat after eight), a plane a line style and a part of the width; switches that join
@@ -112,7 +109,8 @@ def draw_fabric(
     """
     import networkx as nx
 
-    whole = graph if after is None else nx.compose(graph, after)
+    after = graph if after is None else after
+    whole = graph if after is graph else nx.compose(graph, after)
     for a, b in chain(*map(pairwise, routes)):
         if not whole.has_edge(a, b):
             raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
@@ -134,7 +132,7 @@ def draw_fabric(
     return ax
 
 
-def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> Figure:
+def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> plt.Figure:
     """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `draw_fabric`."""
     tiers = max(at["tier"] for _, at in graph.nodes(data=True))
     page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
@@ -142,9 +140,7 @@ def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **opt
     return page
 
 
-def _changes(graph: "nx.Graph", after: "nx.Graph | None") -> _Changes:
-    if after is None:
-        return _Changes(frozenset(), frozenset(), frozenset())
+def _changes(graph: "nx.Graph", after: "nx.Graph") -> _Changes:
     dead = frozenset(graph) - frozenset(after)
     lost = [
         frozenset((a, b))
@@ -167,7 +163,7 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     return found
 
 
-def _frame(layout: layers.FabricLayout, ax: Axes) -> _Scale:
+def _frame(layout: layers.FabricLayout, ax: plt.Axes) -> _Scale:
     """Limits of the axes, names of rows and planes; the scale from the figure's size and how many axes share it."""
     spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
     rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
@@ -186,12 +182,12 @@ def _frame(layout: layers.FabricLayout, ax: Axes) -> _Scale:
     return _Scale(x, y, _colours(layout.graph), labels, half)
 
 
-def _box(ax: Axes, scale: _Scale, left: float, low: float, width: float, height: float, **style) -> None:
+def _box(ax: plt.Axes, scale: _Scale, left: float, low: float, width: float, height: float, **style) -> None:
     corners: dict[str, Any] = {"boxstyle": "round,pad=0.05,rounding_size=0.2", "mutation_aspect": scale.x / scale.y}
     ax.add_patch(FancyBboxPatch((left, low), width, height, linewidth=0.8, zorder=0, **corners, **style))
 
 
-def _boxes(layout: layers.FabricLayout, ax: Axes, scale: _Scale) -> None:
+def _boxes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale) -> None:
     """Boxes of HB domains with their names below, and of switches that several rails share."""
     for members in layout.domains.values():
         left, height = layout.at[members[0]][0] - 0.5, 0.5 - layout.floor
@@ -203,15 +199,14 @@ def _boxes(layout: layers.FabricLayout, ax: Axes, scale: _Scale) -> None:
         middle = (layout.at[members[0]][0] + layout.at[members[-1]][0]) / 2
         ax.text(middle, layout.floor - 0.15, label, fontsize=font, ha="center", va="top")
     for row in layout.rows:
-        chassis: dict[str, list[str]] = {}
-        for node in row.nodes if row.kind == "switch" else []:
-            chassis.setdefault(layout.graph.nodes[node]["chassis"], []).append(node)
+        boxed = row.nodes if row.kind == "switch" else []
+        chassis = layers.grouped(boxed, lambda node: layout.graph.nodes[node]["chassis"])
         for members in (nodes for nodes in chassis.values() if len(nodes) > 1):
             (left, y), width = layout.at[members[0]], row.slot * (len(members) - 0.16)
             _box(ax, scale, left - 0.42 * row.slot, y - 0.32, width, 0.64, **_SHARED_SWITCH)
 
 
-def _edges(layout: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Changes) -> None:
+def _edges(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, changes: _Changes) -> None:
     graph, groups = layout.graph, dict[tuple, list]()
     for a, b, at in graph.edges(data=True):
         edge, lower, upper = frozenset((a, b)), *sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
@@ -236,13 +231,13 @@ def _edges(layout: layers.FabricLayout, ax: Axes, scale: _Scale, changes: _Chang
     _crosses(ax, [[(layout.at[a][i] + layout.at[b][i]) / 2 for i in (0, 1)] for a, b in failed])
 
 
-def _crosses(ax: Axes, points: Sequence) -> None:
+def _crosses(ax: plt.Axes, points: Sequence) -> None:
     for colour, width in (("white", 4.0), (_FAILED, 2.0)) if points else ():
         xs, ys = zip(*points, strict=True)
         ax.scatter(xs, ys, marker="x", s=60, color=colour, linewidths=width, zorder=7)
 
 
-def _routes(layout: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mapping[str, Sequence[str]]) -> list:
+def _routes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, routes: Mapping[str, Sequence[str]]) -> list:
     """Routes as black lines with arrows on a bright band, and their handles for the legend."""
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
@@ -255,7 +250,7 @@ def _routes(layout: layers.FabricLayout, ax: Axes, scale: _Scale, routes: Mappin
             a, b = path[(len(path) - 1) // 2 : (len(path) - 1) // 2 + 2]
             near = (0.45 * a[0] + 0.55 * b[0], 0.45 * a[1] + 0.55 * b[1])
             ax.annotate("", near, a, arrowprops=arrow, zorder=5)
-        handles.append(Line2D([], [], label=label, **style))
+        handles.append(plt.Line2D([], [], label=label, **style))
     return handles
 
 
@@ -270,7 +265,7 @@ def _labels(row: layers.NodeRow, x: float) -> _Labels:
     return _Labels(texts, font, True, wide, 1.5 * font)
 
 
-def _row(layout: layers.FabricLayout, ax: Axes, scale: _Scale, row: layers.NodeRow, dead: frozenset) -> None:
+def _row(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, row: layers.NodeRow, dead: frozenset) -> None:
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
     labels, places = scale.labels[row.nodes[0]], [layout.at[node] for node in row.nodes]
     paints = [_paint(row.kind, scale.colours[node], node in dead, labels.all_fit) for node in row.nodes]
@@ -280,9 +275,7 @@ def _row(layout: layers.FabricLayout, ax: Axes, scale: _Scale, row: layers.NodeR
     draw_marks(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)
     if labels.all_fit or row.kind != "gpu":
         shift = 0.0 if labels.all_fit else labels.high / 2 + 0.7 * labels.font
-        alike: dict[str, list[int]] = {}
-        for i, text in enumerate(labels.texts):
-            alike.setdefault(text, []).append(i)
+        alike = layers.grouped(range(len(places)), labels.texts.__getitem__)
         alike.pop("", None)
         recur = 2 * len(alike) <= len(labels.texts)
         # Labels that recur, as GPUs' numbers do, are an artist each: an SVG then stores their outline once.
@@ -313,7 +306,7 @@ def text_outline(text: str, font: float) -> tuple[Path, float]:
     return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
 
 
-def draw_marks(ax: Axes, paths: Sequence[Path], places: Sequence, shift: float = 0.0, **style) -> None:
+def draw_marks(ax: plt.Axes, paths: Sequence[Path], places: Sequence, shift: float = 0.0, **style) -> None:
     """Draw paths around places as one artist.
 
     Parameters
@@ -350,12 +343,12 @@ def _legend(layout: layers.FabricLayout, scale: _Scale, changes: _Changes) -> li
     handles: list = []
     for links in counts if counts[-1:] > [1] else []:
         label = f"{links} link{'s' * (links > 1)}"
-        handles.append(Line2D([], [], color=_TOP, linewidth=scale.width(links), label=label))
+        handles.append(plt.Line2D([], [], color=_TOP, linewidth=scale.width(links), label=label))
     if changes.dead or changes.lost:
         cross: dict[str, Any] = {"marker": "x", "markersize": 7, "markeredgewidth": 2, "linestyle": "none"}
-        handles.append(Line2D([], [], color=_FAILED, label="failed", **cross))
+        handles.append(plt.Line2D([], [], color=_FAILED, label="failed", **cross))
     if changes.new:
-        handles.append(Line2D([], [], color=_TOP, linewidth=_BOLD, label="moved by an optical switch"))
+        handles.append(plt.Line2D([], [], color=_TOP, linewidth=_BOLD, label="moved by an optical switch"))
     chassis = [at["chassis"] for _, at in layout.graph.nodes(data=True) if at["kind"] == "switch"]
     if len(set(chassis)) < len(chassis):
         handles.append(Patch(label="one switch, its rails in VLANs", **_SHARED_SWITCH))

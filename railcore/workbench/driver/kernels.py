@@ -87,10 +87,8 @@ def open_sockets() -> None:
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 

@@ -25,14 +25,13 @@ def defaults(notebook: Mapping) -> dict[str, object]:
     except _UNREADABLE as error:
         raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
     for statement in statements:
+        where = f"parameters cell, line {statement.lineno}"
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
-            raise ValueError(
-                f"parameters cell, line {statement.lineno}: write only `name: type = value  # unit, meaning`"
-            )
+            raise ValueError(f"{where}: write only `name: type = value  # unit, meaning`")
         try:
             found[statement.target.id] = ast.literal_eval(statement.value)
         except _UNREADABLE as error:
-            raise ValueError(f"parameters cell, line {statement.lineno}: the value is no literal ({error})") from None
+            raise ValueError(f"{where}: the value is no literal ({error})") from None
     return found
 
 
@@ -74,8 +73,7 @@ def _alike(value, default) -> bool:
     """True when the entries of a list are of the types and dimensions of the default's; texts where that is empty."""
     if not isinstance(default, list):
         return isinstance(default, _PLAIN)
-    kinds = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in default or ["text"]}
-    given = {(type(entry), dimension_of(entry) if isinstance(entry, str) else None) for entry in value}
+    kinds, given = ({(type(entry), dimension_of(entry)) for entry in each} for each in (default or ["text"], value))
     if (float, None) in kinds:
         kinds.add((int, None))
     return bool(value or not default) and given <= kinds

@@ -1,6 +1,7 @@
-"""Publishing: a notebook's files, its rows of the ledger and its executed copy, all or none; and the manifest.
+"""Publishing: a notebook's files, its rows of the ledger and its executed copy, all or none; the manifest; stamps.
 
 What differs from the stored version by no more than the last bits of another machine (`compare`) stays as it is stored.
+A notebook's stamp in build/stamps says by hashes what its last run used and published: is it up to date?
 """
 
 import csv
@@ -9,15 +10,17 @@ import io
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from railcore.facts import catalog, claims, files
 from railcore.facts.tables import csv_text, markdown_table, read_csv
 from railcore.workbench import outputs
-from railcore.workbench.driver import compare, stamps
-from railcore.workbench.driver.stamps import sha256
+from railcore.workbench.driver import compare
 
+LAST_NOTEBOOKS = ("21", "00")  # these read what the others wrote, and run after them in this order
 _LEDGER = files.FIGURES / "reproduction.csv"
 _INPUTS = files.FIGURES / "inputs.csv"
 _MANIFEST = files.FIGURES / "MANIFEST.csv"
@@ -59,14 +62,9 @@ def _is_valid(row: Mapping[str, str]) -> bool:
 
 def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
     """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
-    ledger, inputs = published_rows(), _read(_INPUTS) or []
-    return {
-        name: {
-            "ledger": _rows_hash(name, ledger, claims.RECORDED_COLUMNS),
-            "inputs": _rows_hash(name, inputs, catalog.INPUT_COLUMNS),
-        }
-        for name in suite
-    }
+    ledger = (published_rows(), claims.RECORDED_COLUMNS)
+    tables = {"ledger": ledger, "inputs": (_read(_INPUTS) or [], catalog.INPUT_COLUMNS)}
+    return {name: {key: _rows_hash(name, *table) for key, table in tables.items()} for name in suite}
 
 
 def _rows_hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
@@ -104,9 +102,8 @@ def find_damage() -> list[str]:
     found = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
     found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
     if _README.exists() and not _with_counts([]):
-        found.append(
-            "README.md lacks the marker {} or, after it, {}: its counts are not updated".format(*_COUNT_MARKERS)
-        )
+        start, end = _COUNT_MARKERS
+        found.append(f"README.md lacks the marker {start} or, after it, {end}: its counts are not updated")
     return found
 
 
@@ -114,7 +111,7 @@ def refuse_lost_rows(suite: Iterable[str]) -> None:
     """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
     nothing, published = _rows_hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
-        known = stamps.read_stamp(name).get("published", {})
+        known = read_stamp(name).get("published", {})
         for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS)):
             damaged = name in published and _read(table) is None
             if damaged or rows[key] == nothing != known.get(key, nothing):
@@ -133,14 +130,9 @@ def notebook_text(notebook: Mapping, executed: Mapping) -> str:
             cell["outputs"] = [] if hidden else done["outputs"]
             cell["execution_count"] = done["execution_count"]
         cells.append(cell)
-    whole = nbformat.from_dict({**notebook, "cells": cells})
-    whole.metadata = nbformat.from_dict(
-        {
-            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        }
-    )
-    return nbformat.writes(whole) + "\n"
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return nbformat.writes(nbformat.from_dict({**notebook, "cells": cells, "metadata": metadata})) + "\n"
 
 
 def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
@@ -186,11 +178,9 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
 
 def _changed_items(made: Mapping[str, Path]) -> Contents:
     """All files of every item that has a new or changed file: one digit changes a table, but hardly its picture."""
-    items: dict[str, list[str]] = {}
-    for path in made:
-        items.setdefault(path.rpartition(".")[0], []).append(path)
-    changed = (paths for paths in items.values() if any(_is_changed(path, made[path]) for path in paths))
-    return {files.FIGURES / path: made[path].read_bytes() for paths in changed for path in paths}
+    changed = {path.rpartition(".")[0] for path, source in made.items() if _is_changed(path, source)}
+    items = {path: source for path, source in made.items() if path.rpartition(".")[0] in changed}
+    return {files.FIGURES / path: source.read_bytes() for path, source in items.items()}
 
 
 def _is_changed(path: str, made: Path) -> bool:
@@ -234,9 +224,8 @@ def _with_counts(ledger: list[dict[str, str]]) -> Contents:
     except (OSError, ValueError):
         return {}
     _, end, after = rest.partition(_COUNT_MARKERS[1])
-    return (
-        {_README: f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}".encode()} if end else {}
-    )
+    text = f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}"
+    return {_README: text.encode()} if end else {}
 
 
 def _write(contents: Contents, owned: Mapping[str, str]) -> None:
@@ -283,3 +272,91 @@ def _ledger_line(row: Mapping[str, str]) -> dict[str, str]:
         "id": f"`{row['id'].partition('.')[2]}`",
         "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
     }
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, or "" where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _module_path(name: str) -> str:
+    """Path of a module's file relative to the project, or "" where it is gone."""
+    path = Path(*name.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if (files.ROOT / candidate).is_file():
+            return str(candidate)
+    return ""
+
+
+def source_hashes() -> dict[str, str]:
+    """Hash of every file that a run may use, by path, as it is when the run begins."""
+    folders = ((files.ROOT / "railcore", "*.py"), (files.DATA, "*"))
+    paths = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
+    return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
+
+
+def _used_hash(name: str, notebook: Mapping, report: Mapping, known: Mapping[str, str]) -> str:
+    """Hash of everything that the results of a notebook depend on; known: hashes to take for files as they are now."""
+    used = ["constraints.txt", *map(_module_path, report["modules"]), *report["data"]]
+    if name[:2] in LAST_NOTEBOOKS:
+        used += [path for path in _figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
+    hashes = [(path, known.get(path) or sha256(files.ROOT / path)) for path in used]
+    cells = [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
+    parts = [cells, sys.version_info[:2], hashes]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _figures_files() -> list[str]:
+    """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
+    found = (path.relative_to(files.ROOT) for path in files.FIGURES.rglob("*") if path.is_file())
+    seen = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
+
+
+def stamp_path(name: str) -> Path:
+    """Where a notebook's stamp is kept."""
+    return files.BUILD / "stamps" / f"{name}.json"
+
+
+def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+    """Stamp a notebook.
+
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and its sources.
+    report
+        What its kernel reported (modules, data), and `before`, the hashes of all files when the run began.
+    published
+        Hash of everything that it published, by path.
+
+    Returns
+    -------
+    Nothing: the stamp is written.
+    """
+    stamp = {"modules": report["modules"], "data": report["data"], "published": dict(published)}
+    stamp["used"] = _used_hash(name, notebook, report, report["before"])
+    files.write_whole(stamp_path(name), json.dumps(stamp, indent=1))
+
+
+def read_stamp(name: str) -> dict[str, Any]:
+    """A notebook's stamp, {} where there is none of the shape that `write_stamp` gives."""
+    try:
+        stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
+        texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return stamp if all(isinstance(text, str) for text in texts) else {}
+
+
+def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
+    """True when nothing that the last run used has changed and everything that it published is still there.
+
+    rows: hash of the notebook's rows in each shared table as they stand.
+    """
+    stamp = read_stamp(name)
+    if not stamp:
+        return False
+    there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}
+    same = stamp["published"] == {**there, **rows}
+    return same and stamp["used"] == _used_hash(name, notebook, stamp, {})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from railcore.facts import catalog, claims, files
 from railcore.workbench import outputs
-from railcore.workbench.driver import kernels, parameters, publish, stamps
+from railcore.workbench.driver import kernels, parameters, publish
 
 _CPU_LIMIT_S = 8.0
 _publishing, _pending = False, 0
@@ -173,8 +173,8 @@ def _tidy() -> None:
 
 def _groups(wanted: list[str]) -> list[list[str]]:
     """Notebooks that may run side by side, group after group: those that read figures/ come last, one by one."""
-    early = [name for name in wanted if name[:2] not in stamps.LAST_NOTEBOOKS]
-    return [early, *([name] for number in stamps.LAST_NOTEBOOKS for name in wanted if name[:2] == number)]
+    early = [name for name in wanted if name[:2] not in publish.LAST_NOTEBOOKS]
+    return [early, *([name] for number in publish.LAST_NOTEBOOKS for name in wanted if name[:2] == number)]
 
 
 def _cores() -> int:
@@ -183,7 +183,7 @@ def _cores() -> int:
 
 def _up_to_date(name: str, rows: dict[str, str]) -> bool:
     try:
-        return stamps.up_to_date(name, load_notebook(name), rows)
+        return publish.up_to_date(name, load_notebook(name), rows)
     except (OSError, ValueError):  # no notebook: its run will say so
         return False
 
@@ -202,7 +202,7 @@ def _execute(name: str, values: dict, custom: bool) -> tuple:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print_line(f"{name}: started")
-    started, before = time.monotonic(), stamps.source_hashes()
+    started, before = time.monotonic(), publish.source_hashes()
     notebook = load_notebook(name)
     environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
     if custom:
@@ -218,7 +218,7 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dic
     try:
         published, new = publish.publish(name, folder, notebook, report)
         try:
-            stamps.write_stamp(name, notebook, report, published)
+            publish.write_stamp(name, notebook, report, published)
         except OSError as error:
             raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
         return published, new
