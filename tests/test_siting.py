@@ -29,7 +29,6 @@ from railcore.systems.siting.supply import (
     RULES,
     Supply,
     available_power_w,
-    crossing_lines_w,
     eligible,
     feeds_demand,
     largest_member,
@@ -133,7 +132,7 @@ def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
     made = tiny(rows, wires)
     split = rng.random(n) < 0.5
     groups = csr_array(np.array([split, ~split, np.ones(n)], float))
-    got = supply_of_groups(made, groups, np.zeros(3), crossing_lines_w(made, groups), oil)
+    got = supply_of_groups(made, groups, np.zeros(3), groups, oil)
     for name in ("installed_w", "firm_w", "idle_w", "idle_fuelled_w", "coal_w"):
         one, two, both = getattr(got, name)
         assert one + two == pytest.approx(both)

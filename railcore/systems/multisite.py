@@ -25,10 +25,7 @@ from railcore.training.transformer import Transformer, catalog_model
 
 
 def training_cases(
-    models: Iterable[str | Transformer],
-    machine: Site,
-    bytes_of: str = "bf16",
-    options: Mapping[str, Any] | None = None,
+    models: Iterable[str | Transformer], machine: Site, bytes_of: str = "bf16", options: Mapping[str, Any] | None = None
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 

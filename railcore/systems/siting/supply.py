@@ -64,7 +64,7 @@ def supply_of_groups(
     grid: PowerGrid,
     plants: csr_array,
     load_w: np.ndarray,
-    interconnect_w: np.ndarray,
+    substations: csr_array,
     oil: bool = True,
     coal_basis: str = "capacity",
 ) -> Supply:
@@ -80,8 +80,10 @@ def supply_of_groups(
         Whose plants they are.
     plants
         Sparse (groups, plants of the grid) with 1 for a member.
-    load_w, interconnect_w
-        Load inside each group, and power of the lines across its border (`crossing_lines_w`) [W].
+    load_w
+        Load inside each group [W].
+    substations
+        Sparse (groups, substations of the grid), as in `crossing_lines_w`.
     oil
         Whether plants that burn oil count.
     coal_basis
@@ -112,7 +114,7 @@ def supply_of_groups(
         coal_w=plants @ (p * coal),
         coal_share=np.divide(burnt, all_of, out=np.zeros_like(all_of), where=all_of > 0),
         load_w=load_w,
-        interconnect_w=interconnect_w,
+        interconnect_w=crossing_lines_w(grid, substations),
     )
 
 
@@ -177,14 +179,10 @@ class Rule:
 RULES = {
     "installed": Rule("Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
     "firm minus largest": Rule(
-        "Σ f p − u",
-        "plants that run at call, the largest unit out of service",
-        lambda s: s.firm_w - s.largest_unit_w,
+        "Σ f p − u", "plants that run at call, the largest unit out of service", lambda s: s.firm_w - s.largest_unit_w
     ),
     "idle firm": Rule(
-        "Σ f p (1 − c)",
-        "what plants that run at call do not sell in an average hour",
-        lambda s: s.idle_w,
+        "Σ f p (1 − c)", "what plants that run at call do not sell in an average hour", lambda s: s.idle_w
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
