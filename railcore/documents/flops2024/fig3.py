@@ -12,8 +12,7 @@ from railcore.documents.flops2024.specification import document_site
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import claims
 from railcore.facts.units import Gbps, show, significant
-from railcore.systems.datacenter.exposed import NETWORK_NAMES, TrainingCase
-from railcore.systems.datacenter.overlap import OVERLAP_RULES
+from railcore.systems.datacenter.exposed import NETWORK_NAMES, OVERLAP_RULES, TrainingCase
 
 # By claim: the model, the speed of a GPU's network if it is not the document's, and the speed whose share is taken off.
 PRINTED_POINTS: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {

@@ -8,8 +8,8 @@ import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.units import day, show
+from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision, precision_for_format
-from railcore.systems.datacenter.overlap import layer_times
 from railcore.systems.datacenter.sizing import Site, narrowest_format, site, size
 from railcore.training.scaling_laws import scaling_law, whole_shape
 from railcore.training.transformer import Transformer
@@ -113,10 +113,8 @@ def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) ->
     machine: its racks may be an array, the result has its shape.
     """
     racks = np.asarray(machine.racks)[..., None]
-    fits = (
-        layout(layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS), replace(machine, racks=racks), strict=False).tensor
-        > 0
-    )
+    tried = layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS)
+    fits = layout(tried, replace(machine, racks=racks), strict=False).tensor > 0
     return np.max(np.where(fits, CANDIDATE_PARAMETERS, 0.0), axis=-1)
 
 

@@ -117,9 +117,7 @@ def training_run(
     ValueError
         Naming the argument that is out of range.
     """
-    u, g = (
-        checks.share(name, value, above_0=True) for name, value in (("utilization", utilization), ("goodput", goodput))
-    )
+    u, g = checks.share("utilization", utilization, above_0=True), checks.share("goodput", goodput, above_0=True)
     x = checks.share("exposed", exposed, below_1=True)
     n, d = checks.positive("parameters", parameters), checks.positive("tokens", tokens)
     flops = FLOPS_PER_PARAMETER_TOKEN * n * d
@@ -138,10 +136,8 @@ def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     gpu: of the catalog. exposed: x, share of an iteration at the GPU's peak rate. goodput: from the second case on.
     Columns case, utilization, exposed_share, goodput.
     """
-    kernels, mfu = (
-        catalog.item("efficiencies", gpu),
-        catalog.item("models", _PUBLISHED_RUN).row("model_flops_utilization"),
-    )
+    kernels = catalog.item("efficiencies", gpu)
+    mfu = catalog.item("models", _PUBLISHED_RUN).row("model_flops_utilization")
     best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
     ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
     u = best * catalog.item("efficiencies", "all")["sustained_fraction"]

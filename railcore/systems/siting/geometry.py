@@ -19,12 +19,10 @@ class Located(Protocol):
     @property
     def latitude(self) -> np.ndarray:
         """Of the centres [degrees], shape (sites,)."""
-        ...
 
     @property
     def longitude(self) -> np.ndarray:
         """Of the centres [degrees], shape (sites,)."""
-        ...
 
 
 def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:

@@ -58,17 +58,8 @@ class Split:
 
     def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
-        at = self.places
-        return pd.DataFrame(
-            {
-                "place": at,
-                "latitude": options.latitude[at],
-                "longitude": options.longitude[at],
-                "authority": options.authority[at],
-                "power_w": self.power_w,
-                "usable_w": self.usable_w,
-            }
-        )
+        where = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
+        return pd.DataFrame({"place": self.places, **where, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
 def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:

@@ -37,13 +37,8 @@ class SiteOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "plants", csr_array(self.plants, dtype=np.float32))
         n = self.plants.shape[0]
-        for name, value, kind in (
-            ("latitude", self.latitude, float),
-            ("longitude", self.longitude, float),
-            ("power_w", self.power_w, float),
-            ("authority", self.authority, str),
-        ):
-            array = np.asarray(value, dtype=kind)
+        for name in ("latitude", "longitude", "power_w", "authority"):
+            array = np.asarray(getattr(self, name), dtype=str if name == "authority" else float)
             if array.shape != (n,):
                 raise ValueError(f"{name} has shape {array.shape}: plants has {n} rows, give ({n},)")
             object.__setattr__(self, name, array)
