@@ -11,7 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from railcore.facts import checks
-from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
+from railcore.systems.siting.geometry import unit_vectors, within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
 from railcore.systems.siting.supply import RULES, Supply, available_power_w, counted_plants, supply_of_groups
 
@@ -146,16 +146,13 @@ def candidates_by_radius(
             raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
     at = candidate_centres(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
-    plants, loads, substations = (
-        unit_vectors(table["latitude"], table["longitude"]) for table in (grid.plants, grid.loads, grid.substations)
-    )
-    load_w = sums_within_radii(here, loads, radii, grid.loads["load_w"].to_numpy(float))
-    members, stations = within_radii(here, plants, radii), within_radii(here, substations, radii)
+    tables = (grid.plants, grid.loads, grid.substations)
+    circles = (within_radii(here, unit_vectors(each["latitude"], each["longitude"]), radii) for each in tables)
     found = []
-    for radius, mine, load, ends in zip(radii, members, load_w, stations, strict=True):
+    for radius, plants, loads, substations in zip(radii, *circles, strict=True):
         for counts_oil in kinds:
-            offer = supply_of_groups(grid, mine, load, ends, counts_oil, coal_basis)
-            each = Candidates(grid, radius, counts_oil, *at, mine, offer)
+            offer = supply_of_groups(grid, plants, loads, substations, counts_oil, coal_basis)
+            each = Candidates(grid, radius, counts_oil, *at, plants, offer)
             found.append(each[np.flatnonzero(offer.installed_w > 0)])
     return found
 

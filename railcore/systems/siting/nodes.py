@@ -174,8 +174,7 @@ def power_nodes(
         _members(_nearest(table, unit_vectors(latitude, longitude), radius_m), len(centre))
         for table in (grid.loads, grid.substations)
     )
-    load_w = loads @ grid.loads["load_w"].to_numpy(float)
-    offer = supply_of_groups(grid, _members(of_plant, len(centre)), load_w, substations, oil, coal_basis)
+    offer = supply_of_groups(grid, _members(of_plant, len(centre)), loads, substations, oil, coal_basis)
     return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, offer)
 
 

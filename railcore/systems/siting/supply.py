@@ -63,7 +63,7 @@ def plant_idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
 def supply_of_groups(
     grid: PowerGrid,
     plants: csr_array,
-    load_w: np.ndarray,
+    loads: csr_array,
     substations: csr_array,
     oil: bool = True,
     coal_basis: str = "capacity",
@@ -78,12 +78,8 @@ def supply_of_groups(
     ----------
     grid
         Whose plants they are.
-    plants
-        Sparse (groups, plants of the grid) with 1 for a member.
-    load_w
-        Load inside each group [W].
-    substations
-        Sparse (groups, substations of the grid), as in `crossing_lines_w`.
+    plants, loads, substations
+        Sparse (groups, those of the grid) with 1 for a member.
     oil
         Whether plants that burn oil count.
     coal_basis
@@ -113,7 +109,7 @@ def supply_of_groups(
         largest_site_w=largest_member(plants, by_site),
         coal_w=plants @ (p * coal),
         coal_share=np.divide(burnt, all_of, out=np.zeros_like(all_of), where=all_of > 0),
-        load_w=load_w,
+        load_w=loads @ grid.loads["load_w"].to_numpy(float),
         interconnect_w=crossing_lines_w(grid, substations),
     )
 
