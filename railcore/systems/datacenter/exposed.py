@@ -70,7 +70,8 @@ class LayerTimes:
 
     def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
-        return self.exposed_s(rule, micro_batches) / self.steady_s(rule, micro_batches)
+        exposed = self.exposed_s(rule, micro_batches)
+        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
 
 
 def _over(time: Any, cover: Any) -> Any:
@@ -256,7 +257,8 @@ class TrainingCase:
     @property
     def times(self) -> LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
-        return layer_times(self.layer, self.layout, self.site, **self.options)
+        one = self.layer
+        return layer_times(one, layout(one, self.site), self.site, **self.options)
 
     @property
     def share(self) -> Any:

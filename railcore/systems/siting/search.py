@@ -54,14 +54,7 @@ class MixedIntegerProgramme:
         return found.x
 
 
-def strongest_places(
-    options: SiteOptions,
-    constraints: SplitConstraints,
-    k: int,
-    separation_m: float,
-    maximise: bool = True,
-    reach_m: float = np.inf,
-) -> list[int] | None:
+def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach_m: float = np.inf) -> list[int] | None:
     """The k places with most usable power that meet the constraints.
 
     Solves the programme of the first candidates, then of more, until a bound says that those left out add nothing.
@@ -71,22 +64,23 @@ def strongest_places(
 
     Parameters
     ----------
-    options, constraints
+    constraints
         Candidates by falling power, and what the places must meet.
-    k, separation_m, reach_m
-        Number of places, and the least and greatest distance between two [m].
     maximise
         False for any such places, not those with most power.
+    reach_m
+        Greatest distance between two [m].
 
     Returns
     -------
     Numbers of the places, None where there are none.
     """
-    usable, size = constraints.usable_w, _FIRST_SIZE
-    most_of_others_w = usable[_spread_out(options, separation_m / 2 * (1 - 1e-6))[: k - 1]].sum()
+    usable, size = constraints.options.power_w, _FIRST_SIZE
+    spread = _spread_out(constraints.options, constraints.separation_m / 2 * (1 - 1e-6))
+    most_of_others_w = usable[spread[: constraints.k - 1]].sum()
     while True:
-        found = _places(options[:size], constraints[:size], k, separation_m, maximise, reach_m)
-        if size >= len(options) or (found and not maximise):
+        found = _places(constraints[:size], maximise, reach_m)
+        if size >= len(usable) or (found and not maximise):
             return found
         if found is None:
             size *= 4
@@ -96,11 +90,10 @@ def strongest_places(
             size = int((usable + most_of_others_w > usable[found].sum()).sum())
 
 
-def _places(
-    options: SiteOptions, constraints: SplitConstraints, k: int, separation_m: float, maximise: bool, reach_m: float
-) -> list[int] | None:
+def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> list[int] | None:
     """The programme's k places, solved again with rows for the pairs that a solution breaks, until it breaks none."""
-    programme = _programme(options, constraints, k, maximise)
+    options, separation_m = constraints.options, constraints.separation_m
+    programme = _programme(constraints, maximise)
     if separation_m > 0:
         at = _spread_out(options, separation_m / 4)
         centres = unit_vectors(options.latitude[at], options.longitude[at])
@@ -119,7 +112,7 @@ def _places(
     return None
 
 
-def _programme(options: SiteOptions, constraints: SplitConstraints, k: int, maximise: bool) -> MixedIntegerProgramme:
+def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerProgramme:
     """All rows but those of distances; in them
 
     max sum u_i y_i over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
@@ -129,15 +122,15 @@ def _programme(options: SiteOptions, constraints: SplitConstraints, k: int, maxi
     Distances: sum over candidates nearer to each other than the separation of y_i <= 1, for balls around some
     candidates and around the middle of each pair that a solution breaks; y_i + y_j <= 1 for pairs beyond the reach.
     """
-    n, areas, usable = len(options), len(constraints.cap_w), constraints.usable_w / MW
-    ones, none = np.ones(n), np.zeros(areas)
+    areas, usable = len(constraints.cap_w), constraints.options.power_w / MW
+    ones, none = np.ones(len(usable)), np.zeros(areas)
     programme = MixedIntegerProgramme(
         worth=np.concatenate([usable * maximise, none]),
         high=np.concatenate([ones, np.array(constraints.cap_w, float) / MW]),
         whole=np.concatenate([ones, none]),
     )
-    programme.add_rows(ones, k, k)
-    programme.add_rows(_holders(options), high=1)
+    programme.add_rows(ones, constraints.k, constraints.k)
+    programme.add_rows(_holders(constraints.options), high=1)
     for label in range(areas):
         here = constraints.cap_group == label
         programme.add_rows(np.concatenate([-usable * here, np.eye(areas)[label]]), high=0)
@@ -188,16 +181,16 @@ def _around(options: SiteOptions, pair: np.ndarray, separation_m: float) -> np.n
 class CliqueSearch:
     """Cliques of k in a graph of candidates that meet `constraints`, by branch and bound."""
 
-    def __init__(self, constraints: SplitConstraints, k: int) -> None:
-        self.constraints, self.k = constraints, k
+    def __init__(self, constraints: SplitConstraints) -> None:
+        self.constraints, self.k = constraints, constraints.k
         self.cap_groups = [bits_of(constraints.cap_group == number) for number in range(len(constraints.cap_w))]
         self.demand_w = constraints.demand_w * (1 - 1e-12)
-        self.usable_w = constraints.usable_w.tolist()
-        self.any_feed = bool(constraints.usable_w.min() * k >= self.demand_w)  # every allowed set has the demand
+        self.usable_w = constraints.options.power_w.tolist()
+        self.any_feed = bool(min(self.usable_w) * self.k >= self.demand_w)  # every allowed set has the demand
 
     def connect(self, edges: np.ndarray) -> None:
         """Take these pairs as the graph, less candidates that have too few neighbours."""
-        n = len(self.constraints.usable_w)
+        n = len(self.usable_w)
         while len(edges):
             enough = np.bincount(edges.ravel(), minlength=n) >= self.k - 1
             if enough[edges].all():
@@ -354,30 +347,18 @@ def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
     return found
 
 
-def nearest_places(
-    options: SiteOptions, constraints: SplitConstraints, k: int, separation_m: float, upper_m: float
-) -> list[int]:
+def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
     """The k places with the least longest distance, and of these with most usable power.
 
     A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
     a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
     Where the pairs that are D apart go with few others, their cliques are tried for power, else the programme is.
 
-    Parameters
-    ----------
-    options, constraints
-        Candidates in an order along the map, so that neighbours left to try lie to one side, and what they must meet.
-    k, separation_m
-        Number of places, and the least distance between two [m].
-    upper_m
-        A distance within which k places are known [m].
-
-    Returns
-    -------
-    Their numbers, none where there are no k places.
+    constraints: candidates in an order along the map, so that neighbours left to try lie to one side.
+    upper_m: a distance within which k places are known [m]. Gives their numbers, none where there are no k places.
     """
-    search, usable = CliqueSearch(constraints, k), constraints.usable_w
-    diameter, edges, far = _least_diameter(search, options, separation_m, upper_m)
+    search, usable = CliqueSearch(constraints), constraints.options.power_w
+    diameter, edges, far = _least_diameter(search, upper_m)
     reach_m = diameter * (1 + _SAME)
     search.connect(edges[far <= reach_m])
     best: Weighed = (-1.0, [])
@@ -387,25 +368,23 @@ def nearest_places(
             best = search.heaviest(a, b, best)
             continue
         some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
-        if usable[some[:k]].sum() > best[0]:
-            found = some[strongest_places(options[some], constraints[some], k, separation_m, reach_m=reach_m) or []]
+        if usable[some[: constraints.k]].sum() > best[0]:
+            found = some[strongest_places(constraints[some], reach_m=reach_m) or []]
             best = max(best, (float(usable[found].sum()), found.tolist()), key=lambda each: each[0])
     return best[1]
 
 
-def _least_diameter(
-    search: CliqueSearch, options: SiteOptions, separation_m: float, upper_m: float
-) -> tuple[float, np.ndarray, np.ndarray]:
+def _least_diameter(search: CliqueSearch, upper_m: float) -> tuple[float, np.ndarray, np.ndarray]:
     """Least longest distance of k places [m], inf where there are none, with pairs that hold them and their lengths."""
-    constraints, sharing = search.constraints, _sharing(options)
-    reach = max(separation_m, upper_m / 64)
-    if len(options) > _MANY:
-        some = np.sort(np.random.default_rng(0).permutation(len(options))[:_MANY])
-        known = _least_diameter(CliqueSearch(constraints[some], search.k), options[some], separation_m, upper_m)[0]
+    constraints, n, sharing = search.constraints, len(search.usable_w), _sharing(search.constraints.options)
+    reach = max(constraints.separation_m, upper_m / 64)
+    if n > _MANY:
+        some = np.sort(np.random.default_rng(0).permutation(n)[:_MANY])
+        known = _least_diameter(CliqueSearch(constraints[some]), upper_m)[0]
         reach, upper_m = (known, known) if known < np.inf else (reach, upper_m)
     while True:
         reach = min(reach * _GROWTH, upper_m * (1 + 2 * _SAME))
-        edges, far = _edges(options, constraints, sharing, separation_m, reach)
+        edges, far = _edges(constraints, sharing, reach)
         search.connect(edges)
         start, found = search.first_clique(0)
         if found:
@@ -413,22 +392,20 @@ def _least_diameter(
         if reach > upper_m:
             return np.inf, edges[:0], far[:0]
     while found:
-        longest = _diameter_around(search, options, edges, far, found)
+        longest = _diameter_around(search, edges, far, found)
         search.connect(edges[(far < longest * (1 - _SAME)) & (edges[:, 0] >= start)])
         start, found = search.first_clique(start)
     return longest, edges, far
 
 
-def _diameter_around(
-    search: CliqueSearch, options: SiteOptions, edges: np.ndarray, far: np.ndarray, found: list[int]
-) -> float:
+def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, found: list[int]) -> float:
     """Least longest distance [m] of the cliques among the neighbours of a found one's first place."""
-    around = np.zeros(len(options), bool)
+    around = np.zeros(len(search.usable_w), bool)
     around[edges[(edges == found[0]).any(axis=1)]] = True
     inside = around[edges].all(axis=1)
     edges, far = edges[inside], far[inside]
     while found:
-        longest = diameter_m(options, found)
+        longest = diameter_m(search.constraints.options, found)
         near = far < longest * (1 - _SAME)
         edges, far = edges[near], far[near]
         search.connect(edges)
@@ -442,16 +419,14 @@ def _sharing(options: SiteOptions) -> np.ndarray:
     return np.sort(both.row.astype(np.int64) * len(options) + both.col)
 
 
-def _edges(
-    options: SiteOptions, constraints: SplitConstraints, sharing: np.ndarray, separation_m: float, reach_m: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _edges(constraints: SplitConstraints, sharing: np.ndarray, reach_m: float) -> tuple[np.ndarray, np.ndarray]:
     """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m]."""
-    near = pairs_within(options, reach_m)
+    options, near = constraints.options, pairs_within(constraints.options, reach_m)
     key = near[:, 0] * len(options) + near[:, 1]
     at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
     near = near[sharing[at] != key] if len(sharing) else near
     far = pair_distances_m(options, near)
     cap_group, single = constraints.cap_group[near], np.array([*constraints.most_places, 2]) < 2
     alone = (cap_group[:, 0] == cap_group[:, 1]) & single[cap_group[:, 0]]  # two of an authority that may have one
-    fits = (far >= separation_m) & (far <= reach_m) & ~alone
+    fits = (far >= constraints.separation_m) & (far <= reach_m) & ~alone
     return near[fits], far[fits]

@@ -150,14 +150,13 @@ def _best_places(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> n
     if len(kept) < terms.k:
         return kept[:0]
     some = replace(options[kept], power_w=terms.usable_w(options)[kept])
-    k, separation, constraints = terms.k, terms.least_separation_m, terms.constraints(some)
-    nearest = terms.objective == "shortest" and k > 1
+    constraints, nearest = terms.constraints(some), terms.objective == "shortest" and terms.k > 1
     order = np.argsort(-some.power_w, kind="stable")
-    found = order[strongest_places(some[order], constraints[order], k, separation, maximise=not nearest) or order[:0]]
+    found = order[strongest_places(constraints[order], maximise=not nearest) or order[:0]]
     if len(found) and nearest:
         upper_m = diameter_m(some, found)
         order = np.lexsort((some.latitude, some.longitude))
-        found = order[nearest_places(some[order], constraints[order], k, separation, upper_m)]
+        found = order[nearest_places(constraints[order], upper_m)]
     return kept[found]
 
 
