@@ -14,9 +14,8 @@ from railcore.documents.flops2024.specification import communication_quantities,
 from railcore.documents.readings import solve_for_target
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import expert_placement, exposed, overlap, timeline
-from railcore.systems.datacenter.exposed import TrainingCase, exposed_sensitivity
-from railcore.systems.datacenter.overlap import LayerTimes, least_wan_Bps, wide_area_exchange
+from railcore.systems.datacenter import expert_placement, exposed, timeline
+from railcore.systems.datacenter.exposed import LayerTimes, TrainingCase, least_wan_Bps, wide_area_exchange
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule
 
@@ -197,7 +196,7 @@ def test_fill_and_drain_are_the_pipelines(case):
 def test_tokens_are_counted():
     case, laid = CASES["dense"], CASES["dense"].layout
     replicas = laid.layers_per_rack * laid.racks_per_layer_here * 2
-    assert overlap.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
+    assert exposed.tokens_per_micro_batch(case.layer, laid) == pytest.approx(32000 * replicas)
     table = exposed.iterations_by_micro_batches(CASES, [1, 3, 500])
     assert table.tokens[1] == pytest.approx(3 * table.tokens[0])
     kept = case.layer.activation_bytes / laid.tensor  # of a micro-batch; the schedule counts those in flight
@@ -488,14 +487,14 @@ def test_a_placement_names_what_cannot_be(change, text):
 
 def test_sensitivity_moves_one_assumption_at_a_time():
     case = CASES["moe"]
-    table = exposed_sensitivity({"moe": case}).set_index("input")
+    table = exposed.exposed_sensitivity({"moe": case}).set_index("input")
     assert (table.centre == case.share).all() and table.swing.is_monotonic_decreasing
     nic = table.loc["scale-out bandwidth of a GPU"]
     assert nic.at_low == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps / 2}).share)
     assert nic.at_high == pytest.approx(case.changed(site={"nic_Bps": SITE.nic_Bps * 2}).share)
     assert table.loc["rule of overlap"].at_high == max(case.changed(rule=rule).share for rule in dc.OVERLAP_RULES)
     less = {"moe": case.changed(site={"memory_bytes": 5e10})}
-    tight = exposed_sensitivity(less).set_index("input").loc["memory of a GPU"]
+    tight = exposed.exposed_sensitivity(less).set_index("input").loc["memory of a GPU"]
     assert tight.low.endswith("does not fit") and tight.at_low == tight.centre
 
 

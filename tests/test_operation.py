@@ -12,14 +12,14 @@ from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import recovery, serving, training_cost
-from railcore.systems.datacenter.budget_models import (
+from railcore.systems.datacenter import operation, recovery
+from railcore.systems.datacenter.layouts import precision_for_format
+from railcore.systems.datacenter.operation import (
     CANDIDATE_PARAMETERS,
     budget_table,
     largest_parameters,
     models_by_budget,
 )
-from railcore.systems.datacenter.layouts import precision_for_format
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -47,15 +47,15 @@ def with_shares(table, **shares):
 
 @given(SHARES, st.floats(0, 0.9), SHARES)
 def test_a_run_does_its_flops_in_its_time(utilization, exposed, goodput):
-    run = training_cost.training_run(1e12, 2e13, BOX, training_cost.operating_prices(), utilization, exposed, goodput)
+    run = operation.training_run(1e12, 2e13, BOX, operation.operating_prices(), utilization, exposed, goodput)
     done = BOX.dense_flops * run.time_s * utilization * (1 - exposed) * goodput
     assert done == pytest.approx(6 * 1e12 * 2e13) and run.flops == pytest.approx(done)
     assert run.token_usd * 2e13 == pytest.approx(run.energy_usd + run.wear_usd)
 
 
 def test_energy_costs_what_owning_the_machine_for_that_time_costs():
-    costs = training_cost.operating_prices()
-    run = training_cost.training_run(1e13, 1e14, BOX, costs, 0.4)
+    costs = operation.operating_prices()
+    run = operation.training_run(1e13, 1e14, BOX, costs, 0.4)
     years = run.time_s / year
     owned = total_cost(0, BOX.it_w, float(years), costs.electricity_price, 1.2, costs.mean_load)
     assert run.energy_usd == pytest.approx(owned["energy_usd"])
@@ -64,7 +64,7 @@ def test_energy_costs_what_owning_the_machine_for_that_time_costs():
 
 
 def test_runs_from_the_ideal_to_the_measured():
-    table = training_cost.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, scaling_law("Hoffmann 2"), "GB200")
+    table = operation.training_runs({"dense": DENSE}, {"dense": 0.05}, 0.9, BOX, scaling_law("Hoffmann 2"), "GB200")
     assert table["time_days"].is_monotonic_increasing and table["total_usd"].is_monotonic_increasing
     assert (table["total_low_usd"] < table["total_usd"]).all() and (table["total_usd"] < table["total_high_usd"]).all()
     ideal = table.iloc[0]
@@ -81,17 +81,17 @@ def test_runs_from_the_ideal_to_the_measured():
 )
 def test_shares_out_of_range(field):
     with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
-        training_cost.training_run(1e12, 1e13, BOX, training_cost.operating_prices(), **field)
+        operation.training_run(1e12, 1e13, BOX, operation.operating_prices(), **field)
 
 
 def test_prices_out_of_range():
     for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
         with pytest.raises(ValueError, match=next(iter(field))):
-            replace(training_cost.operating_prices(), **field)
+            replace(operation.operating_prices(), **field)
     with pytest.raises(ValueError, match="bound is 'most'"):
-        training_cost.operating_prices("most")
+        operation.operating_prices("most")
     with pytest.raises(ValueError, match="tokens is 0"):
-        training_cost.training_run(1e12, 0, BOX, training_cost.operating_prices())
+        operation.training_run(1e12, 0, BOX, operation.operating_prices())
 
 
 # Failures
@@ -284,18 +284,18 @@ def test_cases_and_stores_of_restarts_say_what_they_assume():
 
 # Inference
 
-RATE = serving.sustained_memory_bandwidth("GB200")
+RATE = operation.sustained_memory_bandwidth("GB200")
 
 
 def test_full_attention_keeps_two_of_l_h_s():
-    assert serving.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
-    assert serving.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
+    assert operation.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
+    assert operation.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
 
 
 @settings(max_examples=30)
 @given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
 def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = serving.serving_performance(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
+    found = operation.serving_performance(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
@@ -306,15 +306,15 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
 
 
 def test_one_token_reads_active_weights_and_many_read_all():
-    one = serving.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
+    one = operation.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
     read = one.memory_s * 72 * RATE - one.cache_bytes
     assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = serving.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
+    many = operation.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
     assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
 
 
 def test_every_stage_sends_once_for_a_token():
-    found = serving.serving_performance(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
+    found = operation.serving_performance(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
     latency = catalog.item("efficiencies", "all")["nic_latency"]
     assert found.sends_s.to_numpy() == pytest.approx(
         np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps)
@@ -324,7 +324,7 @@ def test_every_stage_sends_once_for_a_token():
 def test_communication_vanishes_on_a_fast_network_of_one_gpu():
     small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
     one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = serving.serving_performance(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
+    found = operation.serving_performance(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
     assert found.collectives_s == 0 and found.copies == one.racks
     assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
     norms = 2 * 32 * small.parameters()["norms"]  # weights without products
@@ -334,7 +334,7 @@ def test_communication_vanishes_on_a_fast_network_of_one_gpu():
 def test_table_of_servings_costs_the_machine():
     machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
     models = {"dense": DENSE, "mixture": MIXTURE}
-    table = serving.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
+    table = operation.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
     assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
     four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
     assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
@@ -353,7 +353,7 @@ def test_table_of_servings_costs_the_machine():
 )
 def test_bad_input_of_serving(options, name):
     with pytest.raises(ValueError, match=name):
-        serving.serving_performance(
+        operation.serving_performance(
             **{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options}
         )
 

@@ -14,8 +14,8 @@ from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layouts
-from railcore.systems.datacenter.budget_models import columns_in_trillions
 from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.operation import columns_in_trillions
 from railcore.systems.datacenter.sizing import Sizing, narrowest_format, number_format
 from railcore.training import scaling_laws, transformer
 

@@ -9,7 +9,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from railcore.network.wide_area import great_circle_distance
-from railcore.systems.siting.mixed_integer import strongest_places
+from railcore.systems.siting.search import strongest_places
 from railcore.systems.siting.split import split, splits
 from railcore.systems.siting.split_problem import SiteOptions, SplitConstraints, SplitTerms, undominated_sites
 
@@ -238,7 +238,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     found = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"railcore.systems.siting.cliques.{name}", value)
+            patch.setattr(f"railcore.systems.siting.search.{name}", value)
             other = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
@@ -268,14 +268,14 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     options = make(11, n=300, plants=150, span=20.0)
     options = options[np.argsort(-options.power_w, kind="stable")]
     none = np.full(300, -1)
-    needs = SplitConstraints(options.power_w, 0.0, none, (), ())
+    needs = SplitConstraints(options, 3, 0.0, 0.0, none, (), ())
     both = (options.plants @ options.plants.T).toarray() > 0
     best = max(
         options.power_w[list(three)].sum()
         for three in combinations(range(120), 3)
         if not (both[three[0], three[1]] or both[three[0], three[2]] or both[three[1], three[2]])
     )
-    found = strongest_places(options, needs, 3, 0.0)
+    found = strongest_places(needs)
     assert options.power_w[found].sum() == pytest.approx(best)
 
 
@@ -285,12 +285,12 @@ def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, sepa
     """The bound that stops the programme from growing leaves out none that matters."""
     options = make(seed, n=60, plants=40, span=9.0)
     options = options[np.argsort(-options.power_w, kind="stable")]
-    constraints = SplitConstraints(options.power_w, 0.0, np.full(60, -1), (), ())
+    constraints = SplitConstraints(options, k, 0.0, separation, np.full(60, -1), (), ())
     power = []
     for size in (1000, 5):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("railcore.systems.siting.mixed_integer._FIRST_SIZE", size)
-            found = strongest_places(options, constraints, k, separation)
+            patch.setattr("railcore.systems.siting.search._FIRST_SIZE", size)
+            found = strongest_places(constraints)
         power.append(None if found is None else options.power_w[found].sum())
     assert power[0] == pytest.approx(power[1])
 
@@ -377,8 +377,6 @@ def test_strongest_within_a_reach(seed):
     power = [
         options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
     ]
-    found = strongest_places(
-        options, SplitConstraints(options.power_w, 0.0, none, (), ()), 3, 100 * km, reach_m=350 * km
-    )
+    found = strongest_places(SplitConstraints(options, 3, 0.0, 100 * km, none, (), ()), reach_m=350 * km)
     assert (found is None) == (not power)
     assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

@@ -2,7 +2,7 @@
 
 Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
 powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
-`datacenter.overlap`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
+`datacenter.exposed`: F, B forward and backward pass, x3 the exchange between datacenters, y racks that hold a layer in
 a datacenter, k places, c wide-area capacity of a GPU.
 """
 
@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.systems.datacenter import overlap
+from railcore.systems.datacenter import exposed
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, precision
 from railcore.systems.datacenter.sizing import Site
@@ -25,10 +25,7 @@ from railcore.training.transformer import Transformer, catalog_model
 
 
 def training_cases(
-    models: Iterable[str | Transformer],
-    machine: Site,
-    bytes_of: str = "bf16",
-    options: Mapping[str, Any] | None = None,
+    models: Iterable[str | Transformer], machine: Site, bytes_of: str = "bf16", options: Mapping[str, Any] | None = None
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
@@ -116,7 +113,7 @@ def _racks_per_layer(
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
-def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, overlap.LayerTimes]:
+def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, exposed.LayerTimes]:
     """Layout and times where every place holds a layer on y racks; with none, as if there were one."""
     racks = np.fmax(y, 1) * np.ceil(case.layer.layers) * case.site.datacenters
     here = case.changed(site={"racks": racks})
@@ -130,8 +127,8 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
     time_s = t.steady_s(case.rule, m)
-    done = m * overlap.tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
-    needed = overlap.least_wan_Bps(case.layer, laid, case.site, t.backward_s)
+    done = m * exposed.tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
+    needed = exposed.least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = longest_hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
@@ -153,19 +150,19 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
 def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s]."""
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
-    return float(one.times.steady_s(one.rule, m) / (m * overlap.tokens_per_micro_batch(one.layer, one.layout)))
+    return float(one.times.steady_s(one.rule, m) / (m * exposed.tokens_per_micro_batch(one.layer, one.layout)))
 
 
 def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
-    Largest over `overlap.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
-    `overlap.wide_area_exchange`, as `least_wan_Bps` is.
+    Largest over `exposed.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of
+    `exposed.wide_area_exchange`, as `least_wan_Bps` is.
 
     Parameters
     ----------
     layer, laid, site
-        As in `overlap.layer_times`.
+        As in `exposed.layer_times`.
     hidden_s
         What step 3 may take [s].
 
@@ -175,7 +172,7 @@ def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any
     """
     k = np.asarray(site.datacenters)
     allowed = []
-    for delays, size in overlap.wan_delays_and_bytes(overlap.wan_gradient_bytes(layer, laid), site):
+    for delays, size in exposed.wan_delays_and_bytes(exposed.wan_gradient_bytes(layer, laid), site):
         allowed.append((hidden_s - size / site.wan_Bps) / np.maximum(delays, 1))
     most = np.maximum(*allowed)
     return np.where(k > 1, np.where(most >= 0, most, np.nan), np.inf)[()]
@@ -220,25 +217,14 @@ def training_by_siting(
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, at in siting_indices(places, power, sitings).items():
-        total, far = float(power[at].sum()), diameter_m(places, at)
-        delay = fibre_delays_s(far)
+        total = float(power[at].sum())
         rack_shares.append(shares_or_nan(power[at], demand_w))
-        rows.append(
-            {
-                "siting": name,
-                "meets": total >= demand_w,
-                "power_w": total,
-                "spare_w": total - demand_w,
-                "least_share": rack_shares[-1].min(),
-                "longest_m": far,
-                "delay_low_s": float(delay["low"]),
-                "delay_high_s": float(delay["high"]),
-                "one_way_delay_s": float(delay["middle"]),
-            }
-        )
-    table = pd.DataFrame(rows)
+        rows.append((name, total >= demand_w, total, total - demand_w, rack_shares[-1].min(), diameter_m(places, at)))
+    table = pd.DataFrame(rows, columns="siting meets power_w spare_w least_share longest_m".split())
+    delay = fibre_delays_s(table["longest_m"])
+    table = table.assign(delay_low_s=delay["low"], delay_high_s=delay["high"])
     places_of_each = [len(each) for each in rack_shares]
-    added = multisite_times(cases, places_of_each, table.pop("one_way_delay_s"), rack_shares=rack_shares)
+    added = multisite_times(cases, places_of_each, delay["middle"], rack_shares=rack_shares)
     whole = pd.concat([pd.concat([table] * len(cases), ignore_index=True), added], axis=1)
     marks = [_best_and_pareto(of_one, tolerance) for _, of_one in whole.groupby("model", sort=False)]
     return whole.join(pd.concat(marks))

@@ -16,8 +16,7 @@ from railcore.documents.readings import Entries, claim_verdicts, joined_texts, s
 from railcore.facts import catalog, claims, files
 from railcore.facts.units import Gbps, km, show, significant
 from railcore.network.wide_area import Route, fibre_route
-from railcore.systems.datacenter.exposed import NETWORK_NAMES, TrainingCase
-from railcore.systems.datacenter.overlap import OVERLAP_RULES
+from railcore.systems.datacenter.exposed import NETWORK_NAMES, OVERLAP_RULES, TrainingCase
 
 BYTES_PER_NODE, FLOW_RATE = "flops2024.wan.bytes_per_node", "flops2024.wan.flow_rate"
 ONE_WAY_DELAY, ROUND_TRIP = "flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"

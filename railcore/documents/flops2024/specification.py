@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.exposed import TrainingCase, least_wan_Bps
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, layout_summary, tensor_degree_memory
 from railcore.systems.datacenter.layouts import precision as precision_of
-from railcore.systems.datacenter.overlap import least_wan_Bps
 from railcore.systems.datacenter.sizing import Site, Sizing, site, size
 from railcore.training.transformer import Transformer
 
@@ -109,7 +108,7 @@ def case_with_settings(
     case, platform
         What is changed, and the catalog's platform whose GPU it has.
     rule, rate, precision
-        Of `overlap.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
+        Of `exposed.OVERLAP_RULES`, of the GPU's rows, of the catalog's precisions.
     datacenters
         That share the racks.
     speeds_gbps

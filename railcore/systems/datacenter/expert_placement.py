@@ -3,7 +3,7 @@
 In the tensor group, every expert is sharded and no token leaves the group (flops2024, section 5). Over e places, each
 holds E / e whole experts of a layer: a place needs less memory, fewer GPUs hold a layer, and fewer replicas sum the
 gradients of an expert. But tokens travel to their experts and back, in the forward and the backward pass.
-Symbols as in `overlap`; k experts of a token, E of a layer, e places; routing is uniform.
+Symbols as in `exposed`; k experts of a token, E of a layer, e places; routing is uniform.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
-from railcore.systems.datacenter import overlap
+from railcore.systems.datacenter import exposed
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
 from railcore.systems.datacenter.sizing import Site
@@ -39,7 +39,7 @@ class ExpertPlacement:
     dispatched_bytes: float
     layer: Layer
     laid: Layout
-    times: overlap.LayerTimes
+    times: exposed.LayerTimes
 
     @property
     def name(self) -> str:
@@ -92,20 +92,17 @@ def expert_placement(
         if y < places:
             raise ValueError(f"places is {places}: give at most {laid.racks_per_layer_here:.0f}, the racks of a layer")
         laid = replace(laid, racks_per_layer_here=y)
-    holders = laid  # the groups that hold the same experts
-    if location == "rack":
-        holders = replace(laid, layers_per_rack=laid.layers_per_rack / places)
-    elif location == "racks":
-        holders = replace(laid, racks_per_layer_here=laid.racks_per_layer_here / places)
+    spread = "layers_per_rack" if location == "rack" else "racks_per_layer_here"
+    holders = replace(laid, **{spread: getattr(laid, spread) / places})  # the groups that hold the same experts
     expert_bytes = expert_parameters / model.layers * bytes_of.gradients
     shared = replace(whole, gradient_bytes=whole.gradient_bytes - expert_bytes)
     experts = replace(whole, gradient_bytes=expert_bytes / places)
     kinds = ((shared, laid), (experts, holders))
-    one, two = (overlap.layer_times(part, groups, site, **case.options) for part, groups in kinds)
+    one, two = (exposed.layer_times(part, groups, site, **case.options) for part, groups in kinds)
     steps_s = [a + b for a, b in zip(one.steps_s, two.steps_s, strict=True)]
     steps_bytes = [a + b for a, b in zip(one.steps_bytes, two.steps_bytes, strict=True)]
-    both_bytes = overlap.wan_gradient_bytes(whole, laid)  # the wide area takes both kinds at once
-    steps_bytes[2], steps_s[2] = overlap.wide_area_exchange(both_bytes, site)
+    both_bytes = exposed.wan_gradient_bytes(whole, laid)  # the wide area takes both kinds at once
+    steps_bytes[2], steps_s[2] = exposed.wide_area_exchange(both_bytes, site)
     sent = model.top_k * whole.tensor_bytes / laid.tensor * mixture_share
     dispatched = collectives.steps_and_bytes("all_to_all", "direct", sent, places)[1]
     gathered = 1 + (model.top_k - 1) * mixture_share if places > 1 else 1  # tensors before a feed-forward, on average
@@ -143,7 +140,7 @@ def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network"
             "tensor_degree": each.laid.tensor,
             "groups_per_rack": each.laid.layers_per_rack,
             "gpu_memory_bytes": each.device_bytes,
-            "tokens": overlap.tokens_per_micro_batch(each.layer, each.laid),
+            "tokens": exposed.tokens_per_micro_batch(each.layer, each.laid),
             "forward_s": each.times.forward_s,
             "tensor_s": each.times.tensor_s,
             "dispatched_bytes": each.dispatched_bytes,

@@ -1,27 +1,213 @@
-"""The exposed share of a model's communication, and what it depends on.
+"""Communication of one layer, what of it computation does not hide, and what that exposed share depends on.
 
-A `TrainingCase` is a model on a machine under one set of assumptions. The tables show cases against speeds,
-datacenters, micro-batches and each assumption. Symbols as in `overlap`; L stages of one layer each.
+Data-parallel gradients go through five steps (flops2024, section 4.1), each over what the one before left: (1) among
+the g layers of a rack on the scale-up network, (2) among y racks of a datacenter on the scale-out network, (3) among
+the datacenters, (4) and (5) back over the scale-out and the scale-up network. `OVERLAP_RULES` say what of them stays
+exposed. A `TrainingCase` is a model on a machine under one set of assumptions; the tables show cases against speeds,
+datacenters, micro-batches and each assumption.
+Symbols: F forward and B backward time, T tensor-parallel and P pipeline time of a pass, x1 to x5 the steps, m
+micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer; L stages of one layer each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
-from railcore.systems.datacenter import overlap
-from railcore.systems.datacenter.layouts import Layer, Layout, Precision, layer, layout
+from railcore.systems.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout, Precision, layer, layout
 from railcore.systems.datacenter.sizing import Site
+from railcore.training import collectives
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
 
 NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """Times of one layer on the GPUs that hold it [s]; arrays of one shape.
+
+    forward_s, backward_s: of one micro-batch, F and B = 2 F (recomputation included). tensor_s: T, collectives of a
+    pass; pipeline_s: P, the send to the next stage in a pass. steps_s: x1 to x5 of the gradients, once an iteration.
+    steps_bytes: that a GPU sends in each. experts_s: of tokens to experts elsewhere and back, in a pass.
+    """
+
+    forward_s: Any
+    backward_s: Any
+    tensor_s: Any
+    pipeline_s: Any
+    steps_s: tuple[Any, ...]
+    steps_bytes: tuple[Any, ...]
+    experts_s: Any = 0.0
+
+    @property
+    def waits_s(self) -> Any:
+        """What a pass waits for on the networks [s]: T + P + experts, which nothing hides."""
+        return self.tensor_s + self.pipeline_s + self.experts_s
+
+    def gradients_s(self, rule: str = "each network") -> Any:
+        """Time of the gradient exchange that computation does not hide [s], by one of `OVERLAP_RULES`.
+
+        Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
+        for reductions it exposes the most.
+        """
+        return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
+
+    def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+        """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
+        return checks.at_least("micro_batches", micro_batches, 1) * 2 * self.waits_s + self.gradients_s(rule)
+
+    def steady_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+        """Time of m micro-batches in steady state [s]: m (F + B) + `exposed_s`."""
+        return np.asarray(micro_batches) * (self.forward_s + self.backward_s) + self.exposed_s(rule, micro_batches)
+
+    def share(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
+        """Exposed share of the time in steady state: `exposed_s` / `steady_s`."""
+        exposed = self.exposed_s(rule, micro_batches)
+        return exposed / (np.asarray(micro_batches) * (self.forward_s + self.backward_s) + exposed)
+
+
+def _over(time: Any, cover: Any) -> Any:
+    return np.maximum(0.0, time - cover)
+
+
+def _slowest_reduce(x: LayerTimes) -> Any:
+    return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
+
+
+def _busiest_network(x: LayerTimes, traffic_s: Any, cover: Any) -> Any:
+    """traffic_s: how long the passes' own traffic keeps the scale-up and the scale-out network."""
+    one, two, three, four, five = x.steps_s
+    return _over(np.maximum(np.maximum(one + five + traffic_s[0], two + four + traffic_s[1]), three), cover)
+
+
+def _whole_period(x: LayerTimes) -> Any:
+    up, out = 2 * x.tensor_s, 2 * x.pipeline_s  # experts_s keeps a network busy all the while
+    return _busiest_network(x, (up, out), x.forward_s + x.backward_s + up + out)
+
+
+# What of the five steps stays exposed. The exchange runs under the last backward pass B.
+OVERLAP_RULES: dict[str, Callable[[LayerTimes], Any]] = {
+    "scale-out reduce": lambda x: _over(x.steps_s[1], x.backward_s),  # (x2 - B)+
+    "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
+    # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
+    "each network": lambda x: sum(_over(step, x.backward_s) for step in x.steps_s[:3]),
+    # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
+    "gathers under forward": lambda x: _slowest_reduce(x) + _over(np.maximum(*x.steps_s[3:]), x.forward_s),
+    # (max(x1 + x5, x2 + x4, x3) - B)+
+    "busiest network": lambda x: _busiest_network(x, (0, 0), x.backward_s),
+    # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
+    "whole period": _whole_period,
+}
+
+
+def layer_times(
+    layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
+) -> LayerTimes:
+    """Times of a layer laid out on a site, in steady state.
+
+    F = flops / (t rate), B = 2 F; T = two AllReduces of s b h r in rings of t over the scale-up network (two
+    AllGathers and two ReduceScatters; one of each in a parallel block); P = s b h r / t over the scale-out network;
+    x1 = AllReduce of G / t among g, x2 = AllReduce of G / (t g) among y, x4 and x5 their AllGathers; x3 as
+    `wide_area_exchange` of G / (t g y).
+
+    Parameters
+    ----------
+    layer, laid, site
+        The layer, its layout, and the machine.
+    reduce
+        Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
+    recomputed
+        Passes over the attention scores that are done again: `Layer.flops`.
+
+    Returns
+    -------
+    A `LayerTimes`, not numbers where a model does not fit.
+
+    References
+    ----------
+    flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
+    """
+    checks.one_of("reduce", reduce, ("all_reduce", "reduce_scatter"))
+    fits, degrees = np.asarray(laid.tensor) > 0, (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here)
+    t, g, y = (np.where(fits, value, 1.0)[()] for value in degrees)
+    in_rack, in_site = layer.gradient_bytes / t, layer.gradient_bytes / (t * g)
+    sizes = ((reduce, in_rack, g), (reduce, in_site, y), ("all_gather", in_site, y), ("all_gather", in_rack, g))
+    one, two, four, five = (collectives.steps_and_bytes(kind, "ring", size, n)[1] for kind, size, n in sizes)
+    three, wide_s = wide_area_exchange(in_site / y, site)
+    tensor_bytes = collectives.steps_and_bytes("all_reduce", "ring", layer.tensor_bytes, t)[1]
+    forward = np.where(fits, layer.flops(recomputed) / (t * site.gpu_rate), np.nan)[()]
+    return LayerTimes(
+        forward_s=forward,
+        backward_s=2 * forward,
+        tensor_s=layer.all_reduces_per_pass * tensor_bytes / site.hb_Bps,
+        pipeline_s=layer.tensor_bytes / t / site.nic_Bps,
+        steps_s=(one / site.hb_Bps, two / site.nic_Bps, wide_s, four / site.nic_Bps, five / site.hb_Bps),
+        steps_bytes=(one, two, three, four, five),
+    )
+
+
+def wan_gradient_bytes(layer: Layer, laid: Layout) -> Any:
+    """Gradients that a GPU exchanges with other datacenters [bytes]: G / (t g y)."""
+    return layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
+
+
+def wan_delays_and_bytes(size_bytes: Any, site: Site) -> list[tuple[Any, Any]]:
+    """Two ways to exchange gradients with the D - 1 other datacenters: one-way delays, and bytes that a GPU sends.
+
+    Send the whole to each of them at once (one delay, D - 1 times the bytes), or sum a share each and send that back
+    (two delays, 2 (D - 1) / D times the bytes). A loss at the tail adds 2 tail_loss_rtts delays. 0 for one datacenter.
+    """
+    lost = np.where(np.asarray(site.datacenters) > 1, 2 * np.asarray(site.tail_loss_rtts), 0.0)
+    ways = [
+        collectives.steps_and_bytes("all_reduce", algorithm, size_bytes, site.datacenters)
+        for algorithm in ("one_shot", "direct")
+    ]
+    return [(steps + lost, size) for steps, size in ways]
+
+
+def wide_area_exchange(size_bytes: Any, site: Site) -> tuple[Any, Any]:
+    """Bytes that a GPU sends and time [s] of the faster way of `wan_delays_and_bytes`, at wan_Bps of a GPU."""
+    (one, one_bytes), (two, two_bytes) = wan_delays_and_bytes(size_bytes, site)
+    one_s = one_bytes / site.wan_Bps + one * site.one_way_delay_s
+    two_s = two_bytes / site.wan_Bps + two * site.one_way_delay_s
+    return np.where(one_s <= two_s, one_bytes, two_bytes)[()], np.minimum(one_s, two_s)
+
+
+def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+    """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
+
+    The least over `wan_delays_and_bytes` of bytes / (hidden_s - delays). The inverse of `wide_area_exchange`.
+
+    Parameters
+    ----------
+    layer, laid, site
+        The layer, its layout, and the machine, whose wan_Bps does not count.
+    hidden_s
+        Time that covers the exchange [s].
+
+    Returns
+    -------
+    Bandwidth [bytes/s]; infinite where delay and loss alone take longer, 0 for one datacenter.
+    """
+    needed = []
+    for delays, size in wan_delays_and_bytes(wan_gradient_bytes(layer, laid), site):
+        slack = np.asarray(hidden_s - delays * site.one_way_delay_s)
+        needed.append(np.where(slack > 0, size / np.where(slack > 0, slack, 1.0), np.inf))
+    return np.where(np.asarray(site.datacenters) > 1, np.minimum(*needed), 0.0)[()]
+
+
+def tokens_per_micro_batch(layer: Layer, laid: Layout) -> float:
+    """Tokens of one micro-batch of every replica that works: s b g y in each datacenter."""
+    sequence_tokens = layer.tensor_bytes / (layer.hidden * layer.precision.element)
+    return sequence_tokens * laid.replicas_here * laid.datacenters
 
 
 def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
@@ -40,7 +226,7 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return overlap.layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
+    return layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
 
 
 @dataclass(frozen=True)
@@ -69,10 +255,10 @@ class TrainingCase:
         return layout(self.layer, self.site)
 
     @property
-    def times(self) -> overlap.LayerTimes:
+    def times(self) -> LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
         one = self.layer
-        return overlap.layer_times(one, layout(one, self.site), self.site, **self.options)
+        return layer_times(one, layout(one, self.site), self.site, **self.options)
 
     @property
     def share(self) -> Any:
@@ -95,11 +281,11 @@ class TrainingCase:
 
 
 def pipelined_iteration(
-    times: overlap.LayerTimes, stages: int, micro_batches: Sequence[int], rule: str = "each network"
+    times: LayerTimes, stages: int, micro_batches: Sequence[int], rule: str = "each network"
 ) -> pd.DataFrame:
     """An iteration with its pipeline filled and drained, and one exchange of gradients at its end.
 
-    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `Times.gradients_s` of the stage that ends last. L - 1 of the passes
+    time = (m + L - 1) (F + B + 2 T + 2 P) + X, X `LayerTimes.gradients_s` of the stage that ends last. L - 1 passes
     are the bubble, (L - 1) / (m + L - 1) of the time without X. A stage waits for the send of a pass, as it does for T.
 
     Parameters
@@ -118,9 +304,8 @@ def pipelined_iteration(
     """
     m = np.asarray(micro_batches)
     idle_s = pipeline_bubble_time(stages, m, times.forward_s + times.waits_s, times.backward_s + times.waits_s)
-    exposed_s = times.exposed_s(rule, m)
     whole_s = times.steady_s(rule, m) + idle_s
-    exposed, idle = exposed_s / whole_s, idle_s / whole_s
+    exposed, idle = times.exposed_s(rule, m) / whole_s, idle_s / whole_s
     columns = {"micro_batches": m, "time_s": whole_s, "computing": 1 - exposed - idle, "exposed": exposed, "idle": idle}
     return pd.DataFrame(columns).assign(steady_share=float(times.share(rule)))
 
@@ -135,7 +320,7 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
     for name, case in cases.items():
         laid = case.layout
         table = pipelined_iteration(case.times, int(laid.layers), micro_batches, case.rule)
-        table.insert(0, "tokens", overlap.tokens_per_micro_batch(case.layer, laid) * np.asarray(micro_batches))
+        table.insert(0, "tokens", tokens_per_micro_batch(case.layer, laid) * np.asarray(micro_batches))
         table.insert(0, "model", name)
         in_flight = np.minimum(micro_batches, laid.layers) / laid.layers
         parts.append(table.assign(host_bytes=laid.host_bytes * in_flight))
@@ -183,13 +368,13 @@ def share_by_datacenters(
             if laid.tensor:
                 t = here.times
                 needed, lossy = (
-                    overlap.least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
+                    least_wan_Bps(here.layer, laid, replace(here.site, tail_loss_rtts=rtts), t.backward_s)
                     for rtts in (0.0, lost_rtts)
                 )
                 row |= {
                     "racks_per_layer": laid.racks_per_layer_here,
                     "replicas": laid.replicas_here * count,
-                    "tokens": overlap.tokens_per_micro_batch(here.layer, laid),
+                    "tokens": tokens_per_micro_batch(here.layer, laid),
                     "exposed_share": here.share,
                     "wide_area_s": t.steps_s[2],
                     "needed_per_gpu_Bps": needed,
@@ -243,7 +428,7 @@ ASSUMPTIONS = {
     "sequences of a micro-batch": Assumption("micro_batch", values=(1, 2)),
     "recomputed passes": Assumption("options", "recomputed", values=(0.0, 3.0)),
     "steps 1 and 2": Assumption("options", "reduce", values=("reduce_scatter", "all_reduce")),
-    "rule of overlap": Assumption("rule", values=tuple(overlap.OVERLAP_RULES)),
+    "rule of overlap": Assumption("rule", values=tuple(OVERLAP_RULES)),
 }
 
 

@@ -250,8 +250,7 @@ def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> La
     g, depth = size / share, np.ceil(layer.layers)
     racks, here = np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters))
     if strict:
-        _check_memory(t, needed, int(degrees.max()), layer, site)
-        _check_racks(here, depth, layer, site)
+        _check_fit(t, needed, int(degrees.max()), here, depth, layer, site)
     active = layer.activation_bytes / share
     return Layout(
         tensor=np.where(here >= 1, t, 0)[()],
@@ -268,31 +267,19 @@ def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> La
     )
 
 
-def _check_memory(t: Any, needed: Any, largest: int, layer: Layer, site: Site) -> None:
-    if np.all(t > 0):
-        return
-    missing = np.max(needed - largest * np.asarray(site.memory_bytes))
-    raise ValueError(
-        f"{_named(layer)}tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a "
-        "layer without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
-    )
-
-
-def _check_racks(here: Any, depth: Any, layer: Layer, site: Site) -> None:
-    if np.all(here >= 1):
-        return
-    need = np.max(depth * np.asarray(site.datacenters))
-    several = np.any(np.asarray(site.datacenters) > 1)
-    over = f" over {site.datacenters} datacenters" if several else ""
-    fewer = ", or fewer datacenters" if several else ""
-    raise ValueError(
-        f"{_named(layer)}racks is {site.racks!r}{over}: give at least {need:,.0f}, one for each layer in each "
-        f"datacenter{fewer}"
-    )
-
-
-def _named(layer: Layer) -> str:
-    return f"{layer.name}: " if layer.name else ""
+def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: Layer, site: Site) -> None:
+    named = f"{layer.name}: " if layer.name else ""
+    if not np.all(t > 0):
+        missing = np.max(needed - largest * np.asarray(site.memory_bytes))
+        raise ValueError(
+            f"{named}tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer "
+            "without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+        )
+    if not np.all(here >= 1):
+        need, several = np.max(depth * np.asarray(site.datacenters)), np.any(np.asarray(site.datacenters) > 1)
+        over = f" over {site.datacenters} datacenters" if several else ""
+        each = f"one for each layer in each datacenter{', or fewer datacenters' if several else ''}"
+        raise ValueError(f"{named}racks is {site.racks!r}{over}: give at least {need:,.0f}, {each}")
 
 
 def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:

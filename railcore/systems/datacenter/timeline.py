@@ -2,7 +2,7 @@
 
 Gradients are cut into n chunks; each passes the five steps, of which 1 and 5 share the scale-up network, 2 and 4 the
 scale-out network, and 3 has the wide area to itself, whose delay keeps no link busy. A link carries one chunk's step
-at a time. Symbols as in `overlap`: F, B, T, P and x1 to x5; d the delays of step 3, w = x3 - d what it carries.
+at a time. Symbols as in `exposed`: F, B, T, P and x1 to x5; d the delays of step 3, w = x3 - d what it carries.
 Source: flops2024, section 4.1 and Fig. 2. They say that the steps are pipelined. They do not say when chunks become
 ready, nor what must end with the backward pass: both are parameters here. A GPU holds one layer: a forward pass that
 does not wait for the whole exchange computes with weights that lack it.
@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import TrainingCase
-from railcore.systems.datacenter.overlap import LayerTimes
+from railcore.systems.datacenter.exposed import LayerTimes, TrainingCase
 from railcore.systems.datacenter.sizing import Site
 
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")

@@ -11,19 +11,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from railcore.facts import checks
-from railcore.systems.siting.geometry import sums_within_radii, unit_vectors, within_radii
+from railcore.systems.siting.geometry import unit_vectors, within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
-from railcore.systems.siting.supply import (
-    RULES,
-    Supply,
-    available_power_w,
-    counted_plants,
-    crossing_lines_w,
-    supply_of_groups,
-)
+from railcore.systems.siting.supply import RULES, Supply, available_power_w, counted_plants, supply_of_groups
 
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
-_LEAST_RADIUS_M, _MOST_RADIUS_M = 5e3, 150e3  # radii that candidates are meant for [m]
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
@@ -150,23 +142,17 @@ def candidates_by_radius(
     """
     radii, kinds = list(radii_m), list(oil)
     for radius in radii:
-        if not _LEAST_RADIUS_M <= radius <= _MOST_RADIUS_M:
-            raise ValueError(
-                f"radius_m is {radius!r}: give {_LEAST_RADIUS_M:.0f} to {_MOST_RADIUS_M:.0f} m (5 to 150 km)"
-            )
+        if not 5e3 <= radius <= 150e3:
+            raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
     at = candidate_centres(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
-    plants, loads, substations = (
-        unit_vectors(table["latitude"], table["longitude"]) for table in (grid.plants, grid.loads, grid.substations)
-    )
-    load_w = sums_within_radii(here, loads, radii, grid.loads["load_w"].to_numpy(float))
-    members, stations = within_radii(here, plants, radii), within_radii(here, substations, radii)
+    tables = (grid.plants, grid.loads, grid.substations)
+    circles = (within_radii(here, unit_vectors(each["latitude"], each["longitude"]), radii) for each in tables)
     found = []
-    for radius, mine, load, ends in zip(radii, members, load_w, stations, strict=True):
-        lines = crossing_lines_w(grid, ends)
+    for radius, plants, loads, substations in zip(radii, *circles, strict=True):
         for counts_oil in kinds:
-            offer = supply_of_groups(grid, mine, load, lines, counts_oil, coal_basis)
-            each = Candidates(grid, radius, counts_oil, *at, mine, offer)
+            offer = supply_of_groups(grid, plants, loads, substations, counts_oil, coal_basis)
+            each = Candidates(grid, radius, counts_oil, *at, plants, offer)
             found.append(each[np.flatnonzero(offer.installed_w > 0)])
     return found
 
@@ -262,20 +248,9 @@ def siting_sensitivity(
                 passing = mask & (power >= demand_w)
                 if (key := passing.tobytes()) not in counted:
                     counted[key] = most_disjoint(each.plants[np.flatnonzero(passing)])
-                count, exact = counted[key]
-                rows.append(
-                    {
-                        "radius_m": each.radius_m,
-                        "rule": rule,
-                        "oil": each.oil,
-                        "region": name,
-                        "centres": int(passing.sum()),
-                        "places": count,
-                        "exact": exact,
-                        "best_w": float(power[mask].max(initial=0.0)),
-                    }
-                )
-    return pd.DataFrame(rows)
+                passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
+                rows.append((each.radius_m, rule, each.oil, name, *passed))
+    return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
 
 
 def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
@@ -285,13 +260,7 @@ def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit
     """
     power = np.stack([available_power_w(found.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
-    return pd.DataFrame(
-        {
-            "rule": list(RULES),
-            "radius_m": found.radius_m,
-            "formula": [rule.formula for rule in RULES.values()],
-            "meaning": [rule.meaning for rule in RULES.values()],
-            "most_of_one_place_w": power.max(axis=1),
-            "near": nearest_city(found.latitude[best], found.longitude[best]),
-        }
+    rows = [(name, found.radius_m, rule.formula, rule.meaning) for name, rule in RULES.items()]
+    return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning"]).assign(
+        most_of_one_place_w=power.max(axis=1), near=nearest_city(found.latitude[best], found.longitude[best])
     )

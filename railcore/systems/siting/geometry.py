@@ -19,12 +19,10 @@ class Located(Protocol):
     @property
     def latitude(self) -> np.ndarray:
         """Of the centres [degrees], shape (sites,)."""
-        ...
 
     @property
     def longitude(self) -> np.ndarray:
         """Of the centres [degrees], shape (sites,)."""
-        ...
 
 
 def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
@@ -60,52 +58,17 @@ def within_radius(a: np.ndarray, b: np.ndarray, radius_m: float) -> csr_array:
 
 def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list[csr_array]:
     """`within_radius` of each radius: the pairs of the largest radius are found once, the others are among them."""
-    row, column, length, chords = _pairs_within(a, b, radii_m)
-    near, found = coo_array((length, (row, column)), shape=(len(a), len(b))), {}
-    near.has_canonical_format = True  # each pair is there once
-    near = near.tocsc().tocsr()  # sorts the columns of each row
-    for limit in sorted(set(chords), reverse=True):
-        inside = near.data <= limit
-        start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
-        near = csr_array((near.data[inside], near.indices[inside], start), shape=near.shape)
-        found[limit] = csr_array((np.ones(near.nnz), near.indices, start), shape=near.shape)
-    return [found[limit] for limit in chords]
-
-
-def sums_within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float], weight: np.ndarray) -> list[np.ndarray]:
-    """Sum of the weights of the points within each radius.
-
-    Parameters
-    ----------
-    a, b
-        Centres, and the points around them, both as `unit_vectors`.
-    radii_m
-        Every radius [m].
-    weight
-        Of each point b.
-
-    Returns
-    -------
-    For each radius an array of shape (a,).
-    """
-    row, column, length, chords = _pairs_within(a, b, radii_m)
-    order = np.sort(chords)
-    ring = np.zeros(len(length), np.int8)  # the smallest radius that holds the pair
-    for limit in order:
-        ring += length > limit
-    cell = row * len(order) + ring
-    rings = np.bincount(cell, weights=weight[column], minlength=len(a) * len(order)).reshape(len(a), len(order))
-    sums = rings.cumsum(axis=1)
-    return [sums[:, np.searchsorted(order, limit)] for limit in chords]
-
-
-def _pairs_within(
-    a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[float]]:
-    """Both indices and the chord of every pair within the largest radius, and the chord of each radius."""
     chords = [chord_length(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
     pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), max(chords), output_type="ndarray")
-    return pairs["i"].astype(np.int32), pairs["j"].astype(np.int32), pairs["v"], chords
+    ends = (pairs["i"].astype(np.int32), pairs["j"].astype(np.int32))
+    near, found = coo_array((pairs["v"], ends), shape=(len(a), len(b))), []
+    near.has_canonical_format = True  # each pair is there once
+    near = near.tocsc().tocsr()  # sorts the columns of each row
+    for limit in chords:
+        inside = near.data <= limit
+        start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
+        found.append(csr_array((np.ones(start[-1]), near.indices[inside], start), shape=near.shape))
+    return found
 
 
 def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:

@@ -119,18 +119,16 @@ def load_grid(folder: str | Path = "") -> PowerGrid:
 
     Raises ValueError naming the file or column that is missing.
     """
-    tables: dict[str, Any] = {kind: _table(kind, Path(folder) if folder else None) for kind in _COLUMN_NAMES}
+    tables: dict[str, Any] = {kind: _table(kind, folder) for kind in _COLUMN_NAMES}
     return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)
 
 
-def _table(kind: str, folder: Path | None) -> pd.DataFrame:
-    if folder is None:
-        path = files.data(f"grid/{kind}.csv.gz")
-    else:
-        found = [folder / f"{kind}{end}" for end in (".csv.gz", ".csv") if (folder / f"{kind}{end}").is_file()]
-        if not found:
-            raise ValueError(f"folder {folder.name!r} has no {kind}.csv.gz or {kind}.csv: give plants, lines, ...")
-        path = found[0]
+def _table(kind: str, folder: str | Path) -> pd.DataFrame:
+    ends = (".csv.gz", ".csv")
+    paths = [Path(folder) / f"{kind}{end}" for end in ends] if folder else [files.data(f"grid/{kind}.csv.gz")]
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        raise ValueError(f"folder {Path(folder).name!r} has no {kind}.csv.gz or {kind}.csv: give plants, lines, ...")
     read = pd.read_csv(path, keep_default_na=False, na_values=[""])
     if missing := [column for column in _COLUMN_NAMES[kind] if column not in read]:
         raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(_COLUMN_NAMES[kind])}")
@@ -139,15 +137,9 @@ def _table(kind: str, folder: Path | None) -> pd.DataFrame:
         if old in read and old not in _PLACE_COLUMNS:
             table[new] = read[old].astype(float) * (units.km if old == "km" else units.MW)
     if kind == "plants" and "authority" not in table and "ipm_region" in table:
-        table["authority"] = table["ipm_region"].map(region_authorities())
+        regions = pd.read_csv(files.data("grid/regions.csv"), index_col="ipm_region", keep_default_na=False)
+        table["authority"] = table["ipm_region"].map(regions["authority"])  # the region's lead authority
     return table
-
-
-@cache
-def region_authorities() -> Mapping[str, str]:
-    """Lead balancing authority of each region of the embedded grid's column ipm_region."""
-    table = pd.read_csv(files.data("grid/regions.csv"), keep_default_na=False)
-    return dict(zip(table["ipm_region"], table["authority"], strict=True))
 
 
 @cache
@@ -165,11 +157,8 @@ def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     north = np.atleast_1d(latitude) - city["latitude"].to_numpy()
     east = (np.atleast_1d(longitude) - city["longitude"].to_numpy()) * np.cos(np.radians(np.atleast_1d(latitude)))
     way = np.array("N NE E SE S SW W NW".split())[np.rint(np.degrees(np.arctan2(east, north)) / 45).astype(int) % 8]
-    names = (city["city"] + ", " + city["state"]).to_numpy(object)
-    return np.array(
-        [f"{units.significant(d):.0f} km {w} of {n}" if d >= 10 else n for d, w, n in zip(km, way, names, strict=True)],
-        object,
-    )
+    near = zip(km, way, city["city"] + ", " + city["state"], strict=True)
+    return np.array([f"{units.significant(d):.0f} km {w} of {n}" if d >= 10 else n for d, w, n in near], object)
 
 
 @cache

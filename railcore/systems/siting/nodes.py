@@ -29,14 +29,12 @@ from railcore.systems.siting.supply import (
     Supply,
     available_power_w,
     average_intensity,
-    crossing_lines_w,
     eligible,
     supply_of_groups,
 )
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
-_RESERVE_OF_COUNT = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # as `supply.eligible` takes it
 
 
 @dataclass(frozen=True)
@@ -119,9 +117,8 @@ def complete_linkage(sites: np.ndarray, power_w: np.ndarray, radius_m: float) ->
     """
     node = np.zeros(len(sites), int)
     if len(sites) > 1:
-        _, node = np.unique(
-            fcluster(_tree(sites.tobytes()), chord_length(2 * radius_m), "distance"), return_inverse=True
-        )
+        groups = fcluster(_tree(sites.tobytes()), chord_length(2 * radius_m), "distance")
+        _, node = np.unique(groups, return_inverse=True)
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
     return node, np.stack([np.bincount(node, weights=weight * axis) for axis in sites.T], axis=1)
 
@@ -177,8 +174,7 @@ def power_nodes(
         _members(_nearest(table, unit_vectors(latitude, longitude), radius_m), len(centre))
         for table in (grid.loads, grid.substations)
     )
-    load_w, lines_w = loads @ grid.loads["load_w"].to_numpy(float), crossing_lines_w(grid, substations)
-    offer = supply_of_groups(grid, _members(of_plant, len(centre)), load_w, lines_w, oil, coal_basis)
+    offer = supply_of_groups(grid, _members(of_plant, len(centre)), loads, substations, oil, coal_basis)
     return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, offer)
 
 
@@ -192,7 +188,8 @@ def node_counts(groupings: Iterable[PowerNodes], demand_w: float, most_coal: flo
     checks.positive("demand_w", demand_w, "watts")
     rows = []
     for group in groupings:
-        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in _RESERVE_OF_COUNT.items()}
+        reserves = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # as `supply.eligible` takes it
+        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in reserves.items()}
         for rule in RULES:
             power = {kind: available_power_w(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
             passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}

@@ -263,16 +263,8 @@ def carbon_and_cost(
     for name, at in siting_indices(places, power, sitings).items():
         share = shares_or_nan(power[at], demand_w)
         intensity, mean_price = float(share @ carbon[at]), float(share @ price[at])
-        rows.append(
-            {
-                "siting": name,
-                "carbon_kg": joules * intensity,
-                "kg_per_kWh": intensity * units.kWh,
-                "cost_usd": joules * mean_price,
-                "usd_per_kWh": mean_price * units.kWh,
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((name, joules * intensity, intensity * units.kWh, joules * mean_price, mean_price * units.kWh))
+    return pd.DataFrame(rows, columns=["siting", "carbon_kg", "kg_per_kWh", "cost_usd", "usd_per_kWh"])
 
 
 def direct_lines(grid: PowerGrid) -> pd.DataFrame:
@@ -334,15 +326,8 @@ def places_near_line(
         power = available_power_w(places.supply, rule, most_coal, reserve)
         for end, away in zip(("from", "to"), distance.T, strict=True):
             near, enough = away <= radius_m, power >= demand_w
-            rows.append(
-                {
-                    "rule": rule,
-                    "end": line[f"{end}_name"],
-                    "state": line[f"{end}_state"],
-                    "within": int(near.sum()),
-                    "feeding": int((near & enough).sum()),
-                    "best_w": float(power[near].max(initial=0.0)),
-                    "nearest_m": away[enough].min() if enough.any() else np.nan,
-                }
-            )
-    return pd.DataFrame(rows)
+            nearest_m = away[enough].min() if enough.any() else np.nan
+            counts = int(near.sum()), int((near & enough).sum())
+            best_w = float(power[near].max(initial=0.0))
+            rows.append((rule, line[f"{end}_name"], line[f"{end}_state"], *counts, best_w, nearest_m))
+    return pd.DataFrame(rows, columns="rule end state within feeding best_w nearest_m".split())

@@ -6,10 +6,10 @@ share, y_i 1 for a chosen candidate and x_i its power, every split meets
 sum y_i = k, sum x_i = d, s d / k y_i <= x_i <= u_i y_i, sum of x_i over an authority <= its cap,
 sum of y_i over the candidates that hold a plant <= 1 for each plant, y_i + y_j <= 1 where d_ij < least separation.
 
-"spare": max sum u_i y_i - d. `mixed_integer.strongest_places` solves this programme; x follows in closed form
+"spare": max sum u_i y_i - d. `search.strongest_places` solves this programme; x follows in closed form
 (`SplitTerms.allocated_w`).
 "shortest": min D with y_i + y_j <= 1 where d_ij > D, then max spare. The programme says whether there are k places at
-all. `cliques.nearest_places` then finds the least D and the spare power at it by an exact search: HiGHS took 1 to 20 s
+all. `search.nearest_places` then finds the least D and the spare power at it by an exact search: HiGHS took 1 to 20 s
 or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 """
 
@@ -24,11 +24,10 @@ from numpy.typing import ArrayLike
 from railcore.facts import units
 from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import Candidates, candidates
-from railcore.systems.siting.cliques import nearest_places
 from railcore.systems.siting.geometry import diameter_m, distance_to_place, pairwise_links
 from railcore.systems.siting.grid import PowerGrid, nearest_city
-from railcore.systems.siting.mixed_integer import strongest_places
 from railcore.systems.siting.placement import Places
+from railcore.systems.siting.search import nearest_places, strongest_places
 from railcore.systems.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
 
 
@@ -58,17 +57,8 @@ class Split:
 
     def table(self, options: SiteOptions) -> pd.DataFrame:
         """One row for each place: its index, where, authority, power that it carries and could [W]."""
-        at = self.places
-        return pd.DataFrame(
-            {
-                "place": at,
-                "latitude": options.latitude[at],
-                "longitude": options.longitude[at],
-                "authority": options.authority[at],
-                "power_w": self.power_w,
-                "usable_w": self.usable_w,
-            }
-        )
+        where = {name: getattr(options, name)[self.places] for name in ("latitude", "longitude", "authority")}
+        return pd.DataFrame({"place": self.places, **where, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
 def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
@@ -160,14 +150,13 @@ def _best_places(options: SiteOptions, kept: np.ndarray, terms: SplitTerms) -> n
     if len(kept) < terms.k:
         return kept[:0]
     some = replace(options[kept], power_w=terms.usable_w(options)[kept])
-    k, separation, constraints = terms.k, terms.least_separation_m, terms.constraints(some)
-    nearest = terms.objective == "shortest" and k > 1
+    constraints, nearest = terms.constraints(some), terms.objective == "shortest" and terms.k > 1
     order = np.argsort(-some.power_w, kind="stable")
-    found = order[strongest_places(some[order], constraints[order], k, separation, maximise=not nearest) or order[:0]]
+    found = order[strongest_places(constraints[order], maximise=not nearest) or order[:0]]
     if len(found) and nearest:
         upper_m = diameter_m(some, found)
         order = np.lexsort((some.latitude, some.longitude))
-        found = order[nearest_places(some[order], constraints[order], k, separation, upper_m)]
+        found = order[nearest_places(constraints[order], upper_m)]
     return kept[found]
 
 

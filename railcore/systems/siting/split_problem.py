@@ -37,13 +37,8 @@ class SiteOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "plants", csr_array(self.plants, dtype=np.float32))
         n = self.plants.shape[0]
-        for name, value, kind in (
-            ("latitude", self.latitude, float),
-            ("longitude", self.longitude, float),
-            ("power_w", self.power_w, float),
-            ("authority", self.authority, str),
-        ):
-            array = np.asarray(value, dtype=kind)
+        for name in ("latitude", "longitude", "power_w", "authority"):
+            array = np.asarray(getattr(self, name), dtype=str if name == "authority" else float)
             if array.shape != (n,):
                 raise ValueError(f"{name} has shape {array.shape}: plants has {n} rows, give ({n},)")
             object.__setattr__(self, name, array)
@@ -153,27 +148,30 @@ MOST_PLACES = 10  # an exact search takes too long for more
 
 @dataclass(frozen=True)
 class SplitConstraints:
-    """What k places must have besides going together in pairs.
+    """Candidates, and what k places among them must meet.
 
-    usable_w: power of each candidate. demand_w: of all k. cap_group: number of
-    each candidate's capped authority, -1 for none; cap_w, most_places: most power [W] and places of each such group.
+    options: candidates whose power is the usable one. demand_w: of all k. separation_m: least distance between two.
+    cap_group: number of each candidate's capped authority, -1 for none; cap_w, most_places: most power [W] and places
+    of each such group.
     """
 
-    usable_w: np.ndarray
+    options: SiteOptions
+    k: int
     demand_w: float
+    separation_m: float
     cap_group: np.ndarray
     cap_w: Sequence[float]
     most_places: Sequence[int]
 
     def power_w(self, chosen: Sequence[int]) -> float:
         """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
-        usable, group = self.usable_w[list(chosen)], self.cap_group[list(chosen)]
+        usable, group = self.options.power_w[list(chosen)], self.cap_group[list(chosen)]
         capped = (min(cap, float(usable[group == number].sum())) for number, cap in enumerate(self.cap_w))
         return float(usable[group < 0].sum()) + sum(capped)
 
     def __getitem__(self, chosen: Any) -> "SplitConstraints":
         """The same of some candidates, by index or slice."""
-        return replace(self, usable_w=self.usable_w[chosen], cap_group=self.cap_group[chosen])
+        return replace(self, options=self.options[chosen], cap_group=self.cap_group[chosen])
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,8 @@ class SplitTerms:
             for cap in caps.values()
         ]
         group = pd.Index(list(caps)).get_indexer(options.authority)  # -1 for those without a cap
-        return SplitConstraints(options.power_w, self.demand_w, group, list(caps.values()), most)
+        cap_w, separation_m = list(caps.values()), self.least_separation_m
+        return SplitConstraints(options, self.k, self.demand_w, separation_m, group, cap_w, most)
 
     def allocated_w(self, options: SiteOptions) -> np.ndarray:
         """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.

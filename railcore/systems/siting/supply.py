@@ -63,8 +63,8 @@ def plant_idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
 def supply_of_groups(
     grid: PowerGrid,
     plants: csr_array,
-    load_w: np.ndarray,
-    interconnect_w: np.ndarray,
+    loads: csr_array,
+    substations: csr_array,
     oil: bool = True,
     coal_basis: str = "capacity",
 ) -> Supply:
@@ -78,10 +78,8 @@ def supply_of_groups(
     ----------
     grid
         Whose plants they are.
-    plants
-        Sparse (groups, plants of the grid) with 1 for a member.
-    load_w, interconnect_w
-        Load inside each group, and power of the lines across its border (`crossing_lines_w`) [W].
+    plants, loads, substations
+        Sparse (groups, those of the grid) with 1 for a member.
     oil
         Whether plants that burn oil count.
     coal_basis
@@ -111,8 +109,8 @@ def supply_of_groups(
         largest_site_w=largest_member(plants, by_site),
         coal_w=plants @ (p * coal),
         coal_share=np.divide(burnt, all_of, out=np.zeros_like(all_of), where=all_of > 0),
-        load_w=load_w,
-        interconnect_w=interconnect_w,
+        load_w=loads @ grid.loads["load_w"].to_numpy(float),
+        interconnect_w=crossing_lines_w(grid, substations),
     )
 
 
@@ -177,14 +175,10 @@ class Rule:
 RULES = {
     "installed": Rule("Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
     "firm minus largest": Rule(
-        "Σ f p − u",
-        "plants that run at call, the largest unit out of service",
-        lambda s: s.firm_w - s.largest_unit_w,
+        "Σ f p − u", "plants that run at call, the largest unit out of service", lambda s: s.firm_w - s.largest_unit_w
     ),
     "idle firm": Rule(
-        "Σ f p (1 − c)",
-        "what plants that run at call do not sell in an average hour",
-        lambda s: s.idle_w,
+        "Σ f p (1 − c)", "what plants that run at call do not sell in an average hour", lambda s: s.idle_w
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
