@@ -172,6 +172,8 @@ def test_a_notebook_keeps_the_rules(path):
         assert len(parameters.defaults({"cells": [{**code[0], "source": first}]})) <= 6, (
             "leave the rest below a comment"
         )
+    for text in (cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "markdown"):
+        assert not [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")]
     words = "\n".join(cell["source"] for cell in notebook["cells"])
     assert not re.search(r"\./shared|(^|[^\w.])/(home|tmp|root|Users)/", words)
 

@@ -140,7 +140,7 @@ def test_seven_claims_of_the_document_are_calibrated():
 
 @pytest.fixture(scope="module")
 def accounts():
-    """`siting.siting_account` by radius of a single place."""
+    """`siting_claims.siting_account` by radius of a single place."""
     own, need = load_grid(), float(SIZED.total_w.min())
     *points, near = candidates.candidates_by_radius(own, [5 * km, 25 * km, 100 * km], [True])
     groups = [nodes.power_nodes(own, 100 * km, method) for method in nodes.METHODS]

@@ -241,8 +241,8 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
     """Costs of `cost_by_part` divided by a budget, with the price of a switch chip at its low, its value and its high.
 
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
-    links too), cost_divided_by_budget and the same at the low and the high chip price,
-    highest_chip_price_within_budget_usd (0 where links alone are over it).
+    links too), cost_divided_by_budget, cost_divided_by_budget_at_low_chip_price,
+    cost_divided_by_budget_at_high_chip_price, highest_chip_price_within_budget_usd (0 where links alone are over it).
     Raises ValueError for a budget that is not positive.
     """
     positive("budget_usd", budget_usd, "USD")

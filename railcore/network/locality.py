@@ -76,8 +76,8 @@ def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLik
     M racks: the chance that two of them do.
     """
     here = np.asarray(block, float) / rack_endpoints
-    whole = np.floor(here)
-    together = whole * (whole - 1 + 2 * (here - whole)) / (here * (np.asarray(racks) - 1))
+    full = np.floor(here)
+    together = full * (full - 1 + 2 * (here - full)) / (here * (np.asarray(racks) - 1))
     return 1 - np.clip(together, 0, 1)
 
 

@@ -46,7 +46,8 @@ def training_cases(
 
     Raises
     ------
-    UnknownName for a model or precision that the catalog lacks.
+    UnknownName
+        For a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
     return {model.name: TrainingCase(model, precision(bytes_of), machine, dict(options or {})) for model in every}
@@ -213,7 +214,8 @@ def training_by_siting(
 
     Raises
     ------
-    ValueError as in `placement.siting_indices`.
+    ValueError
+        As in `placement.siting_indices`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, at in siting_indices(places, power, sitings).items():

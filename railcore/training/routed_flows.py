@@ -270,7 +270,7 @@ def nic_bandwidth_share(
     flows
         Between domains, a table for each pattern, see `flow_patterns`.
     fault
-        A failed part of `faults.KINDS`. Flows whose NIC it cuts off go by other rails.
+        A failed part of `FAULT_KINDS`. Flows whose NIC it cuts off go by other rails.
     one_neighbour
         As for `moved_to_other_rails`.
 

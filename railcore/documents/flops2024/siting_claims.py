@@ -65,7 +65,8 @@ def sitings_with_pair(
 
     Raises
     ------
-    ValueError as in `sitings_by_objective`.
+    ValueError
+        As in `sitings_by_objective`.
     """
     found, every = sitings_by_objective(options, demand_w, ks, **terms)
     caps = terms.get("authority_caps") or {}
@@ -166,10 +167,11 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
 
     Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
     net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
-    Columns authority, region (as the paper prints it), printed_w, and for kind raw and clean peak_demand_<kind>_w,
-    implied_generation_<kind>_w, possible_<kind>; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
-    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that
-    is impossible without spikes says that the printed value rests on another spike, in generation.
+    Columns authority, region (as the paper prints it), printed_w; with the peak as reported: peak_demand_raw_w,
+    implied_generation_raw_w, possible_raw; with the peak without spikes: peak_demand_clean_w,
+    implied_generation_clean_w, possible_clean; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
+    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that is
+    impossible without spikes says that the printed value rests on another spike, in generation.
     Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
     """
     regions, rows = printed_regions(), []

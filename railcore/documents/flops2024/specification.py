@@ -87,7 +87,7 @@ def memory_chart_arguments(
 
     Returns
     -------
-    Arguments of `charts.memory_by_degree`: data, limit_bytes and title.
+    Arguments of `charts.tradeoffs.memory_by_degree`: data, limit_bytes and title.
     """
     machine = document_size(budget_usd, platform, "")
     where = document_site(int(machine.racks), platform, "", datacenters=datacenters)

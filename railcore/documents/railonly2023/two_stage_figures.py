@@ -144,8 +144,8 @@ def network_iteration_times(
 
     Returns
     -------
-    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), the terms and
-    iteration_s [s].
+    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), the terms
+    compute_s, first_dp_s, second_dp_s and model_parallel_s, and their sum iteration_s [s].
     """
     rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
     shares = {  # of NIC bandwidth

@@ -17,6 +17,14 @@ from railcore.facts import units
 from railcore.training import collective_schedules, collectives, pipeline_schedule
 from railcore.training.pipeline_schedule import TRANSFERS, Timetable
 
+FORMULAS = {  # what each gives, in words
+    "bubble_compute": "the idle time of the bubble",
+    "bubble_volume": "the bytes sent in the bubble",
+    "pls_compute": "the compute of the last stage",
+    "pls_pp_volume": "the bytes that the last stage sends and receives",
+    "pls_tp_time": "the time of tensor parallelism in the last stage",
+    "sync_time": "the time of parameter synchronization",
+}
 _D, _RATE_BPS, _OPERATORS = 1e6, 1e11, 4
 
 

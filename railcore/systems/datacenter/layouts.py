@@ -76,8 +76,8 @@ class Layer:
     linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
     tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
     recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
-    exchanges: AllReduces of tensor_bytes over tensor ranks in a pass, after attention and feed-forward, or one
-    for both where they run side by side. heads: attention heads. precision: bytes of everything. name: of the model.
+    all_reduces_per_pass: of tensor_bytes over tensor ranks, after attention and feed-forward, or one for both where
+    they run side by side. heads: attention heads. precision: bytes of everything. name: of the model.
     """
 
     layers: Any

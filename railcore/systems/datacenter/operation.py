@@ -306,8 +306,8 @@ def training_runs(
     Returns
     -------
     Columns model, case, parameters, tokens, text_passes (tokens over the public stock of text), utilization,
-    exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd and
-    its low and high, cost_per_million_tokens_usd.
+    exposed_share, goodput, time_days, lives (T over the useful life), energy_TWh, energy_usd, wear_usd, total_usd,
+    total_low_usd, total_high_usd, cost_per_million_tokens_usd.
     """
     tables, stock = [], catalog.item("operation", "text")["public_stock"]
     for name, model in models.items():

@@ -95,7 +95,8 @@ def disposable_power(
 
     Raises
     ------
-    ValueError for missing columns, an unknown kind of cleaning and a window without hours.
+    ValueError
+        For missing columns, an unknown kind of cleaning and a window without hours.
     """
     checks.one_of("clean", clean, _CLEANINGS)
     _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == "screened" else [f"demand_{clean}_w"])))
@@ -189,7 +190,8 @@ def expected_values(
 
     Raises
     ------
-    ValueError for numbers that are not above 0.
+    ValueError
+        For numbers that are not above 0.
     """
     checks.positive("spreads", spreads)
     checks.positive("floor", floor)

@@ -110,7 +110,8 @@ def candidates(
 
     Raises
     ------
-    ValueError for a radius outside 5 to 150 km.
+    ValueError
+        For a radius outside 5 to 150 km.
     """
     return candidates_by_radius(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
 
@@ -138,7 +139,8 @@ def candidates_by_radius(
 
     Raises
     ------
-    ValueError for a radius outside 5 to 150 km.
+    ValueError
+        For a radius outside 5 to 150 km.
     """
     radii, kinds = list(radii_m), list(oil)
     for radius in radii:

@@ -155,7 +155,10 @@ def power_nodes(
 
     Raises
     ------
-    ValueError for a radius not above 0 and a grid without plants, UnknownName (a ValueError) for a method.
+    ValueError
+        For a radius not above 0 and a grid without plants.
+    UnknownName
+        For a method; it is a ValueError too.
     """
     checks.positive("radius_m", radius_m, "metres, such as 100e3 for 100 km")
     if method not in METHODS:

@@ -98,7 +98,8 @@ def places_of_sitings(places: Places, sitings: Sitings, power_w: ArrayLike, dema
 
     Raises
     ------
-    ValueError as in `siting_indices`.
+    ValueError
+        As in `siting_indices`.
     """
     power = np.asarray(power_w, float)
     every = siting_indices(places, power, sitings)
@@ -156,7 +157,8 @@ def user_latency(
 
     Raises
     ------
-    ValueError for no place.
+    ValueError
+        For no place.
     """
     lat, lon = np.atleast_1d(latitude).astype(float), np.atleast_1d(longitude).astype(float)
     if not len(lat):
@@ -195,7 +197,8 @@ def siting_traits(
 
     Raises
     ------
-    ValueError as in `siting_indices`.
+    ValueError
+        As in `siting_indices`.
     """
     power = np.asarray(power_w, float)
     capacity, energy = (power_mix(places, "fuel", basis) for basis in ("capacity", "energy"))
@@ -255,7 +258,8 @@ def carbon_and_cost(
 
     Raises
     ------
-    ValueError as in `siting_indices`.
+    ValueError
+        As in `siting_indices`.
     """
     power, joules, rows = np.asarray(power_w, float), demand_w * units.year, []
     carbon = marginal_intensity(places.grid, places.plants, oil)
@@ -268,9 +272,10 @@ def carbon_and_cost(
 
 
 def direct_lines(grid: PowerGrid) -> pd.DataFrame:
-    """Direct-current lines of a grid, the one of most power first: power_w, length_m, and both ends by substation.
+    """Direct-current lines of a grid, the one of most power first: both ends by substation.
 
-    Columns from_ and to_ with name, state, interconnect, latitude, longitude.
+    Columns power_w, length_m, from_name, from_state, from_interconnect, from_latitude, from_longitude, to_name,
+    to_state, to_interconnect, to_latitude, to_longitude.
     """
     lines = grid.lines[grid.lines["type"] == "DC"].sort_values("power_w", ascending=False, kind="stable")
     found = lines[["power_w", "length_m"]].reset_index(drop=True)

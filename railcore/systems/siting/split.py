@@ -77,7 +77,8 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
 
     Raises
     ------
-    ValueError naming the argument out of range, or saying how much the best k places have.
+    ValueError
+        It names the argument out of range, or says how much the best k places have.
     """
     resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
     asked = SplitTerms(demand_w, k, objective, **{"within_m": resolution} | terms)
@@ -233,7 +234,8 @@ def find_places(
 
     Raises
     ------
-    ValueError as in `candidates`, `supply` and `split`: a demand that no k places meet says how much the best have.
+    ValueError
+        As in `candidates`, `supply` and `split`: a demand that no k places meet says how much the best have.
     """
     every = candidates(grid, radius_m, step_deg, oil, coal_basis)
     options = site_options(every, rule, **(asked or {}))
@@ -264,7 +266,8 @@ def sitings_by_objective(
 
     Raises
     ------
-    ValueError for no ks, and where no siting at all meets the demand, with how much the best k places have.
+    ValueError
+        For no ks, and where no siting at all meets the demand, with how much the best k places have.
     """
     if not (ks := list(ks)):
         raise ValueError("ks is empty: give numbers of places, such as range(1, 7)")
@@ -300,8 +303,9 @@ def nearest_to_anchors(
 
     Raises
     ------
-    ValueError where no place within radius_m of an anchor has its part (it says what the best has), and where the
-    places found share a plant.
+    ValueError
+        Where no place within radius_m of an anchor has its part (it says what the best has), and where the places found
+        share a plant.
     """
     power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
     for name in anchors:

@@ -111,7 +111,8 @@ def undominated_sites(
 
     Raises
     ------
-    ValueError for a within_m below 0.
+    ValueError
+        For a within_m below 0.
     """
     checks.at_least("within_m", within_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m

@@ -91,7 +91,8 @@ def supply_of_groups(
 
     Raises
     ------
-    ValueError for an unknown coal_basis.
+    ValueError
+        For an unknown coal_basis.
     """
     checks.one_of("coal_basis", coal_basis, SHARE_BASES)
     p, f, c = grid.power_w, grid.fuel("firm"), grid.fuel("capacity_factor")
@@ -221,7 +222,8 @@ def available_power_w(supply: Supply, name: str, most_coal: float = 0.5, reserve
 
     Raises
     ------
-    UnknownName (a ValueError) for a rule; errors of `eligible`.
+    UnknownName
+        For a rule; it is a ValueError too. Other errors as in `eligible`.
     """
     if name not in RULES:
         raise UnknownName("rule", name, list(RULES))
@@ -246,7 +248,8 @@ def feeds_demand(
 
     Raises
     ------
-    ValueError for a demand that is not above 0; errors of `available_power_w`.
+    ValueError
+        For a demand that is not above 0. Other errors as in `available_power_w`.
     """
     checks.positive("demand_w", demand_w, "watts")
     return available_power_w(supply, name, most_coal, reserve) >= demand_w
