@@ -242,8 +242,8 @@ def test_a_kilowatt_for_a_year_and_energy_is_linear():
     assert cost.energy(1e3, 1) == pytest.approx(8760 * 3.6e6)
     assert cost.energy([1e3, 0], 2, load=0.5) == pytest.approx([8760 * 3.6e6, 0])
     assert cost.energy(3e3, 2, 1.2, 0.4) == pytest.approx(3 * 2 * 1.2 * 0.4 * cost.energy(1e3, 1))
-    for power in (-1.0, math.nan):
-        with pytest.raises(ValueError, match=f"power_w is {power}: give 0 or more"):
+    for power, remedy in ((-1.0, "0 or more"), (math.nan, "a finite number of at least 0")):
+        with pytest.raises(ValueError, match=f"power_w is {power}: give {remedy}"):
             cost.energy(power, 1)
     with pytest.raises(ValueError, match=r"power_w is \[5\.0, -1\.0\]: give 0 or more"):
         cost.energy([5.0, -1.0], 1)  # one bad element is enough
@@ -255,14 +255,15 @@ def test_a_kilowatt_for_a_year_and_energy_is_linear():
 )
 def test_bad_cost_input_is_named(name, value):
     good = {"years": 5, "electricity_price": 2e-8, "pue": 1.2, "load": 1}
-    with pytest.raises(ValueError, match=f"{name} is {value}: give (0 or more|1 or more|a share from 0 to 1)"):
+    with pytest.raises(ValueError, match=f"{name} is {value}: give (0 or more|1 or more|a share from 0 to 1|a finite)"):
         cost.total_cost(1, 1, **{**good, name: value})
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["port", "transceiver", "dac"])
 def test_bad_price_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}: give 0 or more"):
+    remedy = "0 or more" if value == -1 else "a finite number of at least 0"
+    with pytest.raises(ValueError, match=f"{name} is {value}: give {remedy}"):
         cost.PriceBook(**{"port": 1, "transceiver": 1, name: value})
 
 

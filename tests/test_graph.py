@@ -1,12 +1,14 @@
 import math
+import pickle
 import random
+from dataclasses import replace
 
 import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import claims
+from railcore.facts import catalog, claims
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
@@ -49,6 +51,17 @@ def without_hb(graph):
 
 def by_tier(counts):
     return {tier: int(many) for tier, many in enumerate(counts, start=1) if many}
+
+
+def test_bandwidths_are_read_from_the_catalog_when_they_are_asked_for(monkeypatch):
+    with monkeypatch.context() as without:
+        without.delattr(catalog, "item")
+        fabric = rail_only(64, 8, 8)
+        assert fabric.parts.tiers == 1 and fabric.endpoints(1)
+    box = catalog.item("platforms", "DGX H100")
+    same = rail_only(64, 8, 8, nic_Bps=box["nic_bandwidth"], hb_Bps=box["hb_bandwidth"])
+    assert (fabric, hash(fabric), repr(fabric)) == (same, hash(same), repr(same))
+    assert pickle.loads(pickle.dumps(rail_only(64, 8, 8))) == same != replace(same, hb_Bps=1.0)
 
 
 @given(fabrics())

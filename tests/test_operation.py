@@ -348,7 +348,7 @@ def test_table_of_servings_costs_the_machine():
         ({"stages": [8, 135]}, "at most one for each of 134 layers"),
         ({"weight": 0}, "weight is 0"),
         ({"stages": 0}, "stages is"),
-        ({"context": -1}, "context"),
+        ({"context": -1}, "context is -1: give 0 or more"),
     ],
 )
 def test_bad_input_of_serving(options, name):

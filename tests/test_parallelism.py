@@ -103,17 +103,22 @@ def test_placement_of_gpt_1t_keeps_tensor_inside_and_the_rest_on_its_rail():
 def test_the_step_divides_or_says_what_does_not():
     model = catalog_model("GPT-1T")
     strategy = Strategy(tensor=8, pipeline=64, data=6)
+
+    def with_heads(kv_heads):
+        return dataclasses.replace(model, heads=96, kv_heads=kv_heads, head_dim=1)
+
     assert strategy.check(model, 3072, 3072) == () and strategy.microbatches(3072) == 512
     refused = [
         (strategy, model, 3072, 3000, "gpus"),
         (Strategy(tensor=8, pipeline=48), model, 64, None, "layers"),
-        (Strategy(tensor=64), model, 64, None, "heads"),
+        (Strategy(tensor=64), model, 64, None, "tensor is 64: give a divisor of heads 160"),
         (Strategy(context=3), model, 64, None, "sequence_length"),
         (strategy, model, 100, None, "global_batch"),
         (Strategy(pipeline=8, interleave=2), model, 12, None, "micro-batches"),
-        (Strategy(data=8, expert=8), model, 64, None, "experts"),
-        (Strategy(data=48, expert=48), catalog_model("MoE-1.3B"), 48, None, "experts"),
-        (Strategy(tensor=3), dataclasses.replace(model, heads=96, kv_heads=96, head_dim=1), 64, None, "ffn_hidden"),
+        (Strategy(data=8, expert=8), model, 64, None, "expert is 8, but GPT-1T has no experts: give 1"),
+        (Strategy(data=48, expert=48), catalog_model("MoE-1.3B"), 48, None, "give a divisor of experts"),
+        (Strategy(tensor=3), with_heads(96), 64, None, "tensor is 3: give a divisor of ffn_hidden"),
+        (Strategy(tensor=4), with_heads(6), 64, None, "tensor is 4: give a divisor or a multiple of kv_heads 6"),
     ]
     for plan, net, batch, gpus, word in refused:
         with pytest.raises(ValueError, match=word):

@@ -182,6 +182,8 @@ def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, na
         shutil.rmtree(suite / "build" / "stamps")
     status, printed = project.run(suite, other)
     assert status == 2 and f"{name} has lost rows of" in printed and "without NB" in printed
+    assert project.run(suite)[0] == 0
+    assert project.snapshot(suite) == before
 
 
 def test_nothing_outside_figures_is_removed(suite):

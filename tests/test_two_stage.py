@@ -13,7 +13,8 @@ from railcore.documents.readings import changed_verdicts, merge_entries, with_pr
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic, two_stage
-from railcore.training.collective_schedules import hierarchical_schedule, run_schedule
+from railcore.training.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
+from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
 from railcore.training.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves
@@ -39,9 +40,15 @@ def test_the_hierarchical_all_reduce_adds_up(n_m, n_ds, n_df, chunk, random):
     ranks = n_m * n_ds * n_df
     given_arrays = np.array([[random.randint(-9, 9) for _ in range(n_ds * n_df * chunk)] for _ in range(ranks)])
     plan = hierarchical_schedule("all_reduce", n_ds, n_df, "direct", "direct")  # of the ranks that share a shard
-    for m in range(n_m):
-        got = run_schedule(plan, given_arrays[m::n_m])
-        assert (np.array(got) == given_arrays[m::n_m].sum(axis=0)).all()
+    counted = count_bytes(plan)
+    assert (counted.sent == counted.received).all()
+    for m, group in enumerate(Strategy(tensor=n_m, data=n_ds * n_df).groups("data")):
+        got = run_schedule(plan, given_arrays[group])
+        assert (np.array(got) == given_arrays[group].sum(axis=0)).all()
+        talking = group[np.array(list(counted.pairs), int).reshape(-1, 2)]
+        assert (talking % n_m == m).all() and (talking[:, 0] != talking[:, 1]).all()  # ranks of one shard alone
+        domain, place = np.divmod(talking, n_m * n_ds)
+        assert ((domain[:, 0] == domain[:, 1]) | (place[:, 0] == place[:, 1])).all()  # in an HB domain or on a rail
 
 
 def test_tables_k_is_a_misprint():
@@ -139,6 +146,8 @@ def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
         loads = wired_loads(fabric.graph(), ring)
         assert loads["time_s"].max() == pytest.approx(sent / 5e10) and not loads["kind"].eq("hb").any()
         assert nic_bandwidth_share(fabric, [ring]) == pytest.approx(1)
+    alone = wired_loads(rail_only(k, k, k).graph(), domain_ring(k, k).assign(bytes=sent))  # one domain: no link
+    assert alone["time_s"].sum() == 0
 
 
 def test_the_ring_takes_the_time_of_equation_1():

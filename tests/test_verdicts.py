@@ -293,6 +293,17 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     assert unmet <= set(texts)
 
 
+def test_the_own_choice_may_be_a_rail_for_each_gpu_of_a_rack():
+    equipment = scale_out.catalog_equipment("51.2T", 800 * units.Gbps, "flops2024", "800G DR8")
+    shapes = scale_out.network_shapes(72, 72, 4)
+    names, table = list(shapes), scale_out.compare_shapes([10_000], shapes, equipment)
+    assert len(names) == 4 and not table.duplicated(["network", "gpus", "count"]).any()
+    ours, texts, _ = networks.scale_out_entries(table, 10_000, "smooth", [*names, names[-1]], 5e9, (25e3, 50e3, 90e3))
+    own = table[table["count"] == "smooth"].set_index("network").loc[names[-1]]
+    assert ours["flops2024.multirail4p.chips"] == own.chips
+    assert f"{own.chips:,.0f} chips; half" in texts["flops2024.multirail4p.chip_cost_reduction"]
+
+
 def test_a_mask_takes_a_byte_and_the_printed_formula_follows():
     model = transformer.catalog_model(MODELS["dense"])
     counted = dc.layer(model, KEPT).activation_bytes / (model.sequence_length * model.hidden)

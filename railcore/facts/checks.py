@@ -25,7 +25,9 @@ def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
 
 def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
     """Finite floats from `least` up."""
-    return _floats(name, value, lambda array: array >= least, f"{least:g} or more")
+    finite = bool(np.all(np.isfinite(np.asarray(value, dtype=float))))
+    wanted = f"{least:g} or more" if finite else f"a finite number of at least {least:g}"
+    return _floats(name, value, lambda array: array >= least, wanted)
 
 
 def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:

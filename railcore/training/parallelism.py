@@ -146,16 +146,19 @@ class Strategy:
             factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
             raise ValueError(f"gpus is {gpus}, but the strategy takes {factors} = {self.gpus}: change one of them")
         microbatches = self.microbatches(global_batch)
+        uneven = [name for name in ("heads", "ffn_hidden") if getattr(model, name) % self.tensor]
+        of_width = f"a divisor of {uneven[0]} {getattr(model, uneven[0])}" if uneven else ""
+        of_experts = f": give a divisor of experts {model.experts}" if model.experts else ""
         remedies = {
-            "heads": f"tensor is {self.tensor}: give a divisor of heads {model.heads} and of ffn_hidden "
-            f"{model.ffn_hidden}, and a divisor or a multiple of kv_heads {model.kv_heads}",
+            "heads": f"tensor is {self.tensor}: give "
+            + (of_width or f"a divisor or a multiple of kv_heads {model.kv_heads}"),
             "layers": f"pipeline x interleave is {self.pipeline} x {self.interleave}: give a divisor of layers "
             f"{model.layers}",
             "interleave": f"interleave is {self.interleave}: give 1, or a pipeline that divides the {microbatches} "
             f"micro-batches, not {self.pipeline}",
             "sequence": f"context is {self.context}, sequence_parallel {self.sequence_parallel}: give a divisor of "
             f"sequence_length {model.sequence_length} as context, or as context x tensor",
-            "experts": f"expert is {self.expert}: give a divisor of experts {model.experts}, or 1 for a dense model",
+            "experts": f"expert is {self.expert}" + (of_experts or f", but {model.name} has no experts: give 1"),
         }
         wrong = indivisible(model, {**vars(self), "global_batch": global_batch})
         for reason, remedy in remedies.items():

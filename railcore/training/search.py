@@ -116,7 +116,8 @@ def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> All
         array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
         least, most = STRATEGY_RANGES[name]
         if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
-            raise ValueError(f"{name} is {values!r}: give whole numbers from {least} to {most}")
+            named = f"{', '.join(names)}, or " if names else ""
+            raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")
         allowed[name] = tuple(array.astype(np.int64).tolist())
     if not (isinstance(gpus, int | np.integer) and gpus >= 1):
         raise ValueError(f"gpus is {gpus!r}: give a positive whole number")

@@ -119,7 +119,7 @@ def _reasons(
     """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
     tree, multi, _, both, own = (row for _, row in networks.iterrows())
     wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
-    wired = whole.loc[both.name]
+    wired = whole.iloc[3]  # by place: with a rail for each GPU of a rack the section's own choice has the same name
     planes, cut = multi["planes"], claims.paper_value("flops2024.multirail4p.link_cost_reduction")
     found = {
         "fattree.cost_over_budget": f"the wires alone are {wires:.2f} of the budget; the switch price is assumed, and "

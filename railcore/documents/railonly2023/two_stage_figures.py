@@ -148,8 +148,9 @@ def network_iteration_times(
     compute_s, first_dp_s, second_dp_s and model_parallel_s, and their sum iteration_s [s].
     """
     rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
+    of_any = {"nic_Bps": 1.0, "hb_Bps": 1.0}  # shares are the same at every bandwidth
     shares = {  # of NIC bandwidth
-        network: min(nic_bandwidth_share(build(n, k, k), [domain_ring(n, k)]) for n, k in wired)
+        network: min(nic_bandwidth_share(build(n, k, k, **of_any), [domain_ring(n, k)]) for n, k in wired)
         for network, build in networks.items()
     }
     for name, model in models.items():

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,30 @@ if TYPE_CHECKING:
 _DEFAULT_PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
 
-def _platform_value(parameter: str) -> float:
-    """A value of `_DEFAULT_PLATFORM`."""
-    return catalog.item("platforms", _DEFAULT_PLATFORM)[parameter]
+class _Bandwidth:
+    """A field of bytes/s, one direction; where it is not given the catalog is read when the field is."""
+
+    def __init__(self, parameter: str) -> None:
+        self.parameter = parameter
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if self.name not in vars(instance):
+            vars(instance)[self.name] = catalog.item("platforms", _DEFAULT_PLATFORM)[self.parameter]
+        return vars(instance)[self.name]
+
+    def __set__(self, instance: object, value: Any) -> None:
+        if value is not self:  # what the dataclass sets where the field is not given
+            positive(self.name, value, "bytes/s")
+            vars(instance)[self.name] = value
+
+
+_NIC_BPS: Any = _Bandwidth("nic_bandwidth")
+_HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
 @dataclass(frozen=True)
@@ -29,7 +50,7 @@ class HBDomains:
 
     gpus; hb_domain_size: GPUs of an HB domain, K.
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
-    the catalog's `_DEFAULT_PLATFORM`.
+    the catalog's `_DEFAULT_PLATFORM`, read when they are asked for.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
 
     Raises ValueError naming the argument that is out of range.
@@ -37,13 +58,11 @@ class HBDomains:
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: float = field(default_factory=lambda: _platform_value("nic_bandwidth"), kw_only=True)
-    hb_Bps: float = field(default_factory=lambda: _platform_value("hb_bandwidth"), kw_only=True)
+    nic_Bps: float = field(default=_NIC_BPS, kw_only=True)
+    hb_Bps: float = field(default=_HB_BPS, kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        positive("nic_Bps", self.nic_Bps, "bytes/s")
-        positive("hb_Bps", self.hb_Bps, "bytes/s")
         self._whole("gpus", "hb_domain_size")
         self._whole("hb_switches", least=0)
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))

@@ -386,9 +386,9 @@ def serving_performance(
         For more stages than layers, and numbers that are not positive.
     """
     p, t = np.atleast_1d(checks.positive("stages", stages)), int(machine.rack_gpus)
-    c = context or float(model.sequence_length)
-    for name, value in (("memory_Bps", memory_Bps), ("weight", weight), ("cache", cache), ("context", c)):
+    for name, value in (("memory_Bps", memory_Bps), ("weight", weight), ("cache", cache)):
         checks.positive(name, value)
+    c = float(checks.at_least("context", context)) or float(model.sequence_length)
     if np.any(p > model.layers):
         raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
     usable = float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
