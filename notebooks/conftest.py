@@ -2,8 +2,8 @@
 
 import os
 
-from railcore.workbench.driver.kernels import DROPPED, kernel_environment
+from railcore.workbench.driver.kernels import DROPPED_VARIABLES, kernel_environment
 
 os.environ.update(kernel_environment())
-for name in (*DROPPED, "RAILCORE_CATALOG", "RAILCORE_NOTEBOOK"):
+for name in (*DROPPED_VARIABLES, "RAILCORE_CATALOG", "RAILCORE_NOTEBOOK"):
     os.environ.pop(name, None)

@@ -3,6 +3,7 @@
 import ast
 import csv
 import hashlib
+import importlib
 import json
 import re
 import runpy
@@ -188,6 +189,16 @@ def test_a_notebook_links_to_the_index_and_to_its_neighbours():
 def test_benchmarks_import_what_is_there():
     for path in sorted((files.ROOT / "benchmarks").glob("*.py")):
         runpy.run_path(str(path), run_name="imported")
+
+
+def test_other_scripts_import_what_is_there():
+    for path in [*files.ROOT.glob("notebooks/*.py"), *files.ROOT.glob("data/**/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    there = hasattr(module, alias.name) or f"{node.module}.{alias.name}" in map(name_of, MODULES)
+                    assert there, f"{path}: {node.module} has no {alias.name}"
 
 
 def requirements():

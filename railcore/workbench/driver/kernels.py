@@ -43,7 +43,7 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)"""
 _THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS VECLIB_MAXIMUM_THREADS".split()
-_DROPPED = (
+DROPPED_VARIABLES = (
     "PYTHONDONTWRITEBYTECODE PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE MATPLOTLIBRC MPLBACKEND RAILCORE_PARAMETERIZED"
 ).split()
 
@@ -57,7 +57,7 @@ def kernel_environment() -> dict[str, str]:
     One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
     """
     caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
-    kept = {key: value for key, value in os.environ.items() if key not in _DROPPED}
+    kept = {key: value for key, value in os.environ.items() if key not in DROPPED_VARIABLES}
     if kept.get("RAILCORE_CATALOG"):  # kernels run in another folder
         kept["RAILCORE_CATALOG"] = os.path.abspath(kept["RAILCORE_CATALOG"])
     for folder in caches.values():
