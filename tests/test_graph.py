@@ -20,6 +20,7 @@ from railcore.network.topology.graph import (
     same_rail_switches,
     switches_to_gpus,
 )
+from railcore.network.topology.rails import HBDomains
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
 RATIOS = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
@@ -273,3 +274,9 @@ def test_whole_numbers_held_as_floats():
 def test_route_from_a_gpu_that_does_not_exist():
     with pytest.raises(ValueError, match=r"D9\.GPU1"):
         route(rail_only(8, 4, 4).graph(), "D9.GPU1", "D1.GPU1")
+
+
+def test_half_of_an_hb_domain_reaches_the_other_half():
+    behind_switches, mesh = (HBDomains(64, 8, hb_Bps=7e9, hb_switches=count) for count in (4, 0))
+    assert behind_switches.hb_bisection_Bps == pytest.approx(4 * 7e9)
+    assert mesh.hb_bisection_Bps == pytest.approx(4 * 4 * 7e9 / 7)  # 16 links, each a seventh of a GPU's bandwidth

@@ -363,3 +363,9 @@ def test_bad_input_names_itself(wrong, words):
 def test_unknown_fuel_lists_the_nearest():
     with pytest.raises(UnknownName, match="gas"):
         tiny([(1, 40, -80, "gaz", 1e9, 1e9)])
+
+
+@pytest.mark.parametrize(("latitude", "longitude", "name"), [(90.1, 0, "latitude"), (0, -180.1, "longitude")])
+def test_degrees_end_at_the_poles_and_the_date_line(latitude, longitude, name):
+    with pytest.raises(ValueError, match=f"{name} is .*: give degrees from"):
+        unit_vectors(latitude, longitude)
