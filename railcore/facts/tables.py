@@ -2,9 +2,14 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from railcore.facts import units
+
+_AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] )?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,33 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def markdown_table(rows: Sequence[Mapping]) -> str:
-    """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right."""
+    """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right.
+
+    A number and its unit stay on one line: a space that does not break is between them.
+    """
     if not rows:
         return "none\n"
     columns = list(rows[0])
     right = [all(_numeric(row[column]) for row in rows) for column in columns]
     lines = [columns, ["---:" if flag else ":---" for flag in right], *([row[c] for c in columns] for row in rows)]
-    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(_unbroken(str(cell).replace('|', '/')) for cell in cells)} |\n" for cells in lines)
+
+
+def _unbroken(text: str) -> str:
+    """Text whose numbers do not part from their units."""
+    return _AMOUNT.sub(lambda found: found[0].replace(" ", "\u00a0") if _is_unit(found[2]) else found[0], text)
+
+
+def _is_unit(symbol: str) -> bool:
+    try:
+        return bool(units.unit(symbol))
+    except ValueError:
+        return False
 
 
 def _numeric(cell: object) -> bool:
     """True for a number, perhaps with a relation before it and a unit behind it, and for an empty cell."""
-    words = str(cell).strip("=≈≤≥+-–∞%\u00a0 ").replace(",", "").split(" ")
+    words = str(cell).strip("=≈≤≥+-–∞% ").replace(",", "").split()
     try:
         float(words[0] or "0")
     except ValueError:
