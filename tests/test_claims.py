@@ -305,14 +305,9 @@ def test_tables_as_text():
 
 
 def test_a_number_in_a_table_does_not_part_from_its_unit():
-    cells = {
-        "cost": "305.2 M USD",
-        "parts": "32,768 GPUs, radix 64",
-        "found": "2 of 3 places",
-        "rate": "≤\u00a03.4 GB/s",
-    }
-    names, right, row = tables.markdown_table([cells]).splitlines()
-    assert row == "| 305.2~M~USD | 32,768~GPUs, radix 64 | 2 of 3 places | ≤~3.4~GB/s |".replace("~", "\u00a0")
+    cells = {"cost": "305.2 M USD", "parts": "32,768 GPUs, radix 64", "found": "2 of 3 places", "rate": "≤ 3.4 GB/s"}
+    _, right, row = tables.markdown_table([cells]).splitlines()
+    assert row == "| 305.2~M~USD | 32,768~GPUs, radix 64 | 2 of 3 places | ≤ 3.4~GB/s |".replace("~", "\u00a0")
     assert right == "| ---: | :--- | :--- | ---: |"
 
 

@@ -73,8 +73,8 @@ def test_a_table_is_saved_as_numbers_and_as_people_read_it():
     assert table.splitlines() == [
         "| GPUs | cost | link |",
         "| ---: | ---: | :--- |",
-        "| 1,024 | 1.235 M USD | a |",
-        "| 2,048 | 0.3 USD | b |",
+        "| 1,024 | 1.235\u00a0M\u00a0USD | a |",
+        "| 2,048 | 0.3\u00a0USD | b |",
     ]
     assert shown.text == table
 

@@ -69,9 +69,9 @@ def _is_unit(symbol: str) -> bool:
 
 def _numeric(cell: object) -> bool:
     """True for a number, perhaps with a relation before it and a unit behind it, and for an empty cell."""
-    words = str(cell).strip("=≈≤≥+-–∞% ").replace(",", "").split()
+    words = str(cell).strip("=≈≤≥+-–∞% ").replace(",", "").split() or ["0"]
     try:
-        float(words[0] or "0")
+        float(words[0])
     except ValueError:
         return False
     return len(words) <= 3
