@@ -213,6 +213,22 @@ def test_a_panel_adds_a_default_to_its_choices():
     assert menu.options == ("c", "b", "a") and menu.value == "c"
 
 
+def test_a_control_may_be_left_to_the_platform():
+    drawn = []
+
+    def draw(**values):
+        drawn.append(values)
+        return plt.subplots()[1]
+
+    panel = explore.panel(draw, hb_domain_size=(None, [64, 8]), nic=("1 Gbps", [None, "2 Gbps"]))
+    slider, menu, *_ = panel.children
+    assert [label for label, _ in slider.options] == ["the platform's", "8", "64"]
+    assert menu.options == ("the platform's", "1 Gbps", "2 Gbps")
+    slider.value, menu.value = 64, "the platform's"
+    assert drawn[0] == {"hb_domain_size": None, "nic": "1 Gbps"}
+    assert drawn[-1] == {"hb_domain_size": 64, "nic": None}
+
+
 def test_stacked_bars_stand_on_each_other():
     data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
     ax = bars.stacked_costs(data, "network", "usd", "part", plt.subplots()[1], "USD")

@@ -170,11 +170,32 @@ class Machine:
         return bandwidth, np.where(inside, self.hb_latency_s, self.nic_latency_s)
 
 
-def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> Machine:
+def catalog_machine(
+    platform: str,
+    precision: str = "bf16",
+    hb_domain_size: int | None = None,
+    nic_Bps: float | None = None,
+    **changes: Any,
+) -> Machine:
     """A GPU of a catalog platform, such as catalog_machine("DGX H100", "fp8", hb_domain_size=256).
 
-    Rates from the family gpus, links from platforms, shares and latencies from efficiencies.
-    Raises UnknownName; KeyError where the GPU has no rate in that precision.
+    Parameters
+    ----------
+    platform, precision
+        Of the catalog's platforms; "bf16" or "fp8".
+    hb_domain_size, nic_Bps
+        GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
+    changes
+        Other fields of `Machine` in place of the catalog's.
+
+    Returns
+    -------
+    A machine: rates from the family gpus, links from platforms, shares and latencies from efficiencies.
+
+    Raises
+    ------
+    KeyError
+        UnknownName; where the GPU has no rate in that precision.
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
@@ -201,5 +222,7 @@ def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> M
         "host_Bps": gpu["pcie_bandwidth"],
         "host_memory_Bps": common["host_memory_bandwidth"],
     }
+    links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
+    changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
     return Machine(**{**values, **shares, **changes})

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.catalog import variant_value
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
 
@@ -245,9 +246,3 @@ def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", var
             "one_way_delay_s": lambda: place["one_way_delay"],
         }
     return Site(racks=racks, **{name: read() for name, read in known.items() if name not in changes}, **changes)
-
-
-def variant_value(item: catalog.Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
-    named = f"{parameter}_{variant}"
-    return item[named if named in item else parameter]
