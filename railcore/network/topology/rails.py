@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive, whole
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
@@ -44,6 +45,7 @@ _NIC_BPS: Any = _Bandwidth("nic_bandwidth")
 _HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
+@checked
 @dataclass(frozen=True)
 class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains), the last of them part-filled perhaps.
@@ -58,8 +60,8 @@ class HBDomains:
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: float = field(default=_NIC_BPS, kw_only=True)
-    hb_Bps: float = field(default=_HB_BPS, kw_only=True)
+    nic_Bps: Quantity = field(default=_NIC_BPS, kw_only=True)
+    hb_Bps: Quantity = field(default=_HB_BPS, kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -89,6 +91,7 @@ class HBDomains:
         return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
 
 
+@checked
 @dataclass(frozen=True)
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
@@ -111,6 +114,7 @@ class RailFabric(HBDomains):
     rails_per_switch: int | None = 1
     planes: int = 1
     tier_oversubscription: tuple[float, ...] = ()
+    made_by = "rail_only(gpus, hb_domain_size, radix), rail_optimized(...) or fat_tree(endpoints, radix)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,6 +163,7 @@ class RailFabric(HBDomains):
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
+@checked
 @dataclass(frozen=True)
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
