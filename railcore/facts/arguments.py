@@ -25,6 +25,7 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "flops": "1 PFLOP/s",
     "compute": "1e25 FLOP",
 }
+_MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike))
 _REMEDIES = {str: "a text", bool: "True or False", Mapping: "a dictionary or a table", Sequence: "a list"}
 
@@ -68,11 +69,11 @@ def si(name: str, value: Any, example: str) -> Any:
 
 
 def _kinds(annotation: Any) -> frozenset:
-    """What an annotation allows, without what is in its brackets: float for all numbers, Sequence for all lists."""
+    """What an annotation allows, brackets left out: ndarray for numbers of any shape, Sequence for lists."""
     union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
     members = frozenset(get_args(annotation) if union else [annotation])
     if members >= _NUMBERS:
-        members = members - _NUMBERS | {float}
+        members = members - _NUMBERS | {np.ndarray}
     plain = {get_origin(each) or each for each in members}
     same = {inspect.Parameter.empty: Any, Iterable: Sequence, tuple: Sequence, list: Sequence}
     return frozenset(same.get(each, each) for each in plain)
@@ -82,19 +83,30 @@ def _read(name: str, value: Any, kinds: frozenset) -> Any:
     """The value that is meant. Raises ValueError where it is of none of the kinds."""
     if value is None and NoneType in kinds:
         return value
-    example = _EXAMPLES.get(name.rpartition("_")[2], "") if kinds & {float, Sequence, Any} else ""
+    example = _EXAMPLES.get(name.rpartition("_")[2], "") if kinds & {float, np.ndarray, Sequence, Any} else ""
     if example:
         value = si(name, value, example)
-    if float in kinds:
-        checks.numbers(name, value, _in_unit(example) if example else "a number")
-    elif kinds - {NoneType} == {int}:
+    if kinds & {float, np.ndarray}:
+        wanted = _in_unit(example) if example else "a number"
+        array = checks.numbers(name, value, wanted)
+        if not array.size or (array.ndim and not kinds & {np.ndarray, Any}):
+            raise ValueError(f"{name} is {value!r}: give {wanted}")
+        return np.asarray(value) if isinstance(value, list | tuple) else value
+    if kinds - {NoneType} == {int}:
         if np.ndim(checks.numbers(name, value, "a whole number")) or value != value // 1:
             raise ValueError(f"{name} is {value!r}: give a whole number")
         return int(value)
-    elif not any(_is_a(value, kind) for kind in kinds):
-        remedies = [getattr(kind, "made_by", _REMEDIES.get(kind, f"a {kind.__name__}")) for kind in kinds - {NoneType}]
-        raise ValueError(f"{name} is {value!r}: give {' or '.join(sorted(remedies))}")
+    if not any(_is_a(value, kind) for kind in kinds):
+        remedies = {getattr(kind, "made_by", "") for kind in kinds} - {""}
+        plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in kinds - {NoneType}}
+        raise ValueError(f"{name} is {_shown(value)}: give {' or '.join(sorted(remedies or plain))}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value in few letters."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN].splitlines()[0]}..."
 
 
 def _in_unit(example: str) -> str:

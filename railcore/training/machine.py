@@ -67,6 +67,7 @@ class Machine:
     routing: str = "two-hop"
     pipelined: bool = True
     oversubscription: float = math.inf
+    made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
         checks.one_of("routing", self.routing, ROUTINGS)
@@ -211,13 +212,11 @@ def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> M
     return Machine(**{**values, **shares, **changes})
 
 
+@checked
 def as_machine(machine: Machine | str) -> Machine:
     """A machine as it is, or `catalog_machine` of a platform's name. Raises ValueError for anything else."""
     if isinstance(machine, Machine):
         return machine
-    known = catalog.names("platforms")
-    if not isinstance(machine, str):
-        raise ValueError(f"machine is {machine!r}: give a Machine, or a platform of the catalog such as {known[0]!r}")
-    if machine not in known:
+    if machine not in (known := catalog.names("platforms")):
         raise catalog.UnknownName("machine", machine, known)
     return catalog_machine(machine)

@@ -121,8 +121,7 @@ def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> All
             named = f"{', '.join(names)}, or " if names else ""
             raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")
         allowed[name] = tuple(np.unique(array.astype(np.int64)).tolist())
-    if not (isinstance(gpus, int | np.integer) and gpus >= 1):
-        raise ValueError(f"gpus is {gpus!r}: give a positive whole number")
+    whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     return allowed
 
 

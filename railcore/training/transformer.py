@@ -55,6 +55,7 @@ class Transformer:
     top_k: int = 1
     expert_layer_interval: int = 1
     imbalance: float = 1.0
+    made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
@@ -304,14 +305,12 @@ def catalog_model(name: str, **changes: Any) -> Transformer:
     return Transformer(**{"name": name, **read, **changes})
 
 
+@checked
 def as_model(model: Transformer | str) -> Transformer:
     """A model as it is, or `catalog_model` of its name. Raises ValueError for anything else."""
     if isinstance(model, Transformer):
         return model
-    known = catalog.names("models")
-    if not isinstance(model, str):
-        raise ValueError(f"model is {model!r}: give a Transformer, or a model of the catalog such as {known[0]!r}")
-    if model not in known:
+    if model not in (known := catalog.names("models")):
         raise catalog.UnknownName("model", model, known)
     return catalog_model(model)
 

@@ -254,6 +254,7 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
+@checked
 def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
@@ -270,6 +271,7 @@ def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> 
     -------
     The fabric.
     """
+    whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
 
 

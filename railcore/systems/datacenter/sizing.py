@@ -20,7 +20,7 @@ _DEFAULT_BOOK = "street2025"
 class Sizing:
     """A budget, a power or both, and what racks cost, draw and compute; any field may be an array, all that broadcast.
 
-    budget_usd: of the whole datacenter, None where the power alone limits the racks; compute_share, network_share: of it
+    budget_usd: of the whole datacenter, None where power alone limits the racks; compute_share, network_share: of it
     for racks and for the network. rack_usd, rack_w, rack_gpus: price, power at full load and GPUs of a rack or server.
     gpu_dense_flops, gpu_sparse_flops: peak rate of a GPU without and with 2:4 sparsity [FLOP/s], NaN where unknown.
     gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
@@ -75,7 +75,7 @@ class Sizing:
     @property
     def _rack_total_w(self) -> Any:
         """Power of the facility for each rack [W]."""
-        return np.asarray(self.rack_w) * (1 + np.asarray(self.other_power_share)) * self.pue
+        return np.asarray(self.rack_w) * (1 + np.asarray(self.other_power_share)) * np.asarray(self.pue)
 
     @property
     def _most_racks(self) -> tuple[Any, Any]:
@@ -197,6 +197,7 @@ def size(
     """
     rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
     gpu = catalog.item("gpus", rack["gpu"])
+    checks.one_of("rate_format", rate_format, ("", *_NUMBER_FORMATS))
     narrowest = rate_format or narrowest_format(gpu.name)
     known = {
         "rack_usd": lambda: variant_value(rack, "price", variant),
