@@ -112,8 +112,9 @@ def test_an_overhead_thins_with_what_it_is_a_share_of():
 
 def test_links_of_a_platform_are_its_catalog_rows():
     mesh = catalog.item("platforms", "MI300X full mesh")
-    assert platform_links("MI300X full mesh") == (8, mesh["hb_bandwidth"], mesh["nic_bandwidth"], True)
-    assert not platform_links("DGX H100").mesh
+    links = platform_links("MI300X full mesh")
+    assert (links.hb_domain_size, links.hb_Bps, links.nic_Bps) == (8, mesh["hb_bandwidth"], mesh["nic_bandwidth"])
+    assert links.mesh and not platform_links("DGX H100").mesh
 
 
 def test_a_mesh_stands_beside_its_switched_twin():

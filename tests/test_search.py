@@ -295,7 +295,7 @@ def test_nothing_that_divides_is_an_answer():
     ("changes", "named"),
     [
         ({"gpus": 4}, "hb_domain_size is 8, more than gpus 4: give at most 4"),
-        ({"gpus": 16.0}, "gpus is 16.0"),
+        ({"gpus": 16.5}, "gpus is 16.5"),
         ({"global_batch": 0}, "global_batch is 0: give whole numbers from 1"),
         ({"global_batch": [4, 8.5]}, "global_batch is"),
         ({"global_batch": []}, "global_batch is"),
@@ -304,7 +304,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"recompute": "half"}, "recompute is 'half': give none, selective, full, or whole numbers from 0 to 2"),
         ({"tensors": 4}, "limit 'tensors' is unknown: name one of micro_batch, tensor"),
         ({"top": 0}, "top is 0"),
-        ({"top": 2.5}, "top is 2.5: give whole numbers"),
+        ({"top": 2.5}, "top is 2.5: give a whole number"),
         ({"offload": "weights"}, "offload is 'weights'"),
     ],
 )

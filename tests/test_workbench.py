@@ -171,6 +171,16 @@ def test_an_answer_without_a_picture_writes_nothing(picture, message):
     assert not written()
 
 
+def test_warnings_are_shown_each_time_and_kept_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path))
+    outputs.show_warnings()
+    assert not capsys.readouterr().out and not list(tmp_path.iterdir()) and outputs.kept_warnings(tmp_path) == []
+    outputs.show_warnings("one", "two", "one")
+    outputs.show_warnings("two", "three")
+    assert capsys.readouterr().out == "Warning: one\nWarning: two\nWarning: two\nWarning: three\n"
+    assert outputs.kept_warnings(tmp_path) == ["one", "two", "three"]
+
+
 def test_a_slider_changes_the_picture_and_bad_values_become_words():
     def draw(gpus, book):
         if gpus > 5:
@@ -211,6 +221,22 @@ def test_a_panel_adds_a_default_to_its_choices():
     slider, menu, *_ = panel.children
     assert [value for _, value in slider.options] == [1, 3, 4] and slider.value == 3
     assert menu.options == ("c", "b", "a") and menu.value == "c"
+
+
+def test_a_control_may_be_left_to_the_platform():
+    drawn = []
+
+    def draw(**values):
+        drawn.append(values)
+        return plt.subplots()[1]
+
+    panel = explore.panel(draw, hb_domain_size=(None, [64, 8]), nic=("1 Gbps", [None, "2 Gbps"]))
+    slider, menu, *_ = panel.children
+    assert [label for label, _ in slider.options] == ["the platform's", "8", "64"]
+    assert menu.options == ("the platform's", "1 Gbps", "2 Gbps")
+    slider.value, menu.value = 64, "the platform's"
+    assert drawn[0] == {"hb_domain_size": None, "nic": "1 Gbps"}
+    assert drawn[-1] == {"hb_domain_size": 64, "nic": None}
 
 
 def test_stacked_bars_stand_on_each_other():

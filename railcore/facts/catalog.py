@@ -190,6 +190,12 @@ def item(family: str, name: str) -> Item:
     return items[name]
 
 
+def variant_value(item: Item, parameter: str, variant: str = "") -> Any:
+    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
+    named = f"{parameter}_{variant}"
+    return item[named if named in item else parameter]
+
+
 def values(kind: str | None = None) -> list[Value]:
     """Every row of every family, or those of one kind: values("assumed")."""
     if kind is not None and kind not in KINDS:

@@ -11,8 +11,25 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O":  # whole numbers beyond 64 bits, or no numbers
+            array = np.array([float(each) for each in array.flat]).reshape(array.shape)
+    except (TypeError, ValueError):
+        array = np.asarray("")
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} is {value!r}: give {wanted}")
+    return array
+
+
+def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
+    """Floats, infinite ones and NaN too. Refuses texts, None and what else is no number."""
+    return _array(name, value, wanted).astype(float, copy=False)
+
+
 def _floats(name: str, value: ArrayLike, fits: Callable[[Floats], Any], wanted: str) -> Floats:
-    array = np.asarray(value, dtype=float)
+    array = numbers(name, value, wanted)
     if not np.all(np.isfinite(array) & fits(array)):
         raise ValueError(f"{name} is {value!r}: give {wanted}")
     return array
@@ -25,7 +42,7 @@ def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
 
 def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
     """Finite floats from `least` up."""
-    finite = bool(np.all(np.isfinite(np.asarray(value, dtype=float))))
+    finite = bool(np.all(np.isfinite(numbers(name, value, f"a number of at least {least:g}"))))
     wanted = f"{least:g} or more" if finite else f"a finite number of at least {least:g}"
     return _floats(name, value, lambda array: array >= least, wanted)
 
@@ -63,11 +80,11 @@ def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) 
     -------
     The value as integers.
     """
-    array = np.asarray(value)
-    is_whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
+    wanted = f"whole numbers of at least {least}" if most is None else f"whole numbers from {least} to {most}"
+    array = _array(name, value, wanted)
+    is_whole = array.dtype.kind in "iu" or bool(np.all(array == np.floor(array)))
     if not is_whole or not np.all((array >= least) & (array <= (2.0**52 - 1 if most is None else most))):
-        ends = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} is {value!r}: give whole numbers {ends}")
+        raise ValueError(f"{name} is {value!r}: give {wanted}")
     return array.astype(np.int64)
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
+from railcore.facts.arguments import Quantity, checked, si
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.topology.clos import Parts, rail_parts
@@ -16,31 +17,40 @@ from railcore.network.topology.rails import RailFabric, most_rails_per_switch
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC)."""
+    """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC).
 
-    port: float
-    transceiver: float
-    dac: float = 0.0
+    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. Raises ValueError for what is below 0.
+    """
+
+    port: Quantity
+    transceiver: Quantity
+    dac: Quantity = 0.0
+    made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
+        power = any(units.dimension_of(value) == "W" for value in vars(self).values())
         for name, value in vars(self).items():
-            at_least(name, value)
+            object.__setattr__(self, name, si(name, value, "25 W" if power else "600 USD"))
+            at_least(name, getattr(self, name))
 
     def scaled(self, factor: float) -> "PriceBook":
         """The book for parts that cost or draw `factor` times as much."""
         return PriceBook(*(value * factor for value in vars(self).values()))
 
 
+@checked
 def price_book(name: str) -> PriceBook:
     """Prices of a book of the catalog [USD]. Raises UnknownName listing the nearest books."""
     return _book("prices", name, "price", "USD")
 
 
+@checked
 def power_book(name: str) -> PriceBook:
     """Peak powers of a book of the catalog [W]. Raises UnknownName listing the nearest books."""
     return _book("powers", name, "power", "W")
 
 
+@checked
 def book_rate(name: str) -> float:
     """Link rate that a price book's ports and transceivers are for, one direction [bytes/s]."""
     item = catalog.item("prices", name)
@@ -70,6 +80,7 @@ def book_rows(name: str) -> dict[str, catalog.Value]:
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
 
 
+@checked
 def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.ndarray:
     """Price [USD] or peak power [W] of a network: C = P k N_SW + T N_TR + D N_DAC.
 
@@ -88,6 +99,7 @@ def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str,
     return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
 
 
+@checked
 def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
     """Cost and power of one network by part and tier.
 
@@ -124,6 +136,7 @@ def share_saved(less: ArrayLike, more: ArrayLike) -> np.ndarray:
     return np.where(more > 0, 1 - less / np.where(more > 0, more, 1), 0.0)
 
 
+@checked
 def compare_rail_networks(
     gpus: ArrayLike,
     hb_domain_size: ArrayLike,
@@ -169,6 +182,7 @@ def _cluster_layers(oversubscription: float) -> dict[str, float]:
     return {{1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1"): s for s in layers}
 
 
+@checked
 def cluster_networks(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
@@ -195,6 +209,7 @@ def cluster_networks(
     return table.drop(columns=["ports", "links"])
 
 
+@checked
 def cluster_breakdown(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
@@ -220,6 +235,7 @@ def cluster_breakdown(
     return pd.concat(frames, ignore_index=True)
 
 
+@checked
 def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
@@ -283,6 +299,7 @@ def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: 
     return float(transceiver / (port_and_transceiver_usd - transceiver))
 
 
+@checked
 def link_rate_costs(
     gpus: Sequence[int],
     hb_domain_size: int,
@@ -363,6 +380,7 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
     return pd.DataFrame(rows, columns=columns)
 
 
+@checked
 def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
     """Energy drawn over years [J]: power x load x PUE x time.
 
@@ -390,6 +408,7 @@ def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0
     return power * share("load", load) * at_least("pue", pue, 1) * time
 
 
+@checked
 def total_cost(
     purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
 ) -> dict[str, np.ndarray]:
@@ -418,6 +437,7 @@ def total_cost(
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
+@checked
 def ownership_costs(
     gpus: int,
     hb_domain_size: int,

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, MODERN, LayerCosts, Runtime, layer_costs
-from railcore.training.machine import Machine
+from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import indivisible
-from railcore.training.transformer import GRADIENT_BYTES, LEVELS, OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer
+from railcore.training.transformer import GRADIENT_BYTES, LEVELS, OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer, as_model
 
 STRATEGY_COLUMNS = (*LAYER_COLUMNS, "pipeline", "data", "interleave", "sharding", "global_batch")
 STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {"sequence_parallel": (0, 1)}
@@ -73,8 +74,13 @@ class _StageCosts:
     offload_s: np.ndarray
 
 
+@checked
 def iteration_times(
-    model: Transformer, machine: Machine, strategies: Mapping, runtime: Runtime = MODERN, offload: str = "none"
+    model: Transformer | str,
+    machine: Machine | str,
+    strategies: Mapping,
+    runtime: Runtime = MODERN,
+    offload: str = "none",
 ) -> IterationEstimate:
     """Iteration time of every strategy, its breakdown, link times and memory.
 
@@ -93,7 +99,7 @@ def iteration_times(
     Parameters
     ----------
     model, machine, runtime
-        What is trained, on which GPU, with which software.
+        What is trained, on which GPU, with which software. Of the first two names in the catalog do.
     strategies
         Whole numbers that broadcast, by the names in STRATEGY_COLUMNS; recompute and sharding as indices in RECOMPUTE
         and SHARDING.
@@ -124,8 +130,13 @@ def iteration_times(
     return IterationEstimate(**{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
 
+@checked
 def iteration_time_blocks(
-    model: Transformer, machine: Machine, strategies: Mapping, runtime: Runtime = MODERN, offload: str = "none"
+    model: Transformer | str,
+    machine: Machine | str,
+    strategies: Mapping,
+    runtime: Runtime = MODERN,
+    offload: str = "none",
 ) -> Iterator[tuple[slice, IterationEstimate]]:
     """`iteration_times` of a block of rows after another.
 
@@ -138,6 +149,7 @@ def iteration_time_blocks(
     -------
     The rows of each block, counted over the flattened columns, and their estimate; at least one.
     """
+    model, machine = as_model(model), as_machine(machine)
     checks.one_of("offload", offload, OFFLOAD)
     columns = _checked_columns(strategies)
     layer_rows, layer_of = _unique_rows(columns, LAYER_COLUMNS)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import Quantity, checked
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
 from railcore.training.collectives import hierarchical_time, steps_and_bytes
@@ -17,6 +18,7 @@ PRECISIONS = ("bf16", "fp8")
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
+@checked
 @dataclass(frozen=True)
 class Machine:
     """One GPU of a cluster and its links, one direction each.
@@ -40,41 +42,45 @@ class Machine:
 
     gpu: str
     precision: str
-    linear_rate: float
-    bf16_rate: float
+    linear_rate: Quantity
+    bf16_rate: Quantity
     linear_fraction: float
     bf16_fraction: float
     sustained_fraction: float
     attention_fraction: float
     processors: int
-    memory_bytes: float
-    memory_Bps: float
+    memory_bytes: Quantity
+    memory_Bps: Quantity
     memory_fraction: float
-    kernel_s: float
-    reserved_bytes: float
+    kernel_s: Quantity
+    reserved_bytes: Quantity
     hb_domain_size: int
-    hb_Bps: float
+    hb_Bps: Quantity
     hb_fraction: float
-    hb_latency_s: float
-    nic_Bps: float
+    hb_latency_s: Quantity
+    nic_Bps: Quantity
     nic_fraction: float
-    nic_latency_s: float
-    host_Bps: float
-    host_memory_Bps: float
+    nic_latency_s: Quantity
+    host_Bps: Quantity
+    host_memory_Bps: Quantity
     two_phase_collectives: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
     oversubscription: float = math.inf
+    made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
         checks.one_of("routing", self.routing, ROUTINGS)
         checks.one_of("precision", self.precision, PRECISIONS)
-        checked_oversubscription(self.oversubscription)
         for name in ("hb_domain_size", "processors"):
             checks.whole(name, getattr(self, name))
-        for name in (field.name for field in fields(self) if field.type is float and field.name != "oversubscription"):
+        for name in (
+            field.name for field in fields(self) if field.type in (float, Quantity) and field.name != "oversubscription"
+        ):
             value = getattr(self, name)
-            if name.endswith("_fraction"):
+            if name == "oversubscription":
+                checked_oversubscription(value)
+            elif name.endswith("_fraction"):
                 checks.share(name, value, above_0=True)
             elif name in ("kernel_s", "reserved_bytes", "hb_latency_s", "nic_latency_s"):
                 checks.at_least(name, value)
@@ -170,11 +176,33 @@ class Machine:
         return bandwidth, np.where(inside, self.hb_latency_s, self.nic_latency_s)
 
 
-def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> Machine:
+@checked
+def catalog_machine(
+    platform: str,
+    precision: str = "bf16",
+    hb_domain_size: int | None = None,
+    nic_Bps: Quantity | None = None,
+    **changes: Any,
+) -> Machine:
     """A GPU of a catalog platform, such as catalog_machine("DGX H100", "fp8", hb_domain_size=256).
 
-    Rates from the family gpus, links from platforms, shares and latencies from efficiencies.
-    Raises UnknownName; KeyError where the GPU has no rate in that precision.
+    Parameters
+    ----------
+    platform, precision
+        Of the catalog's platforms; "bf16" or "fp8".
+    hb_domain_size, nic_Bps
+        GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
+    changes
+        Other fields of `Machine` in place of the catalog's.
+
+    Returns
+    -------
+    A machine: rates from the family gpus, links from platforms, shares and latencies from efficiencies.
+
+    Raises
+    ------
+    KeyError
+        UnknownName; where the GPU has no rate in that precision.
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
@@ -201,5 +229,17 @@ def catalog_machine(platform: str, precision: str = "bf16", **changes: Any) -> M
         "host_Bps": gpu["pcie_bandwidth"],
         "host_memory_Bps": common["host_memory_bandwidth"],
     }
+    links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
+    changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
     return Machine(**{**values, **shares, **changes})
+
+
+@checked
+def as_machine(machine: Machine | str) -> Machine:
+    """A machine as it is, or `catalog_machine` of a platform's name. Raises ValueError for anything else."""
+    if isinstance(machine, Machine):
+        return machine
+    if machine not in (known := catalog.names("platforms")):
+        raise catalog.UnknownName("machine", machine, known)
+    return catalog_machine(machine)

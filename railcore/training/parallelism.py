@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.training import megatron
 from railcore.training.transformer import LEVELS, Transformer
@@ -47,6 +48,7 @@ def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, ND
     }
 
 
+@checked
 @dataclass(frozen=True)
 class Strategy:
     """How one model is split over N = t c p d GPUs.
@@ -106,6 +108,7 @@ class Strategy:
         """GPUs of the job, N = t c p d."""
         return self.tensor * self.context * self.pipeline * self.data
 
+    @checked
     def microbatches(self, global_batch: int) -> int:
         """Micro-batches that a pipeline runs in one step: m = B / (d b). Raises ValueError unless whole.
 
@@ -119,6 +122,7 @@ class Strategy:
             )
         return global_batch // each
 
+    @checked
     def columns(self, global_batch: int) -> dict[str, int]:
         """The strategy and its batch as `iteration_times` takes them: recompute and sharding by their place.
 
@@ -299,6 +303,7 @@ class MegatronRun:
     warnings: tuple[str, ...]
 
 
+@checked
 def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> MegatronRun:
     """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
 

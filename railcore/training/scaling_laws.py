@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, positive, share
 from railcore.facts.units import day, significant
 
@@ -54,33 +55,40 @@ class ScalingLaw:
         positive("compute_scale", self.compute_scale, "FLOP")
         share("exponent", self.exponent, above_0=True, below_1=True)
 
+    @checked
     def parameters(self, compute: ArrayLike) -> np.ndarray:
         """Loss-optimal parameters of a compute budget [FLOP]: N = N_0 (C / C_0)^a."""
         return self.parameters_scale * (positive("compute", compute, "FLOP") / self.compute_scale) ** self.exponent
 
+    @checked
     def tokens(self, compute: ArrayLike) -> np.ndarray:
         """Loss-optimal tokens of a compute budget [FLOP]: D = C / (6 N)."""
         return np.asarray(compute, float) / (FLOPS_PER_PARAMETER_TOKEN * self.parameters(compute))
 
+    @checked
     def compute(self, parameters: ArrayLike) -> np.ndarray:
         """Compute for which a size is optimal [FLOP]: C = C_0 (N / N_0)^(1/a)."""
         ratio = positive("parameters", parameters) / self.parameters_scale
         return self.compute_scale * ratio ** (1 / self.exponent)
 
+    @checked
     def loss(self, parameters: ArrayLike, tokens: ArrayLike) -> np.ndarray:
         """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
         if self.loss_of is None:
             raise ValueError(f"law {self.name!r} gives no loss: take Kaplan, Hoffmann 3 or Besiroglu")
         return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
 
+    @checked
     def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
         """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
         return self.compute(parameters) / _rate(flops, utilization)
 
+    @checked
     def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
         """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
         return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
+    @checked
     def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
         """A text if the optimum of `compute` [FLOP] lies outside the experiments, else none."""
         found = {
@@ -174,6 +182,7 @@ def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float,
     return ((N_c / n) ** (alpha_N / alpha_D) + D_c / d) ** alpha_D
 
 
+@checked
 def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
     """A law of the catalog, one of SCALING_LAWS.
 
@@ -212,6 +221,7 @@ def hoffmann_table(approach: int) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["parameters", "compute_flop", "tokens"])
 
 
+@checked
 def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilization: float = 1.0) -> pd.DataFrame:
     """Loss-optimal model of each law after each training time on a machine.
 
@@ -241,6 +251,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     return pd.concat(tables, ignore_index=True)
 
 
+@checked
 def optimal_training_times(
     names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0
 ) -> pd.DataFrame:

@@ -4,7 +4,7 @@ others are out; and the best by HB domain size, NIC speed and batch."""
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
 from railcore.training.iteration import (
@@ -24,9 +25,9 @@ from railcore.training.iteration import (
     iteration_times,
 )
 from railcore.training.layer_time import MODERN, Runtime
-from railcore.training.machine import Machine
+from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import indivisible
-from railcore.training.transformer import LEVELS, Transformer
+from railcore.training.transformer import LEVELS, Transformer, as_model, as_models
 
 _BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
 _SPLIT = ("tensor", "context", "pipeline", "data")
@@ -44,15 +45,16 @@ def divisors(n: int) -> np.ndarray:
     return found
 
 
+@checked
 def strategy_blocks(
-    model: Transformer, gpus: int, global_batch: int | Sequence[int], **limits: int | Sequence[int]
+    model: Transformer | str, gpus: int, global_batch: int | Sequence[int], **limits: int | Sequence[int]
 ) -> Iterator[Columns]:
     """Every strategy of `gpus` GPUs that divides heads, layers, sequence, experts and batch, in blocks of columns.
 
     Parameters
     ----------
     model
-        What is trained.
+        What is trained, or its name in the catalog.
     gpus
         Of the cluster.
     global_batch
@@ -70,7 +72,7 @@ def strategy_blocks(
     ValueError
         For a count or limit out of range.
     """
-    allowed = _allowed_values(gpus, global_batch, limits)
+    model, allowed = as_model(model), _allowed_values(gpus, global_batch, limits)
     return _blocks(model, _gpu_splits(model, gpus, allowed)[0], allowed)
 
 
@@ -112,15 +114,14 @@ def _allowed_values(gpus: int, global_batch: Any, limits: dict[str, Any]) -> All
     allowed: Allowed = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in given.items():
         names = LEVELS.get(name, ())
-        listed = [values] if isinstance(values, str | int | np.integer) else list(values)
-        array = np.unique(np.asarray([names.index(value) if value in names else value for value in listed]))
+        listed = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        array = np.asarray([names.index(value) if value in names else value for value in listed])
         least, most = STRATEGY_RANGES[name]
         if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
             named = f"{', '.join(names)}, or " if names else ""
             raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")
-        allowed[name] = tuple(array.astype(np.int64).tolist())
-    if not (isinstance(gpus, int | np.integer) and gpus >= 1):
-        raise ValueError(f"gpus is {gpus!r}: give a positive whole number")
+        allowed[name] = tuple(np.unique(array.astype(np.int64)).tolist())
+    whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     return allowed
 
 
@@ -249,9 +250,10 @@ class SearchResult:
         return iteration_times(self.model, self.machine, self.best, self.runtime, self.offload)
 
 
+@checked
 def search(
-    model: Transformer,
-    machine: Machine,
+    model: Transformer | str,
+    machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
     runtime: Runtime = MODERN,
@@ -268,7 +270,7 @@ def search(
     Parameters
     ----------
     model, machine, runtime
-        What is trained; a GPU and its links; what the software overlaps.
+        What is trained; a GPU and its links; what the software overlaps. Of the first two names in the catalog do.
     gpus
         Of the cluster.
     global_batch
@@ -289,6 +291,7 @@ def search(
     ValueError
         For an HB domain larger than the cluster, and as `strategy_blocks`.
     """
+    model, machine = as_model(model), as_machine(machine)
     allowed = _allowed_values(gpus, global_batch, dict(limits))
     if machine.hb_domain_size > gpus:
         raise ValueError(f"hb_domain_size is {machine.hb_domain_size}, more than gpus {gpus}: give at most {gpus}")
@@ -376,9 +379,10 @@ def with_strategy_labels(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(strategy=[strategy_label(row) for row in table.to_dict("records")])
 
 
+@checked
 def best_times(
-    models: Mapping[str, Transformer],
-    machine: Machine,
+    models: Mapping[str, Transformer | str] | Sequence[str],
+    machine: Machine | str,
     gpus: Sequence[int],
     hb_domain_sizes: Sequence[int],
     batches: Mapping[str, Sequence[int]],
@@ -390,9 +394,9 @@ def best_times(
     Parameters
     ----------
     models
-        By name.
+        By name, or names in the catalog.
     machine
-        A GPU and its links.
+        A GPU and its links, or its platform's name in the catalog.
     gpus, hb_domain_sizes
         Of the clusters; K [GPUs]. HB domains larger than the cluster are left out.
     batches
@@ -408,8 +412,11 @@ def best_times(
     iteration_s / ideal_s - 1, strategy, gain: share of iteration time that the last doubling of the HB domain saved.
     NaN where no strategy fits.
     """
-    rows = []
-    for (name, model), n, nic in itertools.product(models.items(), gpus, nics_Bps or (machine.nic_Bps,)):
+    rows, machine, models = [], as_machine(machine), as_models(models)
+    if missing := sorted(set(models) - set(batches)):
+        raise ValueError(f"batches lacks {missing[0]!r}: give the batches of each model")
+    nics = nics_Bps if len(nics_Bps) else (machine.nic_Bps,)
+    for (name, model), n, nic in itertools.product(models.items(), gpus, nics):
         for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
             box = replace(machine, nic_Bps=nic, hb_domain_size=k)
             best = search(model, box, n, batch, top=1, **options).best
@@ -454,9 +461,10 @@ def increasing_returns_share(table: pd.DataFrame) -> float:
     return float((more_s > 1e-9 * table["iteration_s"])[more_s.notna()].mean())
 
 
+@checked
 def slowdown_by_sustained_rate(
-    models: Mapping[str, Transformer],
-    machine: Machine,
+    models: Mapping[str, Transformer | str] | Sequence[str],
+    machine: Machine | str,
     gpus: Sequence[int],
     hb_domain_size: int,
     fractions: Sequence[float],
@@ -483,7 +491,7 @@ def slowdown_by_sustained_rate(
     """
     rows = []
     for fraction in fractions:
-        box = replace(machine, sustained_fraction=fraction)
+        box = replace(as_machine(machine), sustained_fraction=fraction)
         table = best_times(models, box, gpus, [hb_domain_size], **options)
         slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()
         rows.append({"sustained_fraction": fraction, **slowdown})

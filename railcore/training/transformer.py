@@ -5,6 +5,7 @@ layer, m its weight matrices (2, or 3 when gated), V vocabulary, s sequence leng
 micro-batch; t tensor, c context and e expert parallel ranks. Every function takes arrays for b, t, c and e.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 
 RECOMPUTE = ("none", "selective", "full")
@@ -20,6 +22,7 @@ LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a colum
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 
 
+@checked
 @dataclass(frozen=True)
 class Transformer:
     """A decoder-only transformer.
@@ -52,6 +55,7 @@ class Transformer:
     top_k: int = 1
     expert_layer_interval: int = 1
     imbalance: float = 1.0
+    made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
@@ -69,6 +73,7 @@ class Transformer:
             raise ValueError(f"top_k is {self.top_k}: give at most experts {self.experts}")
         if self.experts and (self.expert_layer_interval < 1 or self.layers % self.expert_layer_interval):
             raise ValueError(f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {self.layers}")
+        whole("expert_layer_interval", self.expert_layer_interval)
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
 
@@ -292,6 +297,7 @@ class Transformer:
         }
 
 
+@checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
     """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
     item = catalog.item("models", name)
@@ -299,6 +305,24 @@ def catalog_model(name: str, **changes: Any) -> Transformer:
     return Transformer(**{"name": name, **read, **changes})
 
 
+@checked
+def as_model(model: Transformer | str) -> Transformer:
+    """A model as it is, or `catalog_model` of its name. Raises ValueError for anything else."""
+    if isinstance(model, Transformer):
+        return model
+    if model not in (known := catalog.names("models")):
+        raise catalog.UnknownName("model", model, known)
+    return catalog_model(model)
+
+
+@checked
+def as_models(models: Mapping[str, Transformer | str] | Sequence[str]) -> dict[str, Transformer]:
+    """Models by name, or names of the catalog's. Raises ValueError as `as_model`."""
+    named = models if isinstance(models, Mapping) else {name: name for name in models}
+    return {name: as_model(model) for name, model in named.items()}
+
+
+@checked
 def batch_sequences(name: str) -> int:
     """Published batch of a catalog model [sequences], where it is given in tokens divided by its sequence length."""
     item = catalog.item("models", name)

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from railcore.facts import files
 from railcore.facts.units import label, number
 
+_OWN = "the platform's"  # a widget with the value None would show nothing as chosen
+
 
 def panel(draw: Callable, **controls: tuple):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
 
     draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list of
     numbers or a menu of texts, or (value, low, high, step) for a slider over a range. A value that its choices lack is
-    added to them: before texts, in order among numbers. What `draw` refuses with ValueError is shown as text, but
-    raised where a published notebook's own defaults do not draw. Raises ValueError for a control of another form.
+    added to them: before texts, in order among numbers. None, as value or choice, is shown first as "the platform's".
+    What `draw` refuses with ValueError is shown as text, but raised where a published notebook's own defaults do not
+    draw. Raises ValueError for a control of another form.
     """
     import ipywidgets as widgets
 
@@ -24,7 +27,7 @@ def panel(draw: Callable, **controls: tuple):
 
     def update(change=None) -> None:
         try:
-            image.value = _png(draw(**{name: control.value for name, control in inputs.items()}))
+            image.value = _png(draw(**{name: _value(control) for name, control in inputs.items()}))
             message.value = ""
         except ValueError as error:
             if change is None and os.environ.get("RAILCORE_NOTEBOOK") and not files.parameterized():
@@ -43,16 +46,25 @@ def _control(name: str, control: tuple, widgets):
     look = {"description": label(name), "continuous_update": False, "style": {"description_width": "15em"}}
     look["layout"] = widgets.Layout(width="40em")
     match control:
-        case (str() as value, list() as choices):
-            del look["continuous_update"]
-            return widgets.Dropdown(value=value, options=choices if value in choices else [value, *choices], **look)
-        case (int() | float() as value, list() as choices):
-            options = [(number(choice), choice) for choice in sorted({value, *choices})]
-            return widgets.SelectionSlider(value=value, options=options, **look)
+        case (value, [_, *_] as choices):
+            listed = choices if value in choices else [value, *choices]
+            known, own = [choice for choice in listed if choice is not None], [_OWN] * (None in listed)
+            chosen = _OWN if value is None else value
+            if all(isinstance(choice, str) for choice in known):
+                del look["continuous_update"]
+                return widgets.Dropdown(value=chosen, options=[*own, *known], **look)
+            if all(isinstance(choice, int | float) for choice in known):
+                options = [*((text, text) for text in own), *((number(choice), choice) for choice in sorted(known))]
+                return widgets.SelectionSlider(value=chosen, options=options, **look)
         case (value, low, high, step) if low <= value <= high:
             kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider
             return kind(value=value, min=low, max=high, step=step, **look)
     raise ValueError(f"control {name!r} is {control!r}: give (value, [choices]) or (value, low, high, step)")
+
+
+def _value(control):
+    """What a control stands at, None for the platform's own value."""
+    return None if control.value == _OWN else control.value
 
 
 def _png(drawn) -> bytes:

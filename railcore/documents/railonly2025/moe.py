@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
+from railcore.network.platforms import PlatformLinks, platform_links
 from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, link_loads, routed_time
 
 ROUTING_LOADS = {  # name, skew of expert_demand
@@ -18,21 +18,6 @@ ROUTING_LOADS = {  # name, skew of expert_demand
     "Zipf": "zipf",
     "a favourite for each GPU": "pairs",
 }
-
-
-class PlatformLinks(NamedTuple):
-    """A platform's HB domain and links: bandwidths of a GPU in one direction [bytes/s], mesh or behind switches."""
-
-    hb_domain_size: int
-    hb_Bps: float
-    nic_Bps: float
-    mesh: bool
-
-
-def platform_links(name: str) -> PlatformLinks:
-    """Links of a catalog platform by its datasheet. Raises UnknownName."""
-    item = catalog.item("platforms", name)
-    return PlatformLinks(int(item["gpus"]), item["hb_bandwidth"], item["nic_bandwidth"], item["hb_switches"] == 0)
 
 
 def slowdown_readings(hb_domain_size: int, domains: int, hb_Bps: float, nic_Bps: float) -> pd.DataFrame:
@@ -79,7 +64,7 @@ def routing_slowdowns(demand: ArrayLike, links: PlatformLinks) -> pd.DataFrame:
 
     demand [i, j] [bytes]: see `expert_demand`. phases: "in turn" or "pipelined".
     """
-    K, hb_Bps, nic_Bps, mesh = links
+    K, hb_Bps, nic_Bps, mesh = links.hb_domain_size, links.hb_Bps, links.nic_Bps, links.mesh
     direct = routed_time(link_loads(demand, K, "direct").busiest(mesh), hb_Bps, nic_Bps, "direct", 1.0)
     rows = []
     for phases in ("in turn", "pipelined"):
@@ -106,7 +91,9 @@ def platform_routing_slowdowns(
     -------
     Columns platform, load, bandwidth_ratio and those of `routing_slowdowns`.
     """
-    switched = {f"{name}, if switched": links._replace(mesh=False) for name, links in platforms.items() if links.mesh}
+    switched = {
+        f"{name}, if switched": replace(links, hb_switches=1) for name, links in platforms.items() if links.mesh
+    }
     tables = []
     for load, skew in ROUTING_LOADS.items():
         demand = expert_demand(bytes_per_gpu, gpus, 1.0 if load == "uniform" else imbalance, skew, experts)
@@ -141,28 +128,25 @@ def iteration_overheads(job: ExpertJob, platforms: Sequence[str]) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def changed_platform_slowdowns(
-    job: ExpertJob, platform: str, load: str, experts: int, imbalance: float, hb_domain_size: int, nic_Bps: float
-) -> pd.DataFrame:
-    """`platform_routing_slowdowns` of one platform and load, its HB domain and NICs changed.
+def load_slowdowns(job: ExpertJob, load: str, experts: int, imbalance: float, links: PlatformLinks) -> pd.DataFrame:
+    """`platform_routing_slowdowns` of one platform and load.
 
     Parameters
     ----------
     job
         Gives the bytes of an exchange and the GPUs.
-    platform, load
-        Name in the catalog, and one of ROUTING_LOADS.
+    load
+        One of ROUTING_LOADS.
     experts, imbalance
         As in `expert_demand`.
-    hb_domain_size, nic_Bps
-        In place of the platform's own [GPUs, bytes/s].
+    links
+        Of the platform.
 
     Returns
     -------
     Columns of `platform_routing_slowdowns`.
     """
-    links = platform_links(platform)._replace(hb_domain_size=hb_domain_size, nic_Bps=nic_Bps)
-    table = platform_routing_slowdowns(job.exchange_bytes, job.gpus, {platform: links}, imbalance, experts)
+    table = platform_routing_slowdowns(job.exchange_bytes, job.gpus, {links.platform: links}, imbalance, experts)
     return table[table["load"] == load]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.checks import Ints, whole
+from railcore.facts.checks import Ints, numbers, whole
 
 # Whole numbers held as floats, exact below 2**52: NumPy divides them several times as fast as integers.
 Numbers = NDArray[np.float64]
@@ -104,9 +104,10 @@ def checked_radix(value: ArrayLike) -> Ints:
 
 def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -> NDArray[np.float64]:
     """`value` as ratio of downward to upward bandwidth, 1 to infinity. Raises ValueError for anything else."""
-    ratio = np.asarray(value, dtype=float)
+    wanted = "1 (full) or more, up to math.inf (no layer)"
+    ratio = numbers(name, value, wanted)
     if not np.all(ratio >= 1):
-        raise ValueError(f"{name} is {value!r}: give 1 (full) or more, up to math.inf (no layer)")
+        raise ValueError(f"{name} is {value!r}: give {wanted}")
     return ratio
 
 

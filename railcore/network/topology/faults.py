@@ -6,6 +6,7 @@ from collections import defaultdict
 import networkx as nx
 import pandas as pd
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import convert
 from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
@@ -120,6 +121,7 @@ def _switches(graph: nx.Graph, source: str, target: str) -> float:
     return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
 
 
+@checked
 def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     """`fault_effect` of every kind of fault that the fabric has a part for, a row each."""
     graph = fabric.graph()
@@ -127,6 +129,7 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
 
 
+@checked
 def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """NICs that one failed tier-1 switch cuts off at most: the hosts of a leaf, all rails on it together.
 
@@ -179,6 +182,7 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     return after
 
 
+@checked
 def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     """GPUs that a job loses when one GPU fails, and the rails that stay whole, for each way of recovery.
 
@@ -196,6 +200,7 @@ def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])
 
 
+@checked
 def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 

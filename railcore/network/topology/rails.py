@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive, whole
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
@@ -44,6 +45,23 @@ _NIC_BPS: Any = _Bandwidth("nic_bandwidth")
 _HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
+def domain_warnings(gpus: int, hb_domain_size: int) -> tuple[str, ...]:
+    """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
+
+    gpus, hb_domain_size [GPUs]. Empty where they fill. Raises ValueError for what is no positive whole number.
+    """
+    count, size = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
+    full, rest = divmod(count, size)
+    if not rest:
+        return ()
+    more = (full + 1) * size
+    if not full:
+        return (f"{count:,} GPUs do not fill an HB domain of {size:,}. {more:,} do.",)
+    last = f"the last of {full + 1:,} has {rest:,}. {full * size:,} or {more:,} do."
+    return (f"{count:,} GPUs do not fill HB domains of {size:,}: {last}",)
+
+
+@checked
 @dataclass(frozen=True)
 class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains), the last of them part-filled perhaps.
@@ -52,19 +70,22 @@ class HBDomains:
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
     the catalog's `_DEFAULT_PLATFORM`, read when they are asked for.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
+    warnings: `domain_warnings` of the numbers as they were given.
 
     Raises ValueError naming the argument that is out of range.
     """
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: float = field(default=_NIC_BPS, kw_only=True)
-    hb_Bps: float = field(default=_HB_BPS, kw_only=True)
+    nic_Bps: Quantity = field(default=_NIC_BPS, kw_only=True)
+    hb_Bps: Quantity = field(default=_HB_BPS, kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
+    warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._whole("gpus", "hb_domain_size")
         self._whole("hb_switches", least=0)
+        object.__setattr__(self, "warnings", domain_warnings(self.gpus, self.hb_domain_size))
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
 
     def _whole(self, *names: str, least: int = 1) -> None:
@@ -89,11 +110,12 @@ class HBDomains:
         return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
 
 
+@checked
 @dataclass(frozen=True)
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`.
     radix: ports of a switch at the NIC's full speed, k.
     oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
     rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
@@ -111,6 +133,7 @@ class RailFabric(HBDomains):
     rails_per_switch: int | None = 1
     planes: int = 1
     tier_oversubscription: tuple[float, ...] = ()
+    made_by = "rail_only(gpus, hb_domain_size, radix), rail_optimized(...) or fat_tree(endpoints, radix)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,12 +182,13 @@ class RailFabric(HBDomains):
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
+@checked
 @dataclass(frozen=True)
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`; ocs_ports: duplex ports of the circuit switch;
-    nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`; ocs_ports: duplex ports of the circuit
+    switch; nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
     Raises ValueError where a rail does not fit into its switch. Source: photonic2025, Fig. 1.
     """
 
@@ -249,6 +273,7 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
+@checked
 def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
@@ -265,6 +290,7 @@ def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> 
     -------
     The fabric.
     """
+    whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
 
 

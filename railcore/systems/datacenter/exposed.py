@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
 from railcore.systems.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout, Precision, layer, layout
@@ -108,6 +109,7 @@ OVERLAP_RULES: dict[str, Callable[[LayerTimes], Any]] = {
 }
 
 
+@checked
 def layer_times(
     layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
 ) -> LayerTimes:
@@ -210,6 +212,7 @@ def tokens_per_micro_batch(layer: Layer, laid: Layout) -> float:
     return sequence_tokens * laid.replicas_here * laid.datacenters
 
 
+@checked
 def exposed_share(layer: Layer, site: Site, rule: str = "each network", **options: Any) -> Any:
     """Exposed share of layers on a site, each with its own layout.
 

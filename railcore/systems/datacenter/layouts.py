@@ -18,9 +18,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
 from railcore.facts.units import show
 from railcore.systems.datacenter.sizing import Site, Sizing
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, as_model
 
 _COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
@@ -43,6 +44,7 @@ class Precision:
     optimizer: float
     element: float
     mask: float
+    made_by = "precision(name)"
 
     def __post_init__(self) -> None:
         for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
@@ -54,6 +56,7 @@ class Precision:
         return self.master + self.weights + self.gradients + self.optimizer
 
 
+@checked
 def precision(name: str) -> Precision:
     """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)
@@ -92,6 +95,7 @@ class Layer:
     heads: int
     precision: Precision
     name: str = ""
+    made_by = "layer(model, bytes_of)"
 
     @property
     def state_bytes(self) -> dict[str, Any]:
@@ -117,9 +121,10 @@ class Layer:
         return self.linear_flops + self.score_flops * (1 + recomputed / 3)
 
 
+@checked
 def layer(
-    model: Transformer,
-    bytes_of: Precision,
+    model: Transformer | str,
+    bytes_of: Precision | str,
     micro_batch: ArrayLike = 1,
     layers: ArrayLike | None = None,
     hidden: ArrayLike | None = None,
@@ -132,9 +137,9 @@ def layer(
     Parameters
     ----------
     model
-        Proportions, sequence length and vocabulary.
+        Proportions, sequence length and vocabulary, or its name in the catalog.
     bytes_of
-        Bytes that training keeps of a parameter and of an activation.
+        Bytes that training keeps of a parameter and of an activation, or their name in the catalog's precisions.
     micro_batch
         Sequences of a micro-batch, b.
     layers, hidden
@@ -149,6 +154,7 @@ def layer(
     ValueError
         Naming an argument that is not positive.
     """
+    model, bytes_of = as_model(model), precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
     width = checks.positive("hidden", model.hidden if hidden is None else hidden)
     b = checks.positive("micro_batch", micro_batch)
@@ -200,6 +206,7 @@ class Layout:
     rack_gpus: Any
     layers: Any
     warnings: tuple[str, ...] = ()
+    made_by = "layout(layer, site)"
 
     @property
     def replicas(self) -> Any:
@@ -217,6 +224,7 @@ class Layout:
         return self.racks_per_layer_here * self.layers * self.rack_gpus
 
 
+@checked
 def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 

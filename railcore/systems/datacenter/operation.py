@@ -168,9 +168,9 @@ class OperatingPrices:
         checks.share("mean_load", self.mean_load, above_0=True)
 
     def per_second(self, machine: Sizing) -> tuple[Any, Any]:
-        """Energy and wear of a machine [USD/s]: load x power x price (PUE included), budget / useful life."""
+        """Energy and wear of a machine [USD/s]: load x power x price (PUE included), cost / useful life."""
         energy = np.asarray(machine.total_w) * self.mean_load * self.electricity_price
-        return energy, np.asarray(machine.budget_usd, float) / self.useful_life
+        return energy, np.asarray(machine.total_usd, float) / self.useful_life
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,36 @@
-"""What a budget buys: racks, GPUs, watts, FLOP/s, memory; and the machine as a layer sees it: three networks."""
+"""What a budget buys and a power feeds: racks, GPUs, FLOP/s, memory; and the machine as a layer sees it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
+from railcore.facts.catalog import variant_value
+from railcore.facts.units import show
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
+_DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog, as the book below
+_DEFAULT_BOOK = "street2025"
 
 
+@checked
 @dataclass(frozen=True)
 class Sizing:
-    """A budget and what its racks cost, draw and compute; every field may be an array, all of shapes that broadcast.
+    """A budget, a power or both, and what racks cost, draw and compute; any field may be an array, all that broadcast.
 
-    budget_usd: of the whole datacenter; compute_share, network_share: of it for racks and for the network.
-    rack_usd, rack_w, rack_gpus: price, power at full load and GPUs of a rack or server.
+    budget_usd: of the whole datacenter, None where power alone limits the racks; compute_share, network_share: of it
+    for racks and for the network. rack_usd, rack_w, rack_gpus: price, power at full load and GPUs of a rack or server.
     gpu_dense_flops, gpu_sparse_flops: peak rate of a GPU without and with 2:4 sparsity [FLOP/s], NaN where unknown.
     gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
     pue: power usage effectiveness, facility power over IT power.
+    power_w: that the facility may draw, PUE x IT [W]; None for as much as the budget's racks do.
+    binding: which of the two leaves fewer whole racks, "budget" or "power"; "both" where they leave as many.
 
-    Raises ValueError naming the argument that is out of range; for a budget that buys no rack it says what one costs.
+    Raises ValueError naming the argument that is out of range; for a budget or a power too small for one rack it says
+    what one needs.
     """
 
     budget_usd: Any
@@ -35,26 +44,51 @@ class Sizing:
     network_share: Any = 0.0
     other_power_share: Any = 0.0
     pue: Any = 1.0
+    power_w: Any = None
+    binding: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("budget_usd", "rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
+        if self.budget_usd is None and self.power_w is None:
+            raise ValueError("budget_usd and power_w are None: give one of them, such as '10 GUSD' or '1 GW', or both")
+        for name in ("rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
             checks.positive(name, getattr(self, name))
+        for name in ("budget_usd", "power_w"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
         checks.share("compute_share", self.compute_share, above_0=True)
         checks.share("network_share", self.network_share)
         checks.at_least("other_power_share", self.other_power_share)
         checks.at_least("pue", self.pue, 1)
         if np.any(np.asarray(self.compute_share) + self.network_share > 1 + 1e-12):
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
-        if np.any(self.racks < 1):
+        bought, fed = self._most_racks
+        if np.any(bought < 1):
             least = float(np.max(np.asarray(self.rack_usd) / self.compute_share))
             raise ValueError(
                 f"budget_usd is {self.budget_usd!r}, which buys no rack: give at least {least:,.0f} USD for one"
             )
+        if np.any(fed < 1):
+            needed = show(float(np.max(self._rack_total_w)), "W")
+            raise ValueError(f"power_w is {self.power_w!r}, which feeds no rack: give at least {needed} for one")
+        binding = np.select([bought < fed, fed < bought], ["budget", "power"], "both")
+        object.__setattr__(self, "binding", binding if binding.ndim else binding.item())
+
+    @property
+    def _rack_total_w(self) -> Any:
+        """Power of the facility for each rack [W]."""
+        return np.asarray(self.rack_w) * (1 + np.asarray(self.other_power_share)) * np.asarray(self.pue)
+
+    @property
+    def _most_racks(self) -> tuple[Any, Any]:
+        """Whole racks that the budget buys and that the power feeds, infinite without the one or the other."""
+        bought = np.inf if self.budget_usd is None else np.asarray(self.budget_usd) * self.compute_share / self.rack_usd
+        fed = np.inf if self.power_w is None else np.asarray(self.power_w) / self._rack_total_w
+        return np.floor(bought * (1 + 1e-12)), np.floor(fed * (1 + 1e-12))
 
     @property
     def racks(self) -> Any:
-        """Whole racks: floor(budget x compute share / price)."""
-        return np.floor(np.asarray(self.budget_usd) * self.compute_share / self.rack_usd * (1 + 1e-12))
+        """Whole racks: floor(min(budget x compute share / price, power / power of the facility for a rack))."""
+        return np.minimum(*self._most_racks)
 
     @property
     def gpus(self) -> Any:
@@ -92,9 +126,20 @@ class Sizing:
         return self.gpus * self.gpu_memory_bytes
 
     @property
+    def racks_usd(self) -> Any:
+        """What the racks cost [USD]."""
+        return self.racks * self.rack_usd
+
+    @property
+    def total_usd(self) -> Any:
+        """Cost of the datacenter [USD]: the budget, or where the power binds what its racks' share of one implies."""
+        implied = self.racks_usd / np.asarray(self.compute_share)
+        return implied if self.budget_usd is None else np.where(self.binding == "power", implied, self.budget_usd)[()]
+
+    @property
     def network_usd(self) -> Any:
         """Budget of the network [USD]."""
-        return np.asarray(self.budget_usd) * self.network_share
+        return self.total_usd * self.network_share
 
 
 def narrowest_format(gpu: str) -> str:
@@ -111,15 +156,22 @@ def number_format(rate: str) -> str:
     return name
 
 
+@checked
 def size(
-    budget_usd: ArrayLike, platform: str, price_book: str, variant: str = "", rate_format: str = "", **changes: Any
+    budget_usd: ArrayLike | None = None,
+    platform: str = _DEFAULT_PLATFORM,
+    price_book: str = _DEFAULT_BOOK,
+    variant: str = "",
+    rate_format: str = "",
+    power_w: ArrayLike | None = None,
+    **changes: Any,
 ) -> Sizing:
-    """A datacenter of catalog racks, such as size(1e10, "GB200 NVL72", price_book) or size(np.logspace(9, 12), ...).
+    """A datacenter of catalog racks: size("10 GUSD"), size(power_w="1 GW"), or the lesser of both; arrays are sweeps.
 
     Parameters
     ----------
     budget_usd
-        Of the whole datacenter [USD].
+        Of the whole datacenter [USD]; None where power_w alone limits the racks.
     platform
         Of the catalog's platforms, with a price and a power.
     price_book
@@ -128,6 +180,8 @@ def size(
         Its rows replace others where an item has them: `variant_value`.
     rate_format
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
+    power_w
+        That the facility may draw, cooling and all (PUE x IT) [W].
     **changes
         Any field of `Sizing`, in place of the catalog's.
 
@@ -139,9 +193,12 @@ def size(
     ------
     UnknownName
         For names or rows that the catalog lacks.
+    ValueError
+        As `Sizing`: neither budget nor power, or too little of one for a rack.
     """
     rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
     gpu = catalog.item("gpus", rack["gpu"])
+    checks.one_of("rate_format", rate_format, ("", *_NUMBER_FORMATS))
     narrowest = rate_format or narrowest_format(gpu.name)
     known = {
         "rack_usd": lambda: variant_value(rack, "price", variant),
@@ -155,9 +212,11 @@ def size(
         "other_power_share": lambda: prices["storage_network_power_share"],
         "pue": lambda: catalog.item("prices", "energy")["pue"],
     }
-    return Sizing(budget_usd, **{name: read() for name, read in known.items() if name not in changes}, **changes)
+    read_values = {name: read() for name, read in known.items() if name not in changes}
+    return Sizing(budget_usd, power_w=power_w, **read_values, **changes)
 
 
+@checked
 @dataclass(frozen=True)
 class Site:
     """Racks that train one model, in one or several datacenters; every field may be an array, all of one shape.
@@ -183,6 +242,7 @@ class Site:
     datacenters: Any = 1
     one_way_delay_s: Any = 0.0
     tail_loss_rtts: Any = 0.0
+    made_by = "site(racks, platform, rate)"
 
     def __post_init__(self) -> None:
         for name in ("racks", "rack_gpus", "datacenters"):
@@ -200,6 +260,7 @@ class Site:
         return np.asarray(self.racks) * self.rack_gpus
 
 
+@checked
 def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any) -> Site:
     """A machine of catalog racks, such as site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
@@ -245,9 +306,3 @@ def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", var
             "one_way_delay_s": lambda: place["one_way_delay"],
         }
     return Site(racks=racks, **{name: read() for name, read in known.items() if name not in changes}, **changes)
-
-
-def variant_value(item: catalog.Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
-    named = f"{parameter}_{variant}"
-    return item[named if named in item else parameter]

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
+from railcore.facts.arguments import checked
 from railcore.systems.siting.geometry import unit_vectors
 
 _EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
@@ -50,6 +51,7 @@ class PowerGrid:
     lines: pd.DataFrame
     substations: pd.DataFrame
     loads: pd.DataFrame
+    made_by = "load_grid()"
 
     def __post_init__(self) -> None:
         for kind, needed in REQUIRED_COLUMNS.items():
@@ -114,6 +116,7 @@ class PowerGrid:
         return labels[(groups @ by_label).toarray().argmax(axis=1)]
 
 
+@checked
 def load_grid(folder: str | Path = "") -> PowerGrid:
     """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
 

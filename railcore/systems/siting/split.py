@@ -22,6 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import Candidates, candidates
 from railcore.systems.siting.geometry import diameter_m, distance_to_place, pairwise_links
@@ -61,6 +62,7 @@ class Split:
         return pd.DataFrame({"place": self.places, **where, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
+@checked
 def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
@@ -102,6 +104,7 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
     )
 
 
+@checked
 def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
     """What `split` finds for each k, and why not where it finds none.
 
@@ -198,10 +201,11 @@ class FoundPlaces:
         return {"places": self.places, "ways": self.ways}
 
 
+@checked
 def find_places(
     grid: PowerGrid,
-    demand_w: float,
-    radius_m: float,
+    demand_w: Quantity,
+    radius_m: Quantity,
     rule: str,
     k: int = 1,
     asked: Mapping[str, Any] | None = None,
@@ -245,6 +249,7 @@ def find_places(
     return FoundPlaces(every, chosen, table, pairwise_links(every, chosen.places.tolist()))
 
 
+@checked
 def sitings_by_objective(
     options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
@@ -283,6 +288,7 @@ def sitings_by_objective(
     return found, every
 
 
+@checked
 def nearest_to_anchors(
     places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
 ) -> list[int]:

@@ -11,6 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.geometry import chord_length, unit_vectors
 from railcore.systems.siting.supply import available_power_w
@@ -175,6 +176,7 @@ class SplitConstraints:
         return replace(self, options=self.options[chosen], cap_group=self.cap_group[chosen])
 
 
+@checked
 @dataclass(frozen=True)
 class SplitTerms:
     """What a split must meet.
@@ -207,7 +209,7 @@ class SplitTerms:
         if not self.place_cap_w > 0:
             raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
         for authority, cap in self.authority_caps.items():
-            if not cap >= 0:  # infinite for no cap
+            if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
 
     @property

@@ -1,0 +1,125 @@
+"""Arguments as a person types them: a text with its unit becomes an SI number, another kind of thing is refused."""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import wraps
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts import checks, units
+
+Quantity = float | Any  # an SI number; as an argument of what is `checked` also a text with its unit
+T = TypeVar("T")
+_EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
+    "Bps": "400 Gbps",
+    "bytes": "141 GB",
+    "w": "1.2 GW",
+    "usd": "10 GUSD",
+    "m": "75 km",
+    "s": "5 ms",
+    "time": "90 days",
+    "rate": "1 PFLOP/s",
+    "flops": "1 PFLOP/s",
+    "compute": "1e25 FLOP",
+}
+_MOST_SHOWN = 60  # letters of a value that is refused
+_NUMBERS = frozenset(get_args(ArrayLike))
+_REMEDIES = {str: "a text", bool: "True or False", Mapping: "a dictionary or a table", Sequence: "a list"}
+
+
+def checked(target: T) -> T:
+    """A function, or a dataclass at its construction, whose arguments are held against their annotations.
+
+    Numbers and arrays may be texts with a unit, such as nic_Bps="400 Gbps", where the last word of the name tells the
+    dimension; what else is of another kind than annotated is refused. Ranges are checked where the values are used.
+    """
+    function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+    kinds = {name: _kinds(each.annotation) for name, each in inspect.signature(function).parameters.items()}
+    names, unknown = list(kinds), frozenset({Any})
+
+    @wraps(function)
+    def reading(*args: Any, **named: Any) -> Any:
+        placed = [_read(name, value, kinds[name]) for name, value in zip(names, args, strict=False)]
+        options = {name: _read(name, value, kinds.get(name, unknown)) for name, value in named.items()}
+        return function(*placed, *args[len(placed) :], **options)
+
+    if not isinstance(target, type):
+        return reading  # type: ignore[return-value]
+    setattr(target, "__init__", reading)  # noqa: B010
+    return target
+
+
+def si(name: str, value: Any, example: str) -> Any:
+    """A text in SI units, texts as an array, and what is no text as it is. example: a quantity of the dimension.
+
+    Raises ValueError naming the argument for a text that cannot be read, or of another dimension.
+    """
+    texts = value if isinstance(value, list | tuple) else [value]
+    if not any(isinstance(text, str) for text in texts):
+        return value
+    like = example.partition(" ")[2]
+    try:
+        found = [units.parse(text, like) if isinstance(text, str) else text for text in texts]
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
+    return found[0] if isinstance(value, str) else np.asarray(found, float)
+
+
+def _kinds(annotation: Any) -> frozenset:
+    """What an annotation allows, brackets left out: ndarray for numbers of any shape, Sequence for lists."""
+    union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
+    members = frozenset(get_args(annotation) if union else [annotation])
+    if members >= _NUMBERS:
+        members = members - _NUMBERS | {np.ndarray}
+    plain = {get_origin(each) or each for each in members}
+    same = {inspect.Parameter.empty: Any, Iterable: Sequence, tuple: Sequence, list: Sequence}
+    return frozenset(same.get(each, each) for each in plain)
+
+
+def _read(name: str, value: Any, kinds: frozenset) -> Any:
+    """The value that is meant. Raises ValueError where it is of none of the kinds."""
+    if value is None and NoneType in kinds:
+        return value
+    example = _EXAMPLES.get(name.rpartition("_")[2], "") if kinds & {float, np.ndarray, Sequence, Any} else ""
+    if example:
+        value = si(name, value, example)
+    if kinds & {float, np.ndarray}:
+        wanted = _in_unit(example) if example else "a number"
+        array = checks.numbers(name, value, wanted)
+        if not array.size or (array.ndim and not kinds & {np.ndarray, Any}):
+            raise ValueError(f"{name} is {value!r}: give {wanted}")
+        return np.asarray(value) if isinstance(value, list | tuple) else value
+    if kinds - {NoneType} == {int}:
+        if np.ndim(checks.numbers(name, value, "a whole number")) or value != value // 1:
+            raise ValueError(f"{name} is {value!r}: give a whole number")
+        return int(value)
+    if not any(_is_a(value, kind) for kind in kinds):
+        remedies = {getattr(kind, "made_by", "") for kind in kinds} - {""}
+        plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in kinds - {NoneType}}
+        raise ValueError(f"{name} is {_shown(value)}: give {' or '.join(sorted(remedies or plain))}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value in few letters."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN].splitlines()[0]}..."
+
+
+def _in_unit(example: str) -> str:
+    """What to write for a quantity."""
+    return f"a number in {units.unit(example.partition(' ')[2])[0]}, or a text such as {example!r}"
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind of `_kinds`."""
+    if kind is Mapping:
+        return hasattr(value, "keys")  # tables too
+    if kind is Sequence:  # arrays and ranges too
+        return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    if kind is bool:
+        return np.ndim(value) == 0 and value in (True, False)
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)

@@ -1,0 +1,82 @@
+"""A platform brings its links: HB domain and bandwidths of its GPUs, by the catalog or given in their place."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from railcore.facts import catalog, units
+from railcore.facts.catalog import variant_value
+from railcore.facts.checks import positive, whole
+
+
+@dataclass(frozen=True)
+class PlatformLinks:
+    """Links of a platform's GPUs, and as text what they are and where each is from.
+
+    platform: of the catalog. hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain). hb_Bps, nic_Bps:
+    bandwidth of a GPU's HB interconnect and NIC, one direction [bytes/s]. hb_switches: of a domain, 0 is a full mesh.
+    origins: of HB domain, HB bandwidth and NIC: "of the platform", "given", or the document whose row it is.
+    """
+
+    platform: str
+    hb_domain_size: int
+    hb_Bps: float
+    nic_Bps: float
+    hb_switches: int
+    origins: tuple[str, ...]
+
+    @property
+    def mesh(self) -> bool:
+        """True where HB links join the GPUs pair by pair, without switches."""
+        return self.hb_switches == 0
+
+    def __str__(self) -> str:
+        hb, nic = (f"{units.show(speed, 'bps')} per GPU" for speed in (self.hb_Bps, self.nic_Bps))
+        texts = (f"HB domain of {self.hb_domain_size:,} GPUs", f"HB {hb}", f"NIC {nic}")
+        parts = groupby(zip(self.origins, texts, strict=True), key=lambda pair: pair[0])
+        shown = (f"{', '.join(text for _, text in some)} ({origin})" for origin, some in parts)
+        return f"{self.platform}: {', '.join(shown)}"
+
+
+def platform_links(
+    platform: str,
+    hb_domain_size: int | None = None,
+    nic: str | float | None = None,
+    hb: str | float | None = None,
+    document: str = "",
+) -> PlatformLinks:
+    """Links of a catalog platform; what is given stands in place of its own.
+
+    Parameters
+    ----------
+    platform
+        Of the catalog's platforms.
+    hb_domain_size
+        GPUs of an HB domain; None for the platform's.
+    nic, hb
+        Bandwidth of a GPU's NIC and HB interconnect, one direction, as "400 Gbps" or in bytes/s; None for the
+        platform's.
+    document
+        Whose own rows of the platform are taken where it has some: `catalog.variant_value`.
+
+    Returns
+    -------
+    Links; `print` says what they are, and which of them were given.
+
+    Raises
+    ------
+    ValueError
+        For a value out of range, and UnknownName for a name that the catalog lacks.
+    """
+    box = catalog.item("platforms", platform)
+    given = {"gpus": hb_domain_size, "hb_bandwidth": hb, "nic_bandwidth": nic}
+    values, origins = {}, []
+    for name, value in given.items():
+        values[name] = variant_value(box, name, document) if value is None else value
+        of_document = document and f"{name}_{document}" in box
+        origins.append("given" if value is not None else f"of {document}" if of_document else "of the platform")
+    size = int(whole("hb_domain_size", values.pop("gpus")))
+    speeds = {
+        name: units.parse(value, "bps") if isinstance(value, str) else float(positive(name, value, "bytes/s"))
+        for name, value in zip(("hb", "nic"), values.values(), strict=True)
+    }
+    return PlatformLinks(platform, size, speeds["hb"], speeds["nic"], int(box["hb_switches"]), tuple(origins))

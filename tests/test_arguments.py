@@ -1,0 +1,365 @@
+"""What a person types: quantities with their unit and names of the catalog; what is wrong is refused by its name."""
+
+import inspect
+import math
+import re
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.facts import catalog
+from railcore.facts.arguments import Quantity, checked
+from railcore.network import cost
+from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
+from railcore.network.topology.rails import PhotonicRails, RailFabric
+from railcore.systems import datacenter as dc
+from railcore.systems.siting.grid import PowerGrid, load_grid
+from railcore.systems.siting.split import NoPlaces, find_places
+from railcore.training import machine, scaling_laws, transformer
+from railcore.training.iteration import iteration_times
+from railcore.training.layer_time import MODERN
+from railcore.training.parallelism import Strategy, megatron_run
+from railcore.training.search import best_times, search, strategy_blocks
+
+PRICES, POWERS = cost.PriceBook(port=600, transceiver=400), cost.power_book("street2025")
+MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
+STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
+LAW = scaling_laws.scaling_law("Hoffmann 2")
+LAYER, SITE = dc.layer(MODEL, dc.precision("fp8")), dc.site(1000, "GB200 NVL72", "fp8_dense_rate")
+LAID = dc.layout(LAYER, SITE)
+FABRIC = rail_only(64, 8, 16)
+
+
+def small_grid() -> PowerGrid:
+    """The embedded grid around Ohio."""
+    us = load_grid()
+    near = us.plants[us.plants["state"] == "Ohio"].reset_index(drop=True)
+    return PowerGrid("Ohio", near, us.lines.iloc[:0], us.substations.iloc[:50], us.loads.iloc[:50])
+
+
+# Quantities as text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (lambda: rail_only(64, 8, 16, nic_Bps="400 Gbps").nic_Bps, 5e10),
+        (lambda: rail_optimized(64, 8, 16, hb_Bps="900 GB/s").hb_Bps, 9e11),
+        (lambda: fat_tree(64, 16, nic_Bps="100 GB/s").nic_Bps, 1e11),
+        (lambda: PhotonicRails(64, 8, ocs_ports=64, nic_Bps="400 Gbps").nic_Bps, 5e10),
+        (lambda: machine.catalog_machine("DGX H100", nic_Bps="800 Gbps").nic_Bps, 1e11),
+        (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 GB", kernel_s="2 us").memory_bytes, 141e9),
+        (lambda: machine.catalog_machine("DGX H100", linear_rate="2 PFLOP/s").linear_rate, 2e15),
+        (lambda: cost.PriceBook(port="600 USD", transceiver="0.4 k USD").transceiver, 400),
+        (lambda: cost.PriceBook(port="20 W", transceiver="8 W", dac="100 mW").dac, 0.1),
+        (lambda: dc.size(budget_usd="10 G USD").budget_usd, 1e10),
+        (lambda: dc.size("1e10 USD").budget_usd, 1e10),
+        (lambda: dc.size(power_w="1.2 GW").power_w, 1.2e9),
+        (lambda: dc.size(1e10, rack_usd="4 M USD").racks, dc.size(1e10, rack_usd=4e6).racks),
+        (lambda: dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps="800 Gbps").nic_Bps, 1e11),
+        (lambda: float(LAW.parameters_after("365 days", "1 EFLOP/s")), float(LAW.parameters_after(365 * 86400, 1e18))),
+        (lambda: float(LAW.tokens("1e25 FLOP")), float(LAW.tokens(1e25))),
+        (lambda: float(cost.energy("2 MW", years=1)), float(cost.energy(2e6, years=1))),
+    ],
+)
+def test_a_text_with_its_unit_is_the_number(text, number):
+    assert text() == pytest.approx(number, rel=1e-12)
+
+
+def test_texts_in_a_list_are_an_array():
+    speeds = dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps=["400 Gbps", "800 Gbps", 2e11]).nic_Bps
+    assert isinstance(speeds, np.ndarray) and speeds.tolist() == [5e10, 1e11, 2e11]
+    assert dc.size(["1 G USD", "20 G USD"]).racks.tolist() == dc.size([1e9, 2e10]).racks.tolist()
+    few = {"gpus": [16], "hb_domain_sizes": [8], "batches": {"GPT-3 6.7B": [16]}}
+    name = next(name for name in catalog.names("models") if transformer.catalog_model(name).layers <= 40)
+    few["batches"] = {name: [16]}
+    table = best_times([name], "DGX H100", **few, nics_Bps=["200 Gbps", "400 Gbps"])
+    assert sorted(set(table["nic_Bps"])) == [2.5e10, 5e10] and np.isfinite(table["iteration_s"]).all()
+
+
+def test_places_are_found_for_quantities_as_text():
+    asked = {"rule": "installed", "step_deg": 1.0, "asked": {"reserve": "none", "most_coal": 1.0}}
+    typed = find_places(small_grid(), "1 GW", "75 km", **asked, k=2, least_separation_m="160 km")
+    given = find_places(small_grid(), 1e9, 75e3, **asked, k=2, least_separation_m=160e3)
+    pd.testing.assert_frame_equal(typed.places, given.places)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rail_only(64, 8, 16, nic_Bps="2 GW"), r"nic_Bps is '2 GW': give a number in B/s.*'400 Gbps'"),
+        (lambda: rail_only(64, 8, 16, nic_Bps="fast"), "nic_Bps is 'fast': give a number in B/s"),
+        (lambda: rail_only(64, 8, 16, nic_Bps="400"), "nic_Bps is '400': give a number in B/s"),
+        (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 Gbps"), "memory_bytes is '141 Gbps'"),
+        (lambda: cost.PriceBook("600 USD", "8 W"), "port is '600 USD': give a number in W"),
+        (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
+        (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
+        (lambda: dc.size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
+        (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '90 days'"),
+    ],
+)
+def test_another_dimension_or_no_quantity_is_refused_with_the_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# Names in place of objects
+
+
+def test_names_of_the_catalog_stand_for_models_and_machines():
+    few = {"gpus": 64, "global_batch": 64, "pipeline": 4, "tensor": 8}
+    assert search("Llama-3 70B", "DGX H100", **few).best.equals(search(MODEL, BOX, **few).best)
+    columns = STRATEGY.columns(global_batch=64)
+    typed, given = iteration_times("Llama-3 70B", "DGX H100", columns), iteration_times(MODEL, BOX, columns)
+    assert typed.total_s == given.total_s
+    assert dc.layer("Llama-3 70B", "fp8") == dc.layer(MODEL, dc.precision("fp8"))
+    blocks = (list(strategy_blocks(model, 16, 16)) for model in ("Llama-3 70B", MODEL))
+    assert all(np.array_equal(a[name], b[name]) for a, b in zip(*blocks, strict=True) for name in a)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: search("Llama-3 40B", BOX, 16, 16), "model 'Llama-3 40B' does not exist: the nearest are .*405B"),
+        (
+            lambda: search(MODEL, "DGX H1000", 16, 16),
+            "machine 'DGX H1000' does not exist: the nearest are .*'DGX H100'",
+        ),
+        (
+            lambda: iteration_times(["Llama-3 70B"], BOX, {}),
+            r"model is .*: give Transformer\(\.\.\.\), or the name",
+        ),
+        (
+            lambda: search(MODEL, MODEL, 16, 16),
+            "machine is Transformer.*: give catalog_machine",
+        ),
+        (lambda: dc.layer("Llama-4", "fp8"), "model 'Llama-4' does not exist"),
+        (
+            lambda: faults.fault_effects("rail-only"),
+            r"fabric is 'rail-only': give rail_only\(gpus, hb_domain_size, radix\)",
+        ),
+        (lambda: dc.layout("Llama-3 70B", SITE), r"layer is 'Llama-3 70B': give layer\(model, bytes_of\)"),
+        (
+            lambda: cost.cluster_networks(64, 8, 16, 4, "street2025", POWERS),
+            r"prices is 'street2025': give .*price_book\(",
+        ),
+        (lambda: find_places("us", 1e9, 5e4, "installed"), r"grid is 'us': give load_grid\(\)"),
+    ],
+)
+def test_another_name_or_kind_of_thing_is_refused_with_the_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_missing_or_unknown_keyword_is_pythons_own_error():
+    for call in (
+        lambda: rail_only(64, 8),
+        lambda: search(MODEL),
+        lambda: dc.size(1e10, racks=5),
+        lambda: Strategy(tp=8),
+    ):
+        with pytest.raises(TypeError, match="argument"):
+            call()
+
+
+def test_what_is_checked_looks_the_same():
+    assert list(inspect.signature(rail_only).parameters)[:3] == ["gpus", "hb_domain_size", "radix"]
+    assert list(inspect.signature(find_places).parameters)[:2] == ["grid", "demand_w"]
+    assert "Raises" in (search.__doc__ or "") and search.__name__ == "search"
+
+
+def test_a_number_of_a_quantity_stays_what_it_is():
+    @checked
+    def same(power_w: Quantity, nics: int | None = None, names_m: str = "") -> object:
+        return power_w, nics, names_m
+
+    powers = np.array([1.0, 2.0])
+    assert same(powers)[0] is powers and same(5)[0] == 5 and same(1.0, None) == (1.0, None, "")
+    assert same(1.0, 8.0, "5 km") == (1.0, 8, "5 km")
+    with pytest.raises(ValueError, match=r"nics is 8\.5: give a whole number"):
+        same(1.0, 8.5)
+
+
+# Whatever is typed
+
+WRONG = ("abc", "400 Gbps", None, [], -1, 0, math.nan, 1e30, True, {})
+FUZZED = {
+    "rail_only": (
+        RailFabric,
+        {
+            "gpus": 64,
+            "hb_domain_size": 8,
+            "radix": 16,
+            "oversubscription": math.inf,
+            "rails": 8,
+            "rails_per_switch": 1,
+            "planes": 1,
+            "tier_oversubscription": (),
+            "nic_Bps": 5e10,
+            "hb_Bps": 1e11,
+            "hb_switches": 1,
+        },
+    ),
+    "fat_tree": (fat_tree, {"endpoints": 64, "radix": 16, "hb_domain_size": 8}),
+    "PhotonicRails": (PhotonicRails, {"gpus": 64, "hb_domain_size": 8, "ocs_ports": 64, "nic_ports": 2}),
+    "fault_effects": (faults.fault_effects, {"fabric": FABRIC}),
+    "recovery_options": (faults.recovery_options, {"fabric": FABRIC, "idle_per_domain": 1}),
+    "PriceBook": (cost.PriceBook, {"port": 600, "transceiver": 400, "dac": 100}),
+    "power_book": (cost.power_book, {"name": "street2025"}),
+    "price_book": (cost.price_book, {"name": "street2025"}),
+    "cluster_networks": (
+        cost.cluster_networks,
+        {"gpus": 64, "hb_domain_size": 8, "radix": 16, "oversubscription": 4.0, "prices": PRICES, "powers": POWERS},
+    ),
+    "cluster_breakdown": (
+        cost.cluster_breakdown,
+        {"gpus": 64, "hb_domain_size": 8, "radix": 16, "oversubscription": 4.0, "prices": PRICES, "powers": POWERS},
+    ),
+    "compare_rail_networks": (
+        cost.compare_rail_networks,
+        {
+            "gpus": [64, 128],
+            "hb_domain_size": 8,
+            "radix": [[16], [64]],
+            "prices": PRICES,
+            "powers": POWERS,
+            "share_switches": True,
+        },
+    ),
+    "ownership_costs": (
+        cost.ownership_costs,
+        {
+            "gpus": 64,
+            "hb_domain_size": 8,
+            "radix": 16,
+            "prices": PRICES,
+            "powers": POWERS,
+            "years": 4,
+            "electricity_price": 2e-8,
+            "pue": 1.2,
+        },
+    ),
+    "catalog_model": (transformer.catalog_model, {"name": "Llama-3 70B", "sequence_length": 4096}),
+    "Transformer": (transformer.Transformer, vars(MODEL)),
+    "catalog_machine": (machine.catalog_machine, {"platform": "DGX H100", "precision": "fp8", "nic_Bps": 5e10}),
+    "Machine": (machine.Machine, vars(BOX)),
+    "search": (
+        search,
+        {
+            "model": MODEL,
+            "machine": BOX,
+            "gpus": 16,
+            "global_batch": 16,
+            "runtime": MODERN,
+            "offload": "none",
+            "top": 10,
+            "tensor": 8,
+            "pipeline": 2,
+            "recompute": "none",
+        },
+    ),
+    "best_times": (
+        best_times,
+        {
+            "models": {"mine": MODEL},
+            "machine": BOX,
+            "gpus": [16],
+            "hb_domain_sizes": [8],
+            "batches": {"mine": [16]},
+            "nics_Bps": [5e10],
+            "tensor": 8,
+            "pipeline": 2,
+        },
+    ),
+    "iteration_times": (
+        iteration_times,
+        {"model": MODEL, "machine": BOX, "strategies": STRATEGY.columns(64), "runtime": MODERN, "offload": "none"},
+    ),
+    "columns of iteration_times": (lambda **columns: iteration_times(MODEL, BOX, columns), STRATEGY.columns(64)),
+    "Strategy": (Strategy, vars(STRATEGY)),
+    "columns": (STRATEGY.columns, {"global_batch": 64}),
+    "megatron_run": (megatron_run, {"args": "--micro-batch-size 1", "gpus": 8, "vocabulary": 50000}),
+    "scaling_law": (scaling_laws.scaling_law, {"name": "Hoffmann 2", "reading": "table"}),
+    "parameters_after": (LAW.parameters_after, {"time": 1e6, "flops": 1e18, "utilization": 0.4}),
+    "warnings": (LAW.warnings, {"compute": 1e25}),
+    "Sizing": (
+        type(dc.size(1e10)),
+        {**{name: value for name, value in vars(dc.size(1e10, power_w=1e9)).items() if name != "binding"}},
+    ),
+    "size": (
+        dc.size,
+        {
+            "budget_usd": 1e10,
+            "platform": "GB200 NVL72",
+            "price_book": "street2025",
+            "variant": "",
+            "rate_format": "fp8",
+            "power_w": 1e9,
+            "pue": 1.2,
+        },
+    ),
+    "site": (
+        dc.site,
+        {
+            "racks": 1000,
+            "platform": "GB200 NVL72",
+            "rate": "fp8_dense_rate",
+            "catalog_site": "",
+            "variant": "",
+            "nic_Bps": 5e10,
+        },
+    ),
+    "Site": (type(SITE), vars(SITE)),
+    "precision": (dc.precision, {"name": "fp8"}),
+    "layer": (
+        dc.layer,
+        {"model": MODEL, "bytes_of": dc.precision("fp8"), "micro_batch": 1, "layers": 80, "hidden": 8192},
+    ),
+    "layout": (dc.layout, {"layer": LAYER, "site": SITE, "tensor": 8, "strict": True}),
+    "layer_times": (
+        dc.layer_times,
+        {"layer": LAYER, "laid": LAID, "site": SITE, "reduce": "all_reduce", "recomputed": 1.0},
+    ),
+    "share": (dc.layer_times(LAYER, LAID, SITE).share, {"rule": "each network", "micro_batches": 1}),
+    "load_grid": (load_grid, {"folder": ""}),
+    "find_places": (
+        partial(find_places, small_grid()),
+        {
+            "demand_w": 1e9,
+            "radius_m": 75e3,
+            "rule": "installed",
+            "k": 1,
+            "asked": {"reserve": "none", "most_coal": 1.0},
+            "oil": True,
+            "step_deg": 1.0,
+            "coal_basis": "capacity",
+            "least_separation_m": 160e3,
+            "place_cap_w": 1e10,
+            "objective": "spare",
+            "least_share": 0.5,
+            "authority_caps": {},
+        },
+    ),
+}
+CASES = [(name, argument) for name, (_, arguments) in FUZZED.items() for argument in arguments]
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES, ids=[" ".join(case) for case in CASES])
+def test_whatever_is_typed_gives_a_result_or_names_the_argument(name, argument):
+    function, right = FUZZED[name]
+    raw = []
+    for wrong in WRONG:
+        try:
+            function(**{**right, argument: wrong})
+        except NoPlaces:  # an answer
+            continue
+        except ValueError as error:
+            others = right if isinstance(wrong, int | float) else ()  # a number may be too large for another's
+            named = any(re.search(rf"\b{each}\b", str(error)) for each in (argument, *others))
+            if not (named or (isinstance(error, catalog.UnknownName) and repr(wrong) in str(error))):
+                raw.append(f"{argument}={wrong!r}: {error}")
+        except Exception as error:
+            raw.append(f"{argument}={wrong!r}: {type(error).__name__}: {error}")
+    assert not raw, "\n".join(raw)
