@@ -127,6 +127,11 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     return f"{number(scaled / multipliers[prefix], digits)} {prefix}{gap}{symbol}"
 
 
+def plural(count: float, noun: str) -> str:
+    """A count with its noun: plural(1, "place") = "1 place", plural(2000, "place") = "2,000 places"."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def words(name: str) -> str:
     """A name of the code as people write it: words("hb_domain_size") = "HB domain size"."""
     return " ".join(_WORDS.get(word, word) for word in name.split("_"))
