@@ -30,7 +30,7 @@ def city_point(name: str) -> tuple[str, Point]:
     city, _, state = name.replace("D.C.", "DC").partition(",")
     mine = table["city"].str.casefold() == city.strip().casefold()
     if state.strip():
-        mine &= table["state"].map(eia.code_meanings("state")) == state_names(state)[0]
+        mine &= table["state"].map(eia.code_meanings("state")) == state_names(state.strip())[0]
     found = np.flatnonzero(mine)  # the largest first, as in the table
     if not len(found):
         raise UnknownName("near: city of 50,000 people or more, or (latitude, longitude),", name, full)
@@ -146,7 +146,7 @@ class Area:
             yield _Condition(
                 f"with at most {number(self.most_people)} people within {number(self.people_m / km)} km",
                 lambda *at: people(*at) <= self.most_people,
-                lambda *at: f"the fewest there are {number(people(*at).min())}, give a larger most_people",
+                lambda *at: f"the fewest are {number(people(*at).min())}, give a larger most_people",
             )
 
     def candidates(
