@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Ring
 
-from railcore.facts import units
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.areas import Area, city_point, people_within, state_names
@@ -198,12 +197,3 @@ def test_a_result_reads_with_cities_and_units(us):
     one = str(find(us, 2 * GW))
     assert one.startswith("1 place for 2 GW, plants within 75 km; searched: the whole country") and "apart" not in one
     assert list(found.ways[["name", "name_to"]].iloc[0]) == list(found.places["name"])
-
-
-def test_a_noun_follows_its_number():
-    assert [units.plural(count, "place") for count in (0, 1, 2, 2000)] == [
-        "0 places",
-        "1 place",
-        "2 places",
-        "2,000 places",
-    ]

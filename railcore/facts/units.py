@@ -53,6 +53,7 @@ _LABELS = {
     "radix": "switch radix [ports]",
     "oversubscription": "oversubscription, down : up",
 }
+_SINGULARS = {"ies": "y", "sses": "ss", "tches": "tch", "s": ""}  # endings, the longest first
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.,+-].*?|1/\S+)\s*")
 
 
@@ -127,9 +128,10 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     return f"{number(scaled / multipliers[prefix], digits)} {prefix}{gap}{symbol}"
 
 
-def plural(count: float, noun: str) -> str:
-    """A count with its noun: plural(1, "place") = "1 place", plural(2000, "place") = "2,000 places"."""
-    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+def counted(count: float, nouns: str) -> str:
+    """A count with what is counted, given in the plural: counted(1, "places") = "1 place"."""
+    one = next((nouns.removesuffix(many) + end for many, end in _SINGULARS.items() if nouns.endswith(many)), nouns)
+    return f"{number(count)} {one if count == 1 else nouns}"
 
 
 def words(name: str) -> str:

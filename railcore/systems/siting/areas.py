@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import checks
 from railcore.facts.catalog import UnknownName
-from railcore.facts.units import km, number, plural
+from railcore.facts.units import counted, km, number
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import eia
 from railcore.systems.siting.candidates import Candidates, candidate_centres, candidates
@@ -172,7 +172,7 @@ class Area:
         """
         owners = _authorities_of(grid, self.authorities)
         at = candidate_centres(grid, step_deg)
-        said = plural(len(at[0]), "centre")
+        said = counted(len(at[0]), "centres")
         for condition in self._conditions():
             keep = np.flatnonzero(condition.meets(*at))
             said += f", of these {number(len(keep))} {condition.words}"

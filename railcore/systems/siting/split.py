@@ -221,7 +221,7 @@ class FoundPlaces:
             "could": [units.show(power, "W", 4) for power in self.places["usable_w"]],
         }
         terms, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
-        head = f"{units.plural(terms.k, 'place')} for {units.show(terms.demand_w, 'W', 4)}, plants within {radius}"
+        head = f"{units.counted(terms.k, 'places')} for {units.show(terms.demand_w, 'W', 4)}, plants within {radius}"
         area = f"; searched: {', '.join(self.area.words) or 'the whole country'}"
         lines = [head + area, pd.DataFrame(shown).to_string(index=False)]
         if len(self.ways):
@@ -287,7 +287,7 @@ def find_places(
     try:
         chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     except NoPlaces as error:
-        here = f"; searched: {units.plural(len(every), 'candidate')} {', '.join(area.words)}"
+        here = f"; searched: {units.counted(len(every), 'candidates')} {', '.join(area.words)}"
         raise NoPlaces(f"{error}{here if area.words else ''}") from None
     table = chosen.table(options).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
