@@ -286,7 +286,7 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def claim_amount(value: float, unit: str) -> str:
-    """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"; 1 in the singular."""
+    """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
         return show(value * unit_of(unit)[1], symbol)
