@@ -76,7 +76,7 @@ terms_of = st.fixed_dictionaries(
 )
 
 
-def solve(options, terms, objective, within_m=0.0):
+def solve(options, terms, objective, resolution_m=0.0):
     return split(
         options,
         terms["demand"],
@@ -86,7 +86,7 @@ def solve(options, terms, objective, within_m=0.0):
         place_cap_w=terms["place_cap"],
         authority_caps=terms["caps"],
         least_share=terms["share"],
-        within_m=within_m,
+        resolution_m=resolution_m,
     )
 
 
@@ -131,7 +131,7 @@ def test_shortest_is_the_programme_s_answer():
     """Second way at a size beyond combinations: one D of the programme is feasible, the next shorter is not."""
     options = make(5, n=60, plants=60, span=8.0)
     k, demand, separation = 4, 1.6e9, 120 * km
-    found = split(options, demand, k, least_separation_m=separation, within_m=0)
+    found = split(options, demand, k, least_separation_m=separation, resolution_m=0)
     far = table(options)
     shared = (options.plants @ options.plants.T).toarray() > 0
 
@@ -206,7 +206,7 @@ def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     assert undominated_sites(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
     assert undominated_sites(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
     assert undominated_sites(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
-    assert split(circles, 8e0, 2, least_separation_m=300 * km).terms.within_m == 50 * km
+    assert split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
 
 
 @settings(max_examples=25, deadline=None)
@@ -221,7 +221,7 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
 
     def longest(separation, resolution):
         try:
-            return split(circles, **terms, least_separation_m=separation, within_m=resolution).longest_m
+            return split(circles, **terms, least_separation_m=separation, resolution_m=resolution).longest_m
         except ValueError:
             return np.inf
 
@@ -235,11 +235,11 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
 def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     """Cliques tried one by one and the programme; and all candidates at once or from some of them first."""
     options = make(seed, n=40, plants=60, span=7.0)
-    found = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
+    found = split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(f"railcore.systems.siting.search.{name}", value)
-            other = split(options, 1e9, 3, least_separation_m=80 * km, within_m=0)
+            other = split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
 
@@ -248,7 +248,7 @@ def test_equal_distances_of_places_that_belong_to_no_k():
     """A pair just as far apart as the longest of the three, alone elsewhere."""
     longitude = [-100, -99, -98, -90, -88.0]
     options = SiteOptions(np.full(5, 40.0), longitude, [3e9] * 5, csr_array(np.eye(5)), list("AAAAA"))
-    found = split(options, 3e9, 3, within_m=0)
+    found = split(options, 3e9, 3, resolution_m=0)
     assert sorted(found.places.tolist()) == [0, 1, 2]
     assert found.longest_m == pytest.approx(float(great_circle_distance(40, -90, 40, -88)), rel=1e-12)
 
@@ -298,7 +298,7 @@ def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, sepa
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
     options = SiteOptions([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
-    terms = dict(least_share=0.3, within_m=0)
+    terms = dict(least_share=0.3, resolution_m=0)
     found = split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(
         [1e8 * x for x in (3 + 21 * 37 / 61, 3 + 21 * 17 / 61, 3 + 21 * 7 / 61)]
@@ -332,7 +332,7 @@ def test_rows_of_every_k():
         ({"objective": "nearest"}, "shortest, spare"),
         ({"least_share": 1.2}, "least_share"),
         ({"least_separation_m": -1}, "least_separation_m"),
-        ({"within_m": np.inf}, "within_m"),
+        ({"resolution_m": np.inf}, "resolution_m"),
         ({"place_cap_w": 0}, "place_cap_w"),
         ({"authority_caps": {"PJM": 1e9}}, "authority_caps has .'PJM'.*'A'"),
         ({"authority_caps": {"A": -1}}, "authority_caps"),
@@ -361,9 +361,9 @@ def test_bad_options_are_named(change, message):
 
 
 def test_terms_are_checked_without_options():
-    with pytest.raises(ValueError, match="within_m"):
+    with pytest.raises(ValueError, match="resolution_m"):
         SplitTerms(1e9, 2, "spare", 0.0, np.inf, {}, 1.0, -1.0)
-    with pytest.raises(ValueError, match="within_m"):
+    with pytest.raises(ValueError, match="resolution_m"):
         undominated_sites(make(1), -1.0)
 
 

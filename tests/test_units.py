@@ -138,3 +138,11 @@ def test_infinity_has_no_prefix():
 def test_thousands_separator_is_refused_by_its_text():
     with pytest.raises(ValueError, match="quantity '1,000 Gbps'"):
         units.parse("1,000 Gbps")
+
+
+def test_a_noun_follows_its_count():
+    found = [units.counted(count, "places") for count in (0, 1, 1.0, 2, 2000)]
+    assert found == ["0 places", "1 place", "1 place", "2 places", "2,000 places"]
+    singular = ["switch", "authority", "address", "node", "GPU", "rank"]
+    nouns = ["switches", "authorities", "addresses", "nodes", "GPUs", "rank"]
+    assert [units.counted(1, noun) for noun in nouns] == [f"1 {noun}" for noun in singular]

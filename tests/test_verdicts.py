@@ -168,9 +168,9 @@ def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(acc
     read = siting.siting_readings(ours, high, rule, found)
     assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS, siting.NORTHWEST_HALF}
     real = siting.real_account().set_index("rule").loc[rule]
-    for text in (f"plants of {real.plants}: 1 sites", "densest first: 0 sites", "complete linkage: 1 sites"):
+    for text in (f"plants of {real.plants}: 1 site", "densest first: 0 sites", "complete linkage: 1 site"):
         assert text in read[siting.NEAR_WASHINGTON]
-    assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 sites" in read[siting.DATACENTERS]
+    assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 site" in read[siting.DATACENTERS]
     assert "the highest: 0 authorities" in read[siting.NORTHWEST_HALF]
 
 

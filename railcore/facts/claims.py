@@ -15,7 +15,7 @@ from typing import Any
 from railcore.facts import files
 from railcore.facts.catalog import UnknownName
 from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
-from railcore.facts.units import number, show, significant
+from railcore.facts.units import counted, number, show, significant
 from railcore.facts.units import unit as unit_of
 
 RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
@@ -290,7 +290,7 @@ def claim_amount(value: float, unit: str) -> str:
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
         return show(value * unit_of(unit)[1], symbol)
-    return number(value) + ("" if unit in ("fraction", "x", "1", "relative error") else f" {unit}")
+    return number(value) if unit in ("fraction", "x", "1", "relative error") else counted(value, unit)
 
 
 def _paper(entry: Claim) -> str:

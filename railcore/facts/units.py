@@ -53,6 +53,7 @@ _LABELS = {
     "radix": "switch radix [ports]",
     "oversubscription": "oversubscription, down : up",
 }
+_SINGULARS = {"ies": "y", "sses": "ss", "tches": "tch", "s": ""}  # endings, the longest first
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d.,+-].*?|1/\S+)\s*")
 
 
@@ -125,6 +126,12 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     prefix = max(fitting, key=multipliers.__getitem__, default="")
     gap = " " if symbol == "USD" and prefix else ""
     return f"{number(scaled / multipliers[prefix], digits)} {prefix}{gap}{symbol}"
+
+
+def counted(count: float, nouns: str) -> str:
+    """A count with what is counted, given in the plural: counted(1, "places") = "1 place"."""
+    one = next((nouns.removesuffix(many) + end for many, end in _SINGULARS.items() if nouns.endswith(many)), nouns)
+    return f"{number(count)} {one if count == 1 else nouns}"
 
 
 def words(name: str) -> str:

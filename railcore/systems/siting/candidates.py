@@ -256,13 +256,13 @@ def siting_sensitivity(
 
 
 def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
-    """Each rule with its formula and meaning, the most that it lets one candidate have, and the nearest city to that.
+    """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
 
-    Columns rule, radius_m, formula, meaning, most_of_one_place_w, near.
+    Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
     """
     power = np.stack([available_power_w(found.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
-    rows = [(name, found.radius_m, rule.formula, rule.meaning) for name, rule in RULES.items()]
-    return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning"]).assign(
+    rows = [(name, found.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
+    return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(
         most_of_one_place_w=power.max(axis=1), near=nearest_city(found.latitude[best], found.longitude[best])
     )

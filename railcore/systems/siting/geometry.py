@@ -71,6 +71,25 @@ def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list
     return found
 
 
+def inside_rings(points: np.ndarray, rings: Sequence[np.ndarray]) -> np.ndarray:
+    """True for the points (n, 2) inside an odd number of closed rings (m, 2) of corners.
+
+    A ray from a point inside crosses edges an odd number of times. A point on an edge is inside of at most one side.
+    """
+    start, end = (np.concatenate([ring[part] for ring in rings]) for part in (slice(-1), slice(1, None)))
+    rising = np.argsort(points[:, 1], kind="stable")
+    low, high = (
+        np.searchsorted(points[rising, 1], edge(start[:, 1], end[:, 1]), "right") for edge in (np.minimum, np.maximum)
+    )
+    count = high - low  # of the points level with each edge
+    edge = np.repeat(np.arange(len(count)), count)
+    point = rising[np.arange(len(edge)) + np.repeat(low - np.cumsum(count) + count, count)]
+    (x, y), (x0, y0), (x1, y1) = points[point].T, start[edge].T, end[edge].T
+    left = (y - y0) * (x1 - x0) >= (x - x0) * (y1 - y0)  # of an edge that rises; an edge that falls has it on its right
+    crossed = left == (y1 > y0)
+    return np.bincount(point[crossed], minlength=len(points)) % 2 == 1
+
+
 def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
     """Great circles between the two sites of each pair of indices [m], shape (pairs,)."""
     one, other = np.asarray(pairs, int).reshape(-1, 2).T

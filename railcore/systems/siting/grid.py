@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.path import Path as Ring
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
 from railcore.facts.arguments import checked
-from railcore.systems.siting.geometry import unit_vectors
+from railcore.systems.siting.geometry import inside_rings, unit_vectors
 
 _EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
 _PLACE_COLUMNS = {"lat": "latitude", "lon": "longitude"}
@@ -189,8 +188,5 @@ def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     for name, rings in state_outlines().items():
         corners = np.concatenate(rings)
         near = np.flatnonzero(np.all((places >= corners.min(axis=0)) & (places <= corners.max(axis=0)), axis=1))
-        odd = np.zeros(len(near), bool)
-        for ring in rings:
-            odd ^= Ring(ring).contains_points(places[near])
-        state[near[odd]] = name
+        state[near[inside_rings(places[near], rings)]] = name
     return state

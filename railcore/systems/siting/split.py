@@ -14,7 +14,7 @@ or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,16 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
+from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, km
-from railcore.systems.siting.candidates import Candidates, candidates
-from railcore.systems.siting.geometry import diameter_m, distance_to_place, pairwise_links
+from railcore.systems.siting.areas import Area, Point
+from railcore.systems.siting.candidates import Candidates
+from railcore.systems.siting.geometry import diameter_m, distance_to_place, index_pairs, pairwise_links
 from railcore.systems.siting.grid import PowerGrid, nearest_city
 from railcore.systems.siting.placement import Places
 from railcore.systems.siting.search import nearest_places, strongest_places
 from railcore.systems.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
+from railcore.systems.siting.supply import AFTER_LOAD, IGNORED_BY_ALL, RULES, demand_warnings
 
 
 class NoPlaces(ValueError):
@@ -71,7 +74,7 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
     options
         Candidates to choose from.
     demand_w, k, objective, terms
-        As in `SplitTerms`; within_m is by default the radius of the candidates, and 0 (exact) where they have none.
+        As in `SplitTerms`; resolution_m is by default the radius of the candidates, and 0 (exact) where they have none.
 
     Returns
     -------
@@ -80,10 +83,13 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
     Raises
     ------
     ValueError
-        It names the argument out of range, or says how much the best k places have.
+        It names the argument out of range or unknown, or says how much the best k places have.
     """
     resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
-    asked = SplitTerms(demand_w, k, objective, **{"within_m": resolution} | terms)
+    known = [term.name for term in fields(SplitTerms)]
+    if stray := [name for name in terms if name not in known]:
+        raise UnknownName("term of a split", stray[0], known)
+    asked = SplitTerms(demand_w, k, objective, **{"resolution_m": resolution} | terms)
     asked.check(options)
     usable = asked.usable_w(options)
     kept, enough = _shortlist(options, asked)
@@ -145,7 +151,7 @@ def _shortlist(options: SiteOptions, terms: SplitTerms) -> tuple[np.ndarray, int
     even = terms.objective == "shortest" and terms.least_share == 1 and terms.k > 1
     worth = np.minimum(usable, terms.least_part_w) if even else usable
     some = replace(options[enough], power_w=worth[enough])
-    kept = undominated_sites(some, terms.within_m, terms.authority_caps, terms.least_separation_m)
+    kept = undominated_sites(some, terms.resolution_m, terms.authority_caps, terms.least_separation_m)
     return enough[kept], len(enough)
 
 
@@ -183,22 +189,50 @@ def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
 
 @dataclass(frozen=True)
 class FoundPlaces:
-    """The best places for a demand.
+    """The best places for a demand; print it to read it.
 
-    candidates: all that were there; split: which of them, as `Split`; places: one row each with name (nearest
-    city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it could); ways: one row
-    for every two, as `geometry.pairwise_links`.
+    rule, area: what was asked. candidates: all that were there; split: which of them, as `Split`. places: one row each
+    with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it
+    could). ways: one row for every two, as `geometry.pairwise_links`, with name and name_to. warnings: what is odd.
     """
 
+    rule: str
+    area: Area
     candidates: Candidates
     split: Split
     places: pd.DataFrame
     ways: pd.DataFrame
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ignores(self) -> str:
+        """What the rule leaves out, and what every rule does."""
+        return f"{RULES[self.rule].ignores}; as every rule: {IGNORED_BY_ALL}"
 
     @property
     def map_layers(self) -> dict[str, pd.DataFrame]:
         """Places and the links between them, as maps take them."""
         return {"places": self.places, "ways": self.ways}
+
+    def __repr__(self) -> str:
+        shown = {
+            "place": self.places["name"],
+            "authority": self.places["authority"],
+            "latitude": self.places["latitude"].map("{:.2f}".format),
+            "longitude": self.places["longitude"].map("{:.2f}".format),
+            "carries": [units.show(power, "W", 4) for power in self.places["power_w"]],
+            "could": [units.show(power, "W", 4) for power in self.places["usable_w"]],
+        }
+        terms, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
+        head = f"{units.counted(terms.k, 'places')} for {units.show(terms.demand_w, 'W', 4)}, plants within {radius}"
+        area = f"; searched: {', '.join(self.area.words) or 'the whole country'}"
+        lines = [head + area, pd.DataFrame(shown).to_string(index=False)]
+        if len(self.ways):
+            far = self.ways.loc[self.ways["distance_m"].idxmax()]
+            away = f"{units.show(far['distance_m'], 'm', 4)}, {units.show(far['delay_s'], 's', 3)} one way"
+            lines.append(f"farthest apart: {far['name']} and {far['name_to']}, {away}")
+        lines += [f"rule {self.rule!r}: {RULES[self.rule].meaning}", f"it ignores {self.ignores}"]
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
 @checked
@@ -212,6 +246,12 @@ def find_places(
     oil: bool = True,
     step_deg: float = 0.25,
     coal_basis: str = "capacity",
+    near: str | Point | None = None,
+    near_m: Quantity | None = None,
+    states: str | Sequence[str] = (),
+    authorities: str | Sequence[str] = (),
+    most_people: float | None = None,
+    people_m: Quantity = 50e3,
     **terms: Any,
 ) -> FoundPlaces:
     """The best k places that feed a demand together.
@@ -228,25 +268,50 @@ def find_places(
         Number of places.
     oil, step_deg, coal_basis
         As in `candidates.candidates`.
+    near, near_m, states, authorities, most_people, people_m
+        Where places may be, as in `areas.Area`: near="Chicago" or (41.9, -87.6) with near_m [m], states=["IL"],
+        authorities=["PJM"], most_people=100e3. They hold for the place: its plants may lie radius_m farther.
     terms
         Of `split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
         not overlap.
 
     Returns
     -------
-    `FoundPlaces`.
+    `FoundPlaces`, with a warning for a demand below 1 MW, and for places whose plants the load nearby needs.
 
     Raises
     ------
     ValueError
-        As in `candidates`, `supply` and `split`: a demand that no k places meet says how much the best have.
+        As in `Area`, `candidates`, `supply` and `split`: an area without places says which condition left how many, a
+        demand that no k places meet how much the best have.
     """
-    every = candidates(grid, radius_m, step_deg, oil, coal_basis)
+    area = Area(near, near_m, states, most_people, people_m, authorities)
+    every = area.candidates(grid, radius_m, step_deg, oil, coal_basis)
     options = site_options(every, rule, **(asked or {}))
-    chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+    try:
+        chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+    except NoPlaces as error:
+        here = f"; searched: {units.counted(len(every), 'candidates')} {', '.join(area.words)}"
+        raise NoPlaces(f"{error}{here if area.words else ''}") from None
     table = chosen.table(options).assign(radius_m=radius_m)
     table.insert(0, "name", nearest_city(table["latitude"], table["longitude"]))
-    return FoundPlaces(every, chosen, table, pairwise_links(every, chosen.places.tolist()))
+    names = table["name"].to_numpy()[index_pairs(range(len(table)))].reshape(-1, 2).T
+    ways = pairwise_links(every, chosen.places.tolist()).assign(name=names[0], name_to=names[1])
+    warnings = (*demand_warnings(demand_w), *_load_warnings(every, table, rule))
+    return FoundPlaces(rule, area, every, chosen, table, ways, warnings)
+
+
+def _load_warnings(every: Candidates, places: pd.DataFrame, rule: str) -> tuple[str, ...]:
+    """A text for places that cannot carry their part once the load within the radius has its power."""
+    after_w = np.maximum(RULES[AFTER_LOAD].power(every.supply[places["place"].to_numpy()]), 0.0)
+    short = after_w < places["power_w"].to_numpy() * (1 - 1e-9)
+    if rule == AFTER_LOAD or not short.any():
+        return ()
+    left = ", ".join(
+        f"{name} ({units.show(left, 'W', 3)} left of {units.show(part, 'W', 3)})"
+        for name, left, part in zip(places["name"][short], after_w[short], places["power_w"][short], strict=True)
+    )
+    return (f"rule {rule!r} does not subtract the load nearby: it leaves less than a place carries at {left}",)
 
 
 @checked

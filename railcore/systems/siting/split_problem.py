@@ -87,21 +87,21 @@ def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
 
 
 def undominated_sites(
-    options: SiteOptions, within_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
+    options: SiteOptions, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
 ) -> np.ndarray:
     """Indices of the candidates that no other one replaces.
 
-    B replaces A where B is kept, d(A, B) <= within_m, B has at least A's power and, where it is capped,
+    B replaces A where B is kept, d(A, B) <= resolution_m, B has at least A's power and, where it is capped,
     the same authority, and plants of B are among those of A; the last is not asked where separation_m exceeds two
     radii, so that chosen places cannot share a plant. Of equals the one with fewer plants stays, then the first. Exact
-    at within_m = 0. Else a resolution w: B for A moves a place by at most w, so the shortest longest distance L(s) at
-    least separation s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
+    at resolution_m = 0. Else, with w = resolution_m: B for A moves a place by at most w, so the shortest longest
+    distance L(s) at least separation s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
 
     Parameters
     ----------
     options
         Candidates.
-    within_m, separation_m
+    resolution_m, separation_m
         w, and the least separation s of a split [m].
     caps
         By authority; only its keys count here.
@@ -113,13 +113,13 @@ def undominated_sites(
     Raises
     ------
     ValueError
-        For a within_m below 0.
+        For a resolution_m below 0.
     """
-    checks.at_least("within_m", within_m)
+    checks.at_least("resolution_m", resolution_m)
     size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
     order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
     some, size = options[order], size[order]
-    b, a = pairs_within(some, within_m).T  # b comes first and may replace a
+    b, a = pairs_within(some, resolution_m).T  # b comes first and may replace a
     capped = pd.Index(list(caps or {})).get_indexer(some.authority)  # -1 for the others
     alike = (some.power_w[b] >= some.power_w[a]) & (capped[b] == capped[a])
     b, a = b[alike], a[alike]
@@ -184,8 +184,8 @@ class SplitTerms:
     demand_w: power of all places together [W]. k: their number. objective: "shortest", least longest distance, and of
     these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
     authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
-    part, that every place carries; 1 for even parts, as training in step over all places wants. within_m: resolution at
-    which dominated candidates are removed (`undominated_sites`).
+    part, that every place carries; 1 for even parts, as training in step over all places wants. resolution_m: distance
+    within which a candidate replaces those that it dominates (`undominated_sites`); not how near places are.
 
     Raises ValueError naming the argument out of range.
     """
@@ -197,14 +197,14 @@ class SplitTerms:
     place_cap_w: float = np.inf
     authority_caps: Mapping[str, float] = field(default_factory=dict)
     least_share: float = 1.0
-    within_m: float = 0.0
+    resolution_m: float = 0.0
 
     def __post_init__(self) -> None:
         checks.whole("k", self.k, 1, MOST_PLACES)
         checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
         checks.share("least_share", self.least_share)
         checks.at_least("least_separation_m", self.least_separation_m)
-        checks.at_least("within_m", self.within_m)
+        checks.at_least("resolution_m", self.resolution_m)
         checks.positive("demand_w", self.demand_w, "watts")
         if not self.place_cap_w > 0:
             raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")

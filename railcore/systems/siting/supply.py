@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from railcore.facts import checks
 from railcore.facts.catalog import UnknownName
+from railcore.facts.units import MW, show
 from railcore.systems.siting.grid import PowerGrid
 
 COAL = "coal"
@@ -162,7 +163,7 @@ RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # w
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement: formula, what it says, and the power that it lets a datacenter have [W].
+    """A requirement: formula, what it counts, what it ignores, and the power that it lets a datacenter have [W].
 
     Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can
     be bought, c capacity factor, u largest unit, l load of others nearby.
@@ -170,28 +171,53 @@ class Rule:
 
     formula: str
     meaning: str
+    ignores: str
     power: Callable[[Supply], Any]
 
 
 RULES = {
-    "installed": Rule("Σ p", "every plant at full power, all for the datacenter", lambda s: s.installed_w),
+    "installed": Rule(
+        "Σ p",
+        "every plant at full power, all for the datacenter",
+        "load: others use the same plants; hours without wind, sun or water; outages",
+        lambda s: s.installed_w,
+    ),
     "firm minus largest": Rule(
-        "Σ f p − u", "plants that run at call, the largest unit out of service", lambda s: s.firm_w - s.largest_unit_w
+        "Σ f p − u",
+        "plants that run at call, the largest unit out of service",
+        "load: others use the same plants; hours without water; fuel",
+        lambda s: s.firm_w - s.largest_unit_w,
     ),
     "idle firm": Rule(
-        "Σ f p (1 − c)", "what plants that run at call do not sell in an average hour", lambda s: s.idle_w
+        "Σ f p (1 − c)",
+        "what plants that run at call do not sell in an average hour",
+        "load at its peak: plants are idle on average, not in every hour; hours without water; outages",
+        lambda s: s.idle_w,
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
-        "of that, plants whose fuel can be bought: idle hours of water power have no water",
+        "the same of plants whose fuel can be bought, so without water power",
+        "load at its peak: plants are idle on average, not in every hour; outages",
         lambda s: s.idle_fuelled_w,
     ),
     "headroom after load": Rule(
         "Σ f p − u − l",
         "plants that run at call, the largest unit out, after the load within the same radius",
+        "power from beyond the radius, and load there; hours other than the grid's one; hours without water",
         lambda s: s.firm_w - s.largest_unit_w - s.load_w,
     ),
 }
+IGNORED_BY_ALL = "gas pipelines, lines inside the radius, contracts of the plants, land and permits"
+AFTER_LOAD = "headroom after load"  # the one rule that subtracts load
+_LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
+
+
+def demand_warnings(demand_w: float) -> tuple[str, ...]:
+    """A text for a demand below 1 MW [W], which was hardly meant in watts."""
+    if demand_w >= _LEAST_DEMAND_W:
+        return ()
+    meant = f"; did you mean {show(demand_w * MW, 'W')}?" if demand_w <= _LEAST_DEMAND_W / 10 else ""
+    return (f"demand_w is {show(demand_w, 'W')}: it is in watts{meant or ', and this is less than 1 MW'}",)
 
 
 def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:

@@ -1,5 +1,7 @@
 """Maps of power siting on states in a true-area projection: plants, lines, chosen places; regions; places by count."""
 
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,11 +16,16 @@ from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
-from railcore.facts.units import number
+from railcore.facts.units import counted, number
 from railcore.workbench.plotting import COLOURS
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
 INK = "#222222"
+_WIDTH = 7.5  # of a figure [inches]: narrow, so that
+_TEXT = 10.5  # points are as tall as a page's text where the figure is shown over its width
+_CHARACTERS = 84  # of that text in a line
+_LINE = 0.185  # height of a line of that text [inches]
+_MAP_HEIGHT = 4.55  # of the whole country over that width [inches]
 _PARALLELS = (29.5, 45.5)  # on which lengths are true
 _LAND, _BORDER = "#F5F3EE", "#BDB8AE"
 _SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
@@ -47,9 +54,9 @@ _PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
 _MOST_NAMES = 7  # of plants, and of cities, in a close-up
-_LINK_TEXT = 46  # width of a link's text [typographic points]
+_LINK_TEXT = 58  # width of a link's text [typographic points]
 _CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
-_CLOSE_UP = 5.0  # marks of plants have that many times the area in a close-up
+_CLOSE_UP = 4.0  # marks of plants have that many times the area in a close-up
 
 
 class GridTables(Protocol):
@@ -169,7 +176,7 @@ def draw_scale_bar(ax: plt.Axes, length_m: float = 500e3) -> Bbox:
     halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
     style: dict = {"zorder": 9, "path_effects": halo}
     (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
-    place: dict = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    place: dict = {"textcoords": "offset points", "ha": "center", "fontsize": _TEXT}
     text = ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
     return Bbox.union([bar.get_window_extent(), text.get_window_extent()]).padded(2)
 
@@ -282,7 +289,7 @@ def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int)
         text = f"{number(km, 4 if km >= 1000 else 3)} km\n{number(row.delay_s / units.ms, 3)} ms"
         along = [(x[j], y[j]) for j in (20, 16, 24, 12, 28, 9, 31)]
         box: dict = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-        style: dict = {"fontsize": 8.5, "bbox": box, "linespacing": 1.1}
+        style: dict = {"fontsize": _TEXT, "bbox": box, "linespacing": 1.1}
         length_pt = np.hypot(*np.diff(ax.transData.transform([(x[0], y[0]), (x[-1], y[-1])]), axis=0)[0])
         short = length_pt * 72 / ax.figure.dpi < 3 * _LINK_TEXT  # a text on it would hide it
         if short or not map_label(ax, text, along, taken, 0, must=False, **style):
@@ -306,8 +313,8 @@ def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: Place = ORIGIN, sca
 
 
 def _mark_area(power_w: Any, scale: float = 1.0) -> Any:
-    """Area of a plant's mark [square points]: 28 for each GW, 0.6 at least."""
-    return scale * np.maximum(28 * np.asarray(power_w) / units.GW, 0.6)
+    """Area of a plant's mark [square points]: 17 for each GW, 0.4 at least."""
+    return scale * np.maximum(17 * np.asarray(power_w) / units.GW, 0.4)
 
 
 def _draw_lines(ax: plt.Axes, grid: GridTables, origin: Place = ORIGIN, scale: float = 1.0) -> None:
@@ -372,27 +379,30 @@ def grid_map(
     -------
     The figure.
     """
-    figure = plt.figure(figsize=(11, 6.5), layout="none")
-    ax = state_map(figure, (0.1, 0.1, 9.3, 6.0 if title else 6.3), outlines)
+    marks = _legend_marks()
+    columns = [[_heading(f"plants ≥ {number(_LEAST_W / units.MW)} MW"), *marks["plants"][:5]]]
+    columns += [[_heading(), *marks["plants"][5:], *marks["sizes"]], [_heading("lines"), *marks["lines"]]]
+    drawn = {"nodes": nodes, "places": places}
+    columns.append([mark for key in drawn if drawn[key] is not None for mark in (_heading(key), *marks[key])])
+    top, notes = _height(len(_lines_of(title))), _height(len(_lines_of(note)))
+    below = notes + _height(max(map(len, columns)))
+    figure = plt.figure(figsize=(_WIDTH, top + _MAP_HEIGHT + below), layout="none")
+    ax = state_map(figure, (0.05, below, _WIDTH - 0.1, _MAP_HEIGHT), outlines)
     draw_scale_bar(ax)
     _draw_lines(ax, grid)
     _draw_plants(ax, grid.plants)
-    marks = _legend_marks()
-    groups = {f"plants ≥ {number(_LEAST_W / units.MW)} MW": marks["plants"] + marks["sizes"], "lines": marks["lines"]}
     taken: list[Bbox] = []
     if nodes is not None:
         fails, holds = nodes[~nodes["passes"]], nodes[nodes["passes"]]
         draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
         draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
         draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
-        groups["nodes"] = marks["nodes"]
     if places is not None:
         draw_circles(ax, places, color=_PLACE, alpha=0.25)
         _draw_places(ax, places, taken)
-        groups["datacenter"] = marks["places"]
     if ways is not None:
         _draw_links(ax, ways, taken, named=len(ways) if len(ways) <= _MOST_LINKS else 1)
-    _draw_legend(figure, groups)
+    _draw_legend(figure, columns, notes)
     _title_and_notes(figure, title, note)
     return figure
 
@@ -428,10 +438,15 @@ def region_maps(
     -------
     The figure; numbers at plants are MW.
     """
-    figure = plt.figure(figsize=(11, 6.5), layout="none")
+    texts = ("numbers: MW of a plant", note)
+    columns = _close_up_legend(passing, places)
+    notes = _height(len(_lines_of(*texts)))
+    below = notes + _height(max(map(len, columns)))
+    rows, (wide, high) = -(-len(views) // 2), (_WIDTH / 2, _WIDTH / 2 + _LINE)
+    figure = plt.figure(figsize=(_WIDTH, below + high * rows + 0.1), layout="none")
     for i, view in enumerate(views.itertuples()):
         origin = (view.latitude, view.longitude)
-        place = (0.1 + 5.45 * i, 1.0, 5.35, 5.2)
+        place = (0.04 + wide * (i % 2), below + high * (rows - 1 - i // 2) + 0.05, wide - 0.08, wide - 0.1)
         ax = state_map(figure, place, outlines, origin, view.half_m, border_zorder=1.5)
         corners = _cells(passing, step_deg, origin)
         corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
@@ -446,17 +461,22 @@ def region_maps(
         _draw_places(ax, places, taken, origin)
         _label_plants(ax, grid.plants, taken, origin)
         _draw_cities(ax, cities, taken, origin, bar)
-        ax.set_title(view.title, fontsize=10.5, pad=4)
+        ax.set_title(view.title, fontsize=_TEXT, pad=4)
+    _draw_legend(figure, columns, notes)
+    _title_and_notes(figure, "", *texts)
+    return figure
+
+
+def _close_up_legend(passing: pd.DataFrame, places: pd.DataFrame) -> list[list[Any]]:
+    """Columns of the legend of a close-up."""
     found, chosen = (number(table["radius_m"].max() / units.km) if len(table) else "–" for table in (passing, places))
     around: dict = {"linestyle": "none", "marker": "o", "markersize": 13, "markerfacecolor": "none"}
-    circle = plt.Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around it", **around)
+    circle = plt.Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around", **around)
     city = plt.Line2D([], [], linestyle="none", label="city", **_CITY)
-    tile = Patch(facecolor=_FOUND, label=f"passes with {found} km around it")
+    tile = Patch(facecolor=_FOUND, label=f"passes, {found} km around")
     marks = _legend_marks(_CLOSE_UP)
-    every = [*marks["plants"], *marks["sizes"][:2], *marks["lines"], city, tile, *marks["places"], circle]
-    figure.legend(handles=every, loc="lower center", bbox_to_anchor=(0.5, 0.02), ncols=6, fontsize=8.5)
-    _title_and_notes(figure, "", "numbers: MW of a plant", note)
-    return figure
+    fuels = [*marks["plants"], *marks["sizes"][:2]]
+    return [fuels[:3], fuels[3:6], fuels[6:], marks["lines"], [*marks["places"], circle, tile, city]]
 
 
 def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> plt.Figure:
@@ -478,19 +498,20 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     The figure.
     """
     counts = sorted(places["k"].unique())
-    rows = -(-len(counts) // 3)
-    figure = plt.figure(figsize=(11, 0.2 + 2.65 * rows), layout="none")
+    texts = ("dashed: the longest link, its length and one-way delay", note)
+    rows, below, (wide, high) = -(-len(counts) // 2), _height(len(_lines_of(*texts))), (_WIDTH / 2, 2.65)
+    figure = plt.figure(figsize=(_WIDTH, below + high * rows), layout="none")
     for i, k in enumerate(counts):
-        left, bottom = 0.1 + 3.63 * (i % 3), 0.2 + 2.65 * (rows - 1 - i // 3)
-        ax = state_map(figure, (left, bottom, 3.55, 2.3), outlines, rasterized=True)
+        left, bottom = 0.04 + wide * (i % 2), below + high * (rows - 1 - i // 2)
+        ax = state_map(figure, (left, bottom, wide - 0.08, high - 0.3), outlines, rasterized=True)
         if i == 0:
             draw_scale_bar(ax)
         part, taken = places[places["k"] == k], list[Bbox]()
         draw_circles(ax, part, color=_PLACE, alpha=0.25)
         _draw_places(ax, part, taken, size=90)
         _draw_links(ax, ways[ways["k"] == k], taken, named=1)
-        ax.set_title(f"{k} place{'s' if k > 1 else ''}", fontsize=10, pad=2)
-    _title_and_notes(figure, "", "dashed: the longest link, its length and one-way delay", note)
+        ax.set_title(counted(k, "places"), fontsize=_TEXT, pad=2)
+    _title_and_notes(figure, "", *texts)
     return figure
 
 
@@ -513,7 +534,7 @@ def _draw_places(
     taken += [mark_box(ax, point, reach) for point in at]
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
-        map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=9, fontweight="bold", color=_NAME)
+        map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=_TEXT, fontweight="bold", color=_NAME)
 
 
 def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: Place) -> None:
@@ -523,7 +544,7 @@ def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin:
     reaches = _mark_area(seen["power_w"].to_numpy(), _CLOSE_UP) ** 0.5 / 2
     points = seen[["x", "y"]].to_numpy()
     boxes = [mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
-    style: dict = {"steps": (1.0, 1.3), "fontsize": 7.5, "color": "#333333"}
+    style: dict = {"steps": (1.0, 1.3), "fontsize": _TEXT, "color": "#333333"}
     for point, power_w, reach in zip(points, seen["power_w"], reaches, strict=True):
         others = [*taken, *boxes]
         if map_label(ax, number(power_w / units.MW, 3), [tuple(point)], others, reach + 1, must=False, **style):
@@ -539,21 +560,46 @@ def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: 
     near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
     for row in seen[~near].head(_MOST_NAMES).itertuples():
         if not scale_bar.overlaps(mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
-            ax.plot(row.x, row.y, zorder=7, **_CITY)
-            map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, fontsize=8.5, style="italic", color=INK)
+            style: dict = {"fontsize": _TEXT, "style": "italic", "color": INK}
+            if map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, **style):
+                ax.plot(row.x, row.y, zorder=7, **_CITY)
 
 
-def _draw_legend(figure: plt.Figure, groups: dict[str, list[plt.Line2D]]) -> None:
-    """A column of marks at the right, with a heading for each group."""
-    rows = [row for head, marks in groups.items() for row in (plt.Line2D([], [], linestyle="none", label=head), *marks)]
-    legend = figure.legend(handles=rows, loc="center right", bbox_to_anchor=(0.998, 0.48), fontsize=8.5)
-    for text in legend.get_texts():
-        text.set_fontweight("bold" if text.get_text() in groups else "normal")
+def _heading(text: str = "") -> plt.Line2D:
+    """A row of a legend without a mark."""
+    return plt.Line2D([], [], linestyle="none", label=text)
+
+
+def _draw_legend(figure: plt.Figure, columns: Sequence[Sequence[Any]], bottom: float) -> None:
+    """Columns of marks side by side, those without a mark in bold, `bottom` inches above the lower edge."""
+    columns = [column for column in columns if column]
+    rows = max(map(len, columns))
+    every = [mark for column in columns for mark in [*column, *[_heading()] * (rows - len(column))]]
+    style: dict = {"fontsize": _TEXT, "labelspacing": 0.25, "columnspacing": 1.4, "handletextpad": 0.5}
+    place: dict = {"loc": "lower center", "bbox_to_anchor": (0.5, bottom / figure.get_size_inches()[1])}
+    legend = figure.legend(handles=every, ncols=len(columns), borderaxespad=0.0, borderpad=0.2, **place, **style)
+    for mark, text in zip(every, legend.get_texts(), strict=True):
+        if isinstance(mark, plt.Line2D) and mark.get_linestyle() == mark.get_marker() == "None":
+            text.set_fontweight("bold")
+
+
+def _lines_of(*texts: str) -> list[str]:
+    """Texts joined, in lines that fit a figure's width: broken after semicolons first, never after a number."""
+    lines = [""]
+    for part in "; ".join(filter(None, texts)).split("; "):
+        joined = f"{lines[-1]}; {part}".removeprefix("; ")
+        lines[-1:] = [joined] if len(joined) <= _CHARACTERS or not lines[-1] else [f"{lines[-1]};", part]
+    return [short for line in lines for short in textwrap.wrap(re.sub(r"(?<=\d) (?=\w)", "\u00a0", line), _CHARACTERS)]
+
+
+def _height(lines: int) -> float:
+    """Height of lines of text with a little room around them [inches]."""
+    return _LINE * lines + 0.08
 
 
 def _title_and_notes(figure: plt.Figure, title: str, *notes: str) -> None:
-    """Title above and notes below, small."""
+    """Title above and notes below."""
     _, up = figure.get_size_inches()
-    figure.text(0.5, 1 - 0.08 / up, title, ha="center", va="top", fontsize=11)
-    small: dict = {"ha": "right", "va": "bottom", "fontsize": 7.5, "color": "#777777"}
-    figure.text(0.995, 0.06 / up, "; ".join(filter(None, notes)), **small)
+    style: dict = {"ha": "center", "linespacing": 1.2, "fontsize": _TEXT}
+    figure.text(0.5, 1 - 0.06 / up, "\n".join(_lines_of(title)), va="top", **style)
+    figure.text(0.5, 0.06 / up, "\n".join(_lines_of(*notes)), va="bottom", color="#666666", **style)
