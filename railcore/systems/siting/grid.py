@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.path import Path as Ring
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
@@ -184,10 +183,13 @@ def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])
     state = np.full(len(places), "", dtype=object)
     for name, rings in state_outlines().items():
-        corners = np.concatenate(rings)
-        near = np.flatnonzero(np.all((places >= corners.min(axis=0)) & (places <= corners.max(axis=0)), axis=1))
-        odd = np.zeros(len(near), bool)
-        for ring in rings:
-            odd ^= Ring(ring).contains_points(places[near])
-        state[near[odd]] = name
+        x0, y0 = np.concatenate([ring[:-1] for ring in rings]).T  # a ring ends where it starts
+        x1, y1 = np.concatenate([ring[1:] for ring in rings]).T
+        box = (places >= (x0.min(), y0.min())) & (places <= (x0.max(), y0.max()))
+        near = np.flatnonzero(box.all(axis=1))
+        x, y = places[near, :, np.newaxis].swapaxes(0, 1)
+        above0, above1 = y0 >= y, y1 >= y
+        left = (y1 - y) * (x0 - x1) >= (x1 - x) * (y0 - y1)
+        crossed = (above0 != above1) & (left == above1)  # edges that a line from the place to the east crosses
+        state[near[crossed.sum(axis=1) % 2 == 1]] = name
     return state
