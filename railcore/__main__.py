@@ -63,7 +63,7 @@ def _claim(options) -> int:
     paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
     within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
     ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
-    elsewhere = "with its settings and inputs in a clone of the project; the installed package has no figures"
+    elsewhere = "not in the installed package: a clone of the project shows it, with settings and inputs"
     lines = {
         "claim": entry.claim,
         "document": f"{entry.document}, {entry.where}: {paper}{f' (within {within})' if entry.tolerance else ''}",

@@ -104,7 +104,7 @@ def test_the_command_line_says_what_an_installed_package_has_not(installed):
         assert (found.returncode, found.stdout) == (2, "")
         assert re.fullmatch(rf"railcore: {command} needs the notebooks .* has none: clone .*\n", found.stderr)
     claim = installed("-m", "railcore", "claim", "railonly2025.fig1.power_65536_400g")
-    assert claim.returncode == 0 and not claim.stderr and "in a clone of the project" in claim.stdout
+    assert claim.returncode == 0 and not claim.stderr and "a clone of the project shows it" in claim.stdout
     assert installed("-m", "railcore", "claim", "no such").returncode == 2
     assert installed("-m", "railcore", "assumptions").stdout.count("\n") > 20
 

@@ -40,7 +40,7 @@ def check_project(what: str) -> None:
     if INSTALLED:
         raise ValueError(
             f"{what} needs the notebooks and figures of the project, and the installed package has none: "
-            "clone the project and run it there (README.md says how)"
+            "clone the project and run it there"
         )
 
 
