@@ -56,10 +56,10 @@ slow: $(SETUP) ## Rebuild data/derived (nothing yet), stop the driver many times
 test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
 	$(RUN) -m pytest -rs tests/browser
 
-lock: ## Write constraints.txt anew from pyproject.toml, for Python 3.11 to 3.13
+lock: ## Write constraints.txt from pyproject.toml, for Python 3.11 to 3.13 [UPGRADE=1 for the newest versions]
 	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv"; exit 1; }
-	uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest --extra dev \
-	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
+	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --fork-strategy fewest \
+	  --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
 
 clean: ## Remove build/ and .venv/, which can be made again
 	rm -rf build .venv
@@ -75,14 +75,27 @@ clean: ## Remove build/ and .venv/, which can be made again
 	  echo "Install one (Debian: apt install python3 python3-venv; macOS: brew install python@3.13),"; \
 	  echo "or name one that has the packages of environment.yml: make figures PYTHON=/path/to/python"; exit 1; \
 	fi; \
-	echo "setting up .venv with $$found"; rm -rf .venv; \
+	echo "Setting up .venv, once; 1 to 3 minutes are normal."; \
+	echo "  Python: $$found"; \
+	echo "  creating .venv"; \
+	rm -rf .venv; mkdir -p build; \
 	if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --no-python-downloads --python "$$found" .venv; \
-	  uv pip install --quiet --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[dev]'; \
+	  with=uv; uv venv --quiet --no-python-downloads --python "$$found" .venv; \
+	  install() { uv pip install --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[dev]'; }; \
 	elif "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
-	  "$$found" -m venv .venv; \
-	  PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	  with=pip; "$$found" -m venv .venv; \
+	  install() { PIP_USER=0 PIP_QUIET=0 .venv/bin/python -m pip install --disable-pip-version-check \
+	    --progress-bar off -c constraints.txt -e '.[dev]'; }; \
 	else \
 	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
 	fi; \
-	touch .venv/.stamp
+	echo "  downloading about `grep -vc ';' constraints.txt` packages with $$with"; \
+	{ install 2>&1 || echo failed >.venv/failed; } | tee build/setup.log | { n=0; while read -r line; do case $$line in \
+	  Collecting*|Processing*) n=$$((n + 1)); if [ $$((n % 25)) = 0 ]; then echo "    $$n"; fi;; \
+	  "Installing collected"*) echo "  installing and compiling them";; \
+	  Resolved*|Prepared*|Installed*|Bytecode*) echo "  $$line";; \
+	esac; done; }; \
+	if [ -e .venv/failed ]; then \
+	  cat build/setup.log; echo "Setting up .venv failed; $$with says why above (and in build/setup.log)."; exit 1; \
+	fi; \
+	echo "  done"; touch .venv/.stamp

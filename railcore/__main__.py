@@ -5,12 +5,16 @@ import os
 import sys
 from io import TextIOWrapper
 
+from railcore import __version__
+from railcore.facts import files
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
     parser = argparse.ArgumentParser(
         prog="python -m railcore", description="Networks for LLM training: figures and claims."
     )
+    parser.add_argument("--version", action="version", version=f"railcore {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
@@ -23,14 +27,16 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
     try:
+        if options.command in _OF_THE_PROJECT:
+            files.check_project(options.command)
         return _COMMANDS[options.command](options)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         print(f"railcore: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (OSError, ImportError) as error:
+    except OSError as error:
         print(f"railcore: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
 
@@ -42,10 +48,9 @@ def _figures(options) -> int:
 
 
 def _claim(options) -> int:
-    from railcore.facts import claims, files
+    from railcore.facts import claims
     from railcore.facts.tables import read_csv
     from railcore.facts.units import number
-    from railcore.workbench.driver import parameters, run
 
     words = options.id.lower().split()
     texts = {entry: f"{entry.id} {entry.where} {entry.claim}".lower() for entry in claims.claims().values()}
@@ -58,16 +63,21 @@ def _claim(options) -> int:
     paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
     within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
     ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
+    elsewhere = "not in the installed package: a clone of the project shows it, with settings and inputs"
     lines = {
         "claim": entry.claim,
         "document": f"{entry.document}, {entry.where}: {paper}{f' (within {within})' if entry.tolerance else ''}",
-        "ours": f"{ours}: {row.get('verdict') or 'missing'}",
+        "ours": elsewhere if files.INSTALLED else f"{ours}: {row.get('verdict') or 'missing'}",
         "rests on": f"{row['basis']}: {claims.BASES[row['basis']]}" if row.get("basis") else "",
         "reason": row.get("reason", ""),
         "note": entry.note,
         "notebook": f"notebooks/{entry.notebook}.ipynb",
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
+    if files.INSTALLED:
+        return 0
+    from railcore.workbench.driver import parameters, run
+
     print(f"{'settings':<9} of the whole notebook:")
     there = (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists()
     for name, value in parameters.defaults(run.load_notebook(entry.notebook)).items() if there else ():
@@ -92,7 +102,6 @@ def _assumptions(_options) -> int:
 
 
 def _lab(_options) -> int:
-    from railcore.facts import files
     from railcore.workbench.driver import kernel_environment
 
     index = str(files.NOTEBOOKS / "00_index.ipynb")
@@ -104,6 +113,7 @@ def _lab(_options) -> int:
 
 
 _COMMANDS = {"figures": _figures, "claim": _claim, "assumptions": _assumptions, "lab": _lab}
+_OF_THE_PROJECT = ("figures", "lab")  # which an installed package cannot run
 
 if __name__ == "__main__":
     # Names of folders go to kernels in JSON, which is UTF-8.

@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import tomllib
+from itertools import chain
 
 import networkx as nx
 import pytest
@@ -203,7 +204,9 @@ def test_other_scripts_import_what_is_there():
 
 def requirements():
     project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
-    return project["dependencies"] + project["optional-dependencies"]["dev"], project["requires-python"]
+    extras = chain(*project["optional-dependencies"].values())
+    others = [entry for entry in extras if Requirement(entry).name != project["name"]]  # dev holds railcore[notebooks]
+    return project["dependencies"] + others, project["requires-python"]
 
 
 def test_environment_yml_lists_the_packages_of_pyproject():

@@ -132,7 +132,7 @@ def _value(family: str, row: dict[str, str], where: str) -> Value:
 
 def _rows(path: Path) -> list[Value]:
     """Rows of a file, its family by its name."""
-    where = path.relative_to(files.ROOT) if path.is_relative_to(files.ROOT) else path
+    where = path.relative_to(files.DATA.parent) if path.is_relative_to(files.DATA.parent) else path
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         if tuple(reader.fieldnames or ()) != COLUMNS:

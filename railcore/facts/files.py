@@ -6,8 +6,10 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "data"
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = (PACKAGE / "data").is_dir()  # pip packs data/ into the package, and neither notebooks/ nor figures/
+ROOT = Path() if INSTALLED else PACKAGE.parent  # an installed package writes below the current folder
+DATA = (PACKAGE if INSTALLED else ROOT) / "data"
 FIGURES = ROOT / "figures"
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build"
@@ -29,8 +31,17 @@ def data(relative: str) -> Path:
 
 
 def data_files_read() -> list[str]:
-    """Files under data/ that this process has read, relative to the project's folder, sorted."""
-    return sorted(str(path.relative_to(ROOT)) for path in _read)
+    """Files under data/ that this process has read, such as "data/claims.csv", sorted."""
+    return sorted(str(path.relative_to(DATA.parent)) for path in _read)
+
+
+def check_project(what: str) -> None:
+    """Refuse in an installed package what needs the project's notebooks/ and figures/. Raises ValueError."""
+    if INSTALLED:
+        raise ValueError(
+            f"{what} needs the notebooks and figures of the project, and the installed package has none: "
+            "clone the project and run it there"
+        )
 
 
 def output_folder() -> Path:

@@ -1,0 +1,156 @@
+"""What a user of another project gets: the wheel installed apart, with the packages that it asks for and no others."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from test_readme import EXAMPLES
+
+import railcore
+from railcore.facts import files
+
+IMPORT_ALL = """
+import importlib, pathlib, railcore
+for floor in ("facts", "network", "training", "systems", "documents"):
+    for path in pathlib.Path(railcore.__file__).with_name(floor).rglob("*.py"):
+        parts = path.relative_to(pathlib.Path(railcore.__file__).parents[1]).with_suffix("").parts
+        importlib.import_module(".".join(parts).removesuffix(".__init__"))
+print(railcore.__version__)
+"""
+
+
+def build(project: Path, kind: str, folder: Path) -> Path:
+    """Build a wheel or an sdist as pip does, without its download of the build backend."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(folder)]
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    return next(folder.glob("*.whl" if kind == "wheel" else "*.tar.gz"))
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """Names of the packages that requirements without an extra ask for, and those that these ask for, and so on."""
+    found: set[str] = set()
+    for entry in map(Requirement, requirements):
+        if entry.name not in found and (entry.marker is None or entry.marker.evaluate({"extra": ""})):
+            found |= {entry.name} | needed(metadata.requires(entry.name) or [])
+    return found
+
+
+def tree(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return build(files.ROOT, "wheel", tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory) -> Path:
+    """A folder with the wheel unpacked, beside links to what it requires and to nothing else."""
+    folder = tmp_path_factory.mktemp("site")
+    zipfile.ZipFile(wheel).extractall(folder)
+    wanted = metadata.PathDistribution(next(folder.glob("*.dist-info"))).requires
+    for name in needed(wanted or []):
+        package = metadata.distribution(name)
+        for top in {path.parts[0] for path in package.files or ()} - {"..", "__pycache__"}:
+            (folder / top).symlink_to(package.locate_file(top))
+    return folder
+
+
+@pytest.fixture
+def installed(site, tmp_path):
+    """Run Python in another folder with the packages of `site` only, then check that nothing was written to it."""
+    before = tree(site / "railcore")
+
+    def run(*arguments: str, text: str = "", **variables: str) -> subprocess.CompletedProcess:
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        return subprocess.run(
+            [sys.executable, "-S", "-B", *arguments],
+            cwd=tmp_path,
+            env=kept | {"PYTHONPATH": str(site)} | variables,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+        )
+
+    yield run
+    assert tree(site / "railcore") == before
+
+
+def test_every_model_imports_with_what_the_package_requires(installed):
+    found = installed("-", text=IMPORT_ALL)
+    assert (found.stdout, found.stderr) == (f"{railcore.__version__}\n", "")
+    assert "No module named 'matplotlib'" in installed("-c", "import matplotlib").stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][:60])
+def test_an_example_of_readme_runs_in_another_folder(example, installed, tmp_path):
+    found = installed("-", text=example)
+    assert not found.stderr and found.stdout.count("\n") >= example.count("print(")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_says_what_an_installed_package_has_not(installed):
+    for command in ("figures", "lab"):
+        found = installed("-m", "railcore", command)
+        assert (found.returncode, found.stdout) == (2, "")
+        assert re.fullmatch(rf"railcore: {command} needs the notebooks .* has none: clone .*\n", found.stderr)
+    claim = installed("-m", "railcore", "claim", "railonly2025.fig1.power_65536_400g")
+    assert claim.returncode == 0 and not claim.stderr and "a clone of the project shows it" in claim.stdout
+    assert installed("-m", "railcore", "claim", "no such").returncode == 2
+    assert installed("-m", "railcore", "assumptions").stdout.count("\n") > 20
+
+
+def test_what_needs_the_notebooks_extra_says_so(installed, tmp_path):
+    (tmp_path / "plants.xlsx").write_bytes(b"")
+    for code in ("from railcore.systems.siting.eia import plants; plants('plants.xlsx')", "import railcore.workbench"):
+        assert re.search(r'Error: .* needs? .*pip install "railcore\[notebooks\]"', installed("-c", code).stderr)
+
+
+def test_results_go_below_the_current_folder(installed, tmp_path):
+    claim = "railonly2025.text.r64_tiers_rail_only"
+    assert not installed("-c", f"from railcore.facts import claims; claims.record({{{claim!r}: 2}})").stderr
+    assert [path.name for path in tmp_path.rglob("*.csv")] == ["01_network_cost.csv"]
+    assert (tmp_path / "build" / "local").is_dir()
+
+
+def test_a_message_of_the_catalog_names_a_file_as_in_the_project(installed, tmp_path):
+    (tmp_path / "prices.csv").write_text("name\n")
+    code = "from railcore.facts import catalog, files; catalog.names('gpus'); print(files.data_files_read())"
+    assert installed("-c", code).stdout == "['data/catalog/gpus.csv']\n"
+    code = "from railcore.facts import catalog; catalog.names('prices')"
+    assert "prices.csv: columns are" in installed("-c", code, RAILCORE_CATALOG=str(tmp_path)).stderr
+
+
+def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    command = ["git", "ls-files", "-co", "--exclude-standard", "data"]
+    listed = subprocess.run(command, cwd=files.ROOT, capture_output=True, encoding="utf-8")
+    if listed.returncode == 0:
+        wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
+        assert {name for name in names if name.startswith("railcore/data/")} == wanted
+    assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
+
+
+def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
+    with tarfile.open(build(files.ROOT, "sdist", tmp_path)) as packed:
+        packed.extractall(tmp_path, filter="data")
+    again = build(next(tmp_path.glob("railcore-*/")), "wheel", tmp_path / "dist")
+    read = [{info.filename: info.CRC for info in zipfile.ZipFile(path).infolist()} for path in (wheel, again)]
+    assert read[0] == read[1]
+    assert next(tmp_path.glob("railcore-*/data/grid/rebuild.py")).is_file()
+
+
+def test_there_is_one_version(wheel):
+    assert wheel.name.split("-")[1] == railcore.__version__
+    assert yaml.safe_load((files.ROOT / "CITATION.cff").read_text())["version"] == railcore.__version__
+    released = re.findall(r"^## (\d\S*)", (files.ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert released[0] == railcore.__version__
