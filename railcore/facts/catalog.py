@@ -42,7 +42,7 @@ class MissingRow(UnknownName):
         need = next(need for need in row_needs(family) if need.parameter == parameter)
         use = f", needed for {' and '.join(need.uses)}" if need.uses else ""
         there = "" if need.required else f"; the nearest that it has are {nearest_names(parameter, item(family, name))}"
-        rows = _rows_to_add(related_items(family, name), (family, parameter))
+        rows = rows_to_add(family, name, parameter)
         KeyError.__init__(self, f"{name!r} of {family} has no row {parameter!r}{use}{there}{rows}")
 
 
@@ -110,17 +110,23 @@ class Item(Mapping):
 
     def row(self, parameter: str) -> Value:
         """The row of a parameter. Raises UnknownName: with all rows that the item lacks, or the nearest parameters."""
-        for row in self.rows:
-            if row.parameter == parameter:
-                _used[self.family, self.name, parameter] = row
-                return row
+        if row := self._found(parameter):
+            return row
         if any(need.parameter == parameter for need in row_needs(self.family)):
             raise MissingRow(self.family, self.name, parameter)
         raise UnknownName(f"parameter of {self.name!r} in {self.family}", parameter, self)
 
     def get(self, parameter: str, default: Any = None) -> Any:
         """The value of a parameter, or the default where the item has no such row."""
-        return next((row.value for row in map(self.row, [parameter] if parameter in self else [])), default)
+        row = self._found(parameter)
+        return row.value if row else default
+
+    def _found(self, parameter: str) -> Value | None:
+        for row in self.rows:
+            if row.parameter == parameter:
+                _used[self.family, self.name, parameter] = row
+                return row
+        return None
 
     def __getitem__(self, parameter: str):
         return self.row(parameter).value
@@ -269,7 +275,7 @@ def item(family: str, name: str) -> Item:
     """
     items = _items(family)
     if name not in items:
-        raise UnknownName(f"{family} item", name, items, _rows_to_add(related_items(family, name)))
+        raise UnknownName(f"{family} item", name, items, rows_to_add(family, name))
     return items[name]
 
 
@@ -320,20 +326,25 @@ def missing_rows(family: str, name: str) -> list[RowNeed]:
     return sorted(lacking, key=lambda need: not need.required)
 
 
-def _rows_to_add(items: list[tuple[str, str]], asked: tuple[str, str] = ("", "")) -> str:
-    """Rows that related items lack, and the command that prints them.
+def rows_to_add(family: str, name: str, parameter: str = "") -> str:
+    """Rows that an item and what belongs to it lack, and the command that prints them: the end of a refusal.
 
-    asked: family and parameter of a row that one of them lacks: then those for the same uses; else the required ones,
-    and what each other use needs.
+    parameter: one that the item lacks: then the rows for the same uses. Without it the required ones, and for each
+    other use those that it needs. "" where nothing is missing.
     """
-    uses = {use for need in row_needs(asked[0]) if need.parameter == asked[1] for use in need.uses}
+    return _rows_to_add(related_items(family, name), (family, parameter) if parameter else None)
+
+
+def _rows_to_add(items: list[tuple[str, str]], asked: tuple[str, str] | None = None) -> str:
+    """`rows_to_add` of related items; asked: family and parameter of a row that one of them lacks."""
+    uses = {use for need in row_needs() if (need.family, need.parameter) == asked for use in need.uses}
     lines, lacking = [], []
     for family, name in items:
         groups: dict[str, list[str]] = {}
         for need in missing_rows(family, name):
-            if uses & set(need.uses) or asked == (family, need.parameter) or (not asked[0] and need.required):
+            if uses & set(need.uses) or asked == (family, need.parameter) or (need.required and not asked):
                 groups.setdefault("", []).append(need.parameter)
-            elif not asked[0] and need.uses:
+            elif need.uses and not asked:
                 groups.setdefault(f" (for {' and '.join(need.uses)})", []).append(need.parameter)
         if groups:
             rows = "; ".join(", ".join(parameters) + use for use, parameters in groups.items())

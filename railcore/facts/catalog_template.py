@@ -33,7 +33,7 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     known = {need.family for need in catalog.row_needs()}
     if family not in known:
         raise catalog.UnknownName("template of the catalog family", family, known)
-    if not name.strip():
+    if not (name := name.strip()):
         raise ValueError("name is blank: give the new item's")
     together = [family]
     for group in (catalog.GPU_FAMILIES, _BOOKS):
