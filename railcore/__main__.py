@@ -1,4 +1,4 @@
-"""The command line: `python -m railcore figures`, `claim ID`, `assumptions`, `lab`."""
+"""The command line: `python -m railcore` with figures, claim, list, catalog template, assumptions or lab."""
 
 import argparse
 import os
@@ -21,6 +21,15 @@ def main(arguments: list[str] | None = None) -> int:
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
+    listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
+    listing.add_argument("family", nargs="?", help="by default the families themselves")
+    own = commands.add_parser("catalog", help="rows of an item of your own to fill in")
+    adding = own.add_subparsers(dest="action", required=True).add_parser("template", help="print or write these rows")
+    adding.add_argument("family", help="such as gpus, platforms, models, switches, transceivers, prices")
+    adding.add_argument("name", help='of the new item, such as "B300"')
+    adding.add_argument("--gpu", default="", help="the GPU of a new platform")
+    adding.add_argument("--like", default="", help="GPU whose efficiencies are filled in as assumed")
+    adding.add_argument("--write", metavar="FOLDER", help="add the rows to the files of a folder instead")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     commands.add_parser("lab", help="open JupyterLab on the index notebook")
     options = parser.parse_args(arguments)
@@ -101,6 +110,44 @@ def _assumptions(_options) -> int:
     return 0
 
 
+def _list(options) -> int:
+    from railcore.facts import catalog_lists, tables
+
+    if options.family:
+        rows = catalog_lists.family_list(options.family)
+    else:
+        counts = {family: len(catalog_lists.family_list(family)) for family in catalog_lists.listed_families()}
+        rows = [{"family": family, "rows": str(count)} for family, count in counts.items()]
+    print(tables.aligned_table(rows), end="")
+    if any("*" in row.get("name", row.get("book", "")) for row in rows):
+        print(f"* with rows of {os.environ['RAILCORE_CATALOG']}")
+    return 0
+
+
+def _catalog(options) -> int:
+    from pathlib import Path
+
+    from railcore.facts import catalog, catalog_template
+
+    rows = catalog_template.template(options.family, options.name, options.gpu, options.like)
+    if not rows:
+        print(f"{options.name!r} has all rows that railcore asks of {options.family}")
+    elif options.write:
+        for path, added in catalog_template.write_template(rows, Path(options.write)).items():
+            print(f"{path}: {added} rows added" if added else f"{path}: the rows are there already")
+    else:
+        print(catalog_template.template_text(rows), end="")
+    if rows:
+        folder = options.write or "a folder of such files"
+        print(
+            f"Fill in value, kind ({', '.join(catalog.KINDS)}; assumed needs low and high) and source.\n"
+            "A row without value and source counts as not there. Optional rows may go.\n"
+            f"To use them, set RAILCORE_CATALOG to {folder}.",
+            file=sys.stderr,
+        )
+    return 0
+
+
 def _lab(_options) -> int:
     from railcore.workbench.driver import kernel_environment
 
@@ -112,7 +159,14 @@ def _lab(_options) -> int:
     os.execve(sys.executable, command, kernel_environment())
 
 
-_COMMANDS = {"figures": _figures, "claim": _claim, "assumptions": _assumptions, "lab": _lab}
+_COMMANDS = {
+    "figures": _figures,
+    "claim": _claim,
+    "list": _list,
+    "catalog": _catalog,
+    "assumptions": _assumptions,
+    "lab": _lab,
+}
 _OF_THE_PROJECT = ("figures", "lab")  # which an installed package cannot run
 
 if __name__ == "__main__":

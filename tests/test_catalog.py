@@ -137,14 +137,6 @@ def test_overlay_replaces_a_row_and_adds_others(overlay):
     assert catalog.names("gpus")[-1] == "X100"
 
 
-def test_overlay_may_bring_a_family(overlay):
-    known = catalog.families()
-    overlay({}, family="cables")
-    assert catalog.names("cables") == ["X100"]
-    assert set(catalog.families()) == {*known, "cables"}
-    assert "X100" in [row.name for row in catalog.values("assumed")]
-
-
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
@@ -172,7 +164,7 @@ def test_bad_row_is_named_by_file_and_line(overlay, row, complaint):
 
 def test_row_that_stands_twice(overlay):
     overlay({}, {"value": "3"})
-    with pytest.raises(ValueError, match=r"gpus\.csv: duplicate row X100 power: delete one"):
+    with pytest.raises(ValueError, match=r"gpus\.csv line 3, X100 power: duplicate row: delete one"):
         catalog.names("gpus")
 
 

@@ -6,32 +6,51 @@ The variable RAILCORE_CATALOG names a folder of files of the same form that is l
 
 import csv
 import difflib
+import io
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from railcore.facts import files, units
+from railcore.facts import files, tables, units
 
 COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note")
 INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
+GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
+_SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
+_SHOWN = 10  # faults of a file in a message
 
 
 class UnknownName(KeyError, ValueError):
-    """A name that the catalog or the ledger does not have; the message lists the nearest ones."""
+    """A name that the catalog or the ledger does not have; the message lists the nearest ones, then `remedy`."""
 
-    def __init__(self, what: str, name: object, known: Iterator[str] | list[str]):
-        known = sorted(known)
-        near = difflib.get_close_matches(str(name).lower(), [entry.lower() for entry in known], n=3, cutoff=0.4)
-        nearest = [entry for entry in known if entry.lower() in near] or known[:8]
-        super().__init__(f"{what} {name!r} does not exist: the nearest are {', '.join(map(repr, nearest))}")
+    def __init__(self, what: str, name: object, known: Iterable[str], remedy: str = ""):
+        super().__init__(f"{what} {name!r} does not exist: the nearest are {nearest_names(name, known)}{remedy}")
 
     def __str__(self) -> str:
         return self.args[0]
+
+
+class MissingRow(UnknownName):
+    """A row that an item lacks; the message lists all rows that it lacks for the same use, and how to add them."""
+
+    def __init__(self, family: str, name: str, parameter: str):
+        need = next(need for need in row_needs(family) if need.parameter == parameter)
+        use = f", needed for {' and '.join(need.uses)}" if need.uses else ""
+        there = "" if need.required else f"; the nearest that it has are {nearest_names(parameter, item(family, name))}"
+        rows = rows_to_add(family, name, parameter)
+        KeyError.__init__(self, f"{name!r} of {family} has no row {parameter!r}{use}{there}{rows}")
+
+
+def nearest_names(name: object, known: Iterable[str]) -> str:
+    """The names nearest to one that is not there, quoted."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name).lower(), [entry.lower() for entry in names], n=3, cutoff=0.4)
+    return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:8]))
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,24 @@ class Value:
     source: str
     as_of: str
     note: str
+    own: bool = False  # of the folder in RAILCORE_CATALOG
+
+
+@dataclass(frozen=True)
+class RowNeed:
+    """A row that railcore asks of the items of a family, as declared in data/catalog_rows.csv.
+
+    uses: what it is needed for, none where the row may be left out. required: an item without it is of little use.
+    heading: of its column in lists, "" where it is not shown there.
+    """
+
+    family: str
+    parameter: str
+    unit: str
+    uses: tuple[str, ...]
+    required: bool
+    heading: str
+    meaning: str
 
 
 _used: dict[tuple[str, str, str], Value] = {}
@@ -72,12 +109,24 @@ class Item(Mapping):
     rows: tuple[Value, ...]
 
     def row(self, parameter: str) -> Value:
-        """The row of a parameter. Raises UnknownName listing the nearest ones."""
+        """The row of a parameter. Raises UnknownName: with all rows that the item lacks, or the nearest parameters."""
+        if row := self._found(parameter):
+            return row
+        if any(need.parameter == parameter for need in row_needs(self.family)):
+            raise MissingRow(self.family, self.name, parameter)
+        raise UnknownName(f"parameter of {self.name!r} in {self.family}", parameter, self)
+
+    def get(self, parameter: str, default: Any = None) -> Any:
+        """The value of a parameter, or the default where the item has no such row."""
+        row = self._found(parameter)
+        return row.value if row else default
+
+    def _found(self, parameter: str) -> Value | None:
         for row in self.rows:
             if row.parameter == parameter:
                 _used[self.family, self.name, parameter] = row
                 return row
-        raise UnknownName(f"parameter of {self.name!r} in {self.family}", parameter, list(self))
+        return None
 
     def __getitem__(self, parameter: str):
         return self.row(parameter).value
@@ -92,101 +141,141 @@ class Item(Mapping):
         return len(self.rows)
 
 
-def _number(text: str, factor: float, what: str) -> float | None:
-    if not text:
-        return None
+def _number(text: str, factor: float, what: str, faults: list[str]) -> float | None:
     try:
-        value = float(text) * factor
+        value = float(text) * factor if text else None
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{what}: {text!r} is no finite number: write it without separators")
+    if value is not None and not math.isfinite(value):
+        faults.append(f"{what}: {text!r} is no finite number: write a decimal point and no separators")
+        return None
     return value
 
 
-def _value(family: str, row: dict[str, str], where: str) -> Value:
-    text = {key: (row.get(key) or "").strip() for key in COLUMNS}
-    where = f"{where}, {text['name']} {text['parameter']}"
-    for key in ("name", "parameter", "value", "unit", "source"):
-        if not text[key]:
-            raise ValueError(f"{where}: column {key!r} is blank: fill it in")
+def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> Value:
+    """A row from its texts; what is wrong with it goes to `faults`, each with its remedy."""
+    faults += [f"column {key!r} is blank: fill it in" for key in (*COLUMNS[:3], "unit", "source") if not text[key]]
     if text["kind"] not in KINDS:
-        raise ValueError(f"{where}: kind {text['kind']!r} is none of {', '.join(KINDS)}")
+        faults.append(f"kind {text['kind']!r} is none of {', '.join(KINDS)}")
     numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}
     if text["unit"] == "name" and text["kind"] == "assumed":
-        raise ValueError(f"{where}: a name has no bounds, so its kind cannot be 'assumed'")
-    if text["unit"] != "name":
+        faults.append("a name has no bounds, so its kind cannot be 'assumed'")
+    dimension, factor = "name", 1.0
+    if text["unit"] not in ("", "name"):
         try:
-            factor = units.unit(text["unit"])[1]
+            dimension, factor = units.unit(text["unit"])
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
-        numbers = {key: _number(text[key], factor, f"{where}, column {key!r}") for key in numbers}
+            faults.append(str(error))
+        numbers = {key: _number(text[key], factor, f"column {key!r}", faults) for key in numbers}
         value, low, high = numbers.values()
-        if (low is not None and low > value) or (high is not None and high < value):
-            raise ValueError(f"{where}: value {text['value']} is not between low {text['low']} and high {text['high']}")
-        if text["kind"] == "assumed" and None in (low, high):
-            raise ValueError(f"{where}: kind 'assumed' needs low and high")
-    fields: dict[str, Any] = {**text, **numbers}
-    return Value(family, **fields)
+        if value is not None and ((low is not None and low > value) or (high is not None and high < value)):
+            faults.append(f"value {text['value']} is not between low {text['low']} and high {text['high']}")
+        if text["kind"] == "assumed" and not (text["low"] and text["high"]):
+            faults.append("kind 'assumed' needs low and high")
+    if own and not faults:
+        wanted = {need.parameter: need.unit for need in row_needs(family)}.get(text["parameter"], text["unit"])
+        if dimension != ("name" if wanted == "name" else units.unit(wanted)[0]):
+            faults.append(f"unit {text['unit']!r} does not fit {text['parameter']}: write {wanted}")
+        elif family == "platforms" and text["parameter"] == "gpu" and text["value"] not in names("gpus"):
+            gpu = text["value"]  # the platforms are being read: not to be asked which of them have it
+            near, rows = nearest_names(gpu, names("gpus")), _rows_to_add([(each, gpu) for each in GPU_FAMILIES])
+            faults.append(f"{gpu!r} is no GPU of gpus.csv: the nearest are {near}{rows}")
+    return Value(family, **{**text, **numbers}, own=own)
 
 
-def _rows(path: Path) -> list[Value]:
-    """Rows of a file, its family by its name."""
+def _rows(path: Path, own: bool = False) -> list[Value]:
+    """Rows of a file, its family by its name; rows that are not filled in are not there.
+
+    Raises ValueError with the faults of the whole file.
+    """
     where = path.relative_to(files.DATA.parent) if path.is_relative_to(files.DATA.parent) else path
-    with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{where}: columns are {reader.fieldnames}: write {','.join(COLUMNS)}")
-        rows = []
-        for row in reader:
-            if None in row:
-                raise ValueError(f"{where} line {reader.line_num}: a comma too many: quote texts that hold commas")
-            rows.append(_value(path.stem, row, f"{where} line {reader.line_num}"))
-    keys = [(row.name, row.parameter) for row in rows]
-    if len(set(keys)) < len(keys):
-        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-        raise ValueError(f"{where}: duplicate row {' '.join(twice)}: delete one")
-    return rows
+    try:
+        reader = csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""))
+    except UnicodeDecodeError:
+        raise ValueError(f"{where}: is no text in UTF-8: save it as CSV in UTF-8") from None
+    header = reader.fieldnames or ()
+    if tuple(header) != COLUMNS:
+        divided = next((sign for sign in ";\t" if any(sign in cell for cell in header)), "")
+        remedy = f"; it is divided by {divided!r}: save it with commas, and points in numbers" if divided else ""
+        raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
+    rows: dict[tuple[str, str], Value] = {}
+    found: list[str] = []
+    for row in reader:
+        text = {key: (row[key] or "").strip() for key in COLUMNS}
+        if None not in row and not any(text[key] for key in ("value", "low", "high", "source")):
+            continue
+        key, faults = (text["name"], text["parameter"]), []
+        if None in row:
+            faults.append("a comma too many: quote texts that hold commas")
+        else:
+            value = _value(path.stem, text, own, faults)
+            if key in rows:
+                faults.append("duplicate row: delete one")
+            rows[key] = value
+        found += [f"line {reader.line_num}, {' '.join(key)}: {fault}" for fault in faults]
+    if len(found) == 1:
+        raise ValueError(f"{where} {found[0]}")
+    if found:
+        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        raise ValueError("\n  ".join([f"{where} has {len(found)} faults:", *found[:_SHOWN], *more]))
+    return list(rows.values())
 
 
 @cache
-def _family(family: str, overlay: str | None) -> dict[str, Item]:
-    if family not in (known := families()):
-        raise UnknownName("catalog family", family, known)
-    rows: dict[tuple[str, str], Value] = {}
-    paths = [files.data(f"catalog/{family}.csv")] if (files.DATA / f"catalog/{family}.csv").exists() else []
-    if overlay and (extra := Path(overlay) / f"{family}.csv").exists():
-        paths.append(extra)
-    for path in paths:
-        rows |= {(row.name, row.parameter): row for row in _rows(path)}
+def _family(family: str, own: Path | None, _changed: int) -> dict[str, Item]:
+    """Items of a family, with the rows of an own file laid over ours; read again when that file has changed."""
+    rows = {(row.name, row.parameter): row for row in _rows(files.data(f"catalog/{family}.csv"))}
+    if own:
+        rows |= {(row.name, row.parameter): row for row in _rows(own, own=True)}
     items = dict.fromkeys(name for name, _ in rows)
     return {name: Item(name, family, tuple(row for row in rows.values() if row.name == name)) for name in items}
 
 
-def _overlay() -> str | None:
-    overlay = os.environ.get("RAILCORE_CATALOG") or None
-    if overlay and not Path(overlay).is_dir():
-        raise ValueError(f"RAILCORE_CATALOG is {overlay!r}, which is no folder: name a folder of catalog CSV files")
-    return overlay
+def _items(family: str) -> dict[str, Item]:
+    if family not in (known := families()):
+        raise UnknownName("catalog family", family, known)
+    own = Path(os.environ.get("RAILCORE_CATALOG") or os.devnull) / f"{family}.csv"
+    return _family(family, own, own.stat().st_mtime_ns) if own.is_file() else _family(family, None, 0)
+
+
+@cache
+def _check_folder(folder: str, _changed: int) -> None:
+    """Refuse a file of the folder that no family would read."""
+    for path in sorted(Path(folder).iterdir()):
+        if path.suffix.lower() == ".csv" and not path.name.startswith(".") and path.stem not in _our_families():
+            near = nearest_names(path.stem, _our_families())
+            raise ValueError(f"{path} is read by nothing: name it after a family, the nearest are {near}")
+        if path.stem in _our_families() and path.suffix != ".csv" and path.suffix.lower() in (".csv", *_SHEETS):
+            raise ValueError(f"{path} is read by nothing: save it as {path.stem}.csv, with commas, in UTF-8")
+
+
+@cache
+def _our_families() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (files.DATA / "catalog").glob("*.csv")))
 
 
 def families() -> list[str]:
-    """Names of the catalog's files, sorted."""
-    overlay = _overlay()
-    folders = [files.DATA / "catalog", *([Path(overlay)] if overlay else [])]
-    return sorted({path.stem for folder in folders for path in folder.glob("*.csv")})
+    """Names of the catalog's files, sorted. Raises ValueError for a folder in RAILCORE_CATALOG with others."""
+    if folder := os.environ.get("RAILCORE_CATALOG"):
+        if not Path(folder).is_dir():
+            raise ValueError(f"RAILCORE_CATALOG is {folder!r}, which is no folder: name a folder of catalog CSV files")
+        _check_folder(folder, Path(folder).stat().st_mtime_ns)
+    return list(_our_families())
 
 
 def names(family: str) -> list[str]:
     """Items of a family, in the file's order."""
-    return list(_family(family, _overlay()))
+    return list(_items(family))
 
 
 def item(family: str, name: str) -> Item:
-    """An item such as item("platforms", "DGX H100"). Raises UnknownName (a KeyError and ValueError)."""
-    items = _family(family, _overlay())
+    """An item such as item("platforms", "DGX H100"). Raises UnknownName (a KeyError and ValueError).
+
+    The message has the nearest names, and all rows that a new item of this name needs, its GPU's included.
+    """
+    items = _items(family)
     if name not in items:
-        raise UnknownName(f"{family} item", name, list(items))
+        raise UnknownName(f"{family} item", name, items, rows_to_add(family, name))
     return items[name]
 
 
@@ -202,3 +291,73 @@ def values(kind: str | None = None) -> list[Value]:
         raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
     rows = [row for family in families() for name in names(family) for row in item(family, name).rows]
     return [row for row in rows if kind in (None, row.kind)]
+
+
+@cache
+def _all_needs() -> dict[str, tuple[RowNeed, ...]]:
+    found: dict[str, tuple[RowNeed, ...]] = {}
+    for row in tables.read_csv(files.DATA / "catalog_rows.csv"):  # of no influence on results: no input of a run
+        uses, required = row.pop("needed_for"), row.pop("required") == "yes"
+        need = RowNeed(**row, uses=tuple(filter(None, uses.split("; "))), required=required)
+        found[need.family] = (*found.get(need.family, ()), need)
+    return found
+
+
+def row_needs(family: str = "") -> tuple[RowNeed, ...]:
+    """Rows that railcore asks of a family's items; of all families where none is named."""
+    needs = _all_needs()
+    return needs.get(family, ()) if family else tuple(need for each in needs.values() for need in each)
+
+
+def related_items(family: str, name: str, gpu: str = "") -> list[tuple[str, str]]:
+    """Families and items that stand or fall together: a platform, its GPU's rates and its GPU's efficiencies.
+
+    gpu: of a platform that has no row for it yet; "" stands for one that is not known.
+    """
+    if family not in ("platforms", *GPU_FAMILIES):
+        return [(family, name)]
+    if family == "platforms":
+        box, platforms = _items(family).get(name), [name]
+        gpu = gpu or (str(box["gpu"]) if box and "gpu" in box else "")
+    else:
+        platforms = [key for key, box in _items("platforms").items() if box.get("gpu") == name]
+        gpu = name
+    return [*(("platforms", platform) for platform in platforms), *((each, gpu) for each in GPU_FAMILIES)]
+
+
+def missing_rows(family: str, name: str) -> list[RowNeed]:
+    """Rows that an item lacks, which may be all; the required ones first."""
+    there = _items(family).get(name, ())
+    lacking = [need for need in row_needs(family) if need.parameter not in there]
+    return sorted(lacking, key=lambda need: not need.required)
+
+
+def rows_to_add(family: str, name: str, parameter: str = "") -> str:
+    """Rows that an item and what belongs to it lack, and the command that prints them: the end of a refusal.
+
+    parameter: one that the item lacks: then the rows for the same uses. Without it the required ones, and for each
+    other use those that it needs. "" where nothing is missing.
+    """
+    return _rows_to_add(related_items(family, name), (family, parameter) if parameter else None)
+
+
+def _rows_to_add(items: list[tuple[str, str]], asked: tuple[str, str] | None = None) -> str:
+    """`rows_to_add` of related items; asked: family and parameter of a row that one of them lacks."""
+    uses = {use for need in row_needs() if (need.family, need.parameter) == asked for use in need.uses}
+    lines, lacking = [], []
+    for family, name in items:
+        groups: dict[str, list[str]] = {}
+        for need in missing_rows(family, name):
+            if uses & set(need.uses) or asked == (family, need.parameter) or (need.required and not asked):
+                groups.setdefault("", []).append(need.parameter)
+            elif need.uses and not asked:
+                groups.setdefault(f" (for {' and '.join(need.uses)})", []).append(need.parameter)
+        if groups:
+            rows = "; ".join(", ".join(parameters) + use for use, parameters in groups.items())
+            lines.append(f"\n  {family}.csv, {repr(name) if name else 'its GPU if that is new'}: {rows}")
+            lacking.append((family, name))
+    if not lines:
+        return ""
+    gpu = " --gpu NAME" if ("gpus", "") in lacking else ""
+    command = f'python -m railcore catalog template {lacking[0][0]} "{lacking[0][1]}"{gpu}'
+    return f". Rows to add:{''.join(lines)}\n`{command}` prints them to fill in, with units"

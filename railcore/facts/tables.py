@@ -67,6 +67,16 @@ def _is_unit(symbol: str) -> bool:
         return False
 
 
+def aligned_table(rows: Sequence[Mapping]) -> str:
+    """Rows (mappings with the same keys) as lines for a terminal, columns of numbers to the right."""
+    columns = list(rows[0]) if rows else []
+    lines = [columns, *([str(row[column]) for column in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    pads = [str.rjust if all(_numeric(row[column]) for row in rows) else str.ljust for column in columns]
+    padded = [[pad(*cell) for pad, *cell in zip(pads, line, widths, strict=True)] for line in lines]
+    return "".join(f"{'  '.join(cells).rstrip()}\n" for cells in padded)
+
+
 def _numeric(cell: object) -> bool:
     """True for a number, perhaps with a relation before it and a unit behind it, and for an empty cell."""
     words = str(cell).strip("=≈≤≥+-–∞% ").replace(",", "").split() or ["0"]

@@ -6,7 +6,7 @@ micro-batch; t tensor, c context and e expert parallel ranks. Every function tak
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -300,8 +300,9 @@ class Transformer:
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
     """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
-    item = catalog.item("models", name)
-    read: dict[str, Any] = {key: kind(item[key]) for key, kind in get_type_hints(Transformer).items() if key in item}
+    item, kinds = catalog.item("models", name), get_type_hints(Transformer)
+    needed = {field.name for field in fields(Transformer) if field.default is MISSING} - {"name", *changes}
+    read: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}
     return Transformer(**{"name": name, **read, **changes})
 
 

@@ -86,7 +86,7 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None) 
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
     values = parameters.read_parameters(given or [], load_notebook(only), only) if only and given else {}
-    catalog.families()  # refuses a folder in RAILCORE_CATALOG that is none
+    catalog.values()  # refuses a folder in RAILCORE_CATALOG that is none, and files with faults
     files.BUILD.mkdir(exist_ok=True)
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
         os.environ.pop(name, None)

@@ -1,0 +1,112 @@
+"""Rows of a new item of the catalog to fill in: what railcore asks of it, with units, in the files they belong to."""
+
+import difflib
+from pathlib import Path
+
+from railcore.facts import catalog, files, tables
+
+_BOOKS = ("prices", "powers")  # a book may have rows in both
+
+
+def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str, list[dict[str, str]]]:
+    """Rows that an item lacks, by family: its own, and those of what belongs to it.
+
+    Parameters
+    ----------
+    family, name
+        Such as "gpus", "B300". A GPU has rows in efficiencies too, a book in prices and powers.
+    gpu
+        Of a new platform.
+    like
+        GPU of the catalog whose shares of its rates are filled in, as assumed; by default the one with the nearest
+        name.
+
+    Returns
+    -------
+    Rows of `catalog.COLUMNS` as texts, the required ones first. Values are blank but for `like`.
+
+    Raises
+    ------
+    UnknownName
+        For a family of which railcore asks no certain rows, and for `like`.
+    """
+    known = {need.family for need in catalog.row_needs()}
+    if family not in known:
+        raise catalog.UnknownName("template of the catalog family", family, known)
+    if not (name := name.strip()):
+        raise ValueError("name is blank: give the new item's")
+    together = [family]
+    for group in (catalog.GPU_FAMILIES, _BOOKS):
+        together = list(group) if family in group else together
+    wanted = [(each, name) for each in together]
+    if family == "platforms":
+        of_gpu = [(each, item) for each, item in catalog.related_items(family, name, gpu) if each != family and item]
+        lacking = any(need.required for each in of_gpu for need in catalog.missing_rows(*each))
+        wanted += of_gpu if lacking else []
+    rows = {each: [_blank_row(need, item) for need in catalog.missing_rows(each, item)] for each, item in wanted}
+    for row in rows.get("platforms", ()):
+        if row["parameter"] == "gpu":
+            row["value"] = gpu
+    for row in rows.get("efficiencies", ()):
+        if "fraction" in row["parameter"]:
+            row |= _borrowed(row["parameter"], like or _nearest_gpu(row["name"]))
+    return {each: found for each, found in rows.items() if found}
+
+
+def _blank_row(need: catalog.RowNeed, name: str) -> dict[str, str]:
+    use = f" (for {', '.join(need.uses)})" if need.uses else ""
+    note = f"{'' if need.required else 'optional: '}{need.meaning}{use}"
+    filled = {"name": name, "parameter": need.parameter, "unit": need.unit, "kind": "datasheet", "note": note}
+    return dict.fromkeys(catalog.COLUMNS, "") | filled
+
+
+def _nearest_gpu(name: str) -> str:
+    """GPU of the catalog with all efficiencies whose name is the nearest."""
+    whole = [
+        each
+        for each in catalog.names("efficiencies")
+        if each != name and not any(need.required for need in catalog.missing_rows("efficiencies", each))
+    ]
+    return difflib.get_close_matches(name, whole, n=1, cutoff=0)[0]
+
+
+def _borrowed(parameter: str, gpu: str) -> dict[str, str]:
+    """The share that another GPU reaches, between the least and the most of all GPUs; nothing where it has none."""
+    item = catalog.item("efficiencies", gpu)
+    if parameter not in item:
+        return {}
+    shares = [row for row in catalog.values() if (row.family, row.parameter) == ("efficiencies", parameter)]
+    ends = [end for row in shares for end in (row.low, row.value, row.high) if end is not None]
+    numbers = {"value": item[parameter], "low": min(ends), "high": max(ends)}
+    source = f"modelled on {gpu}: its share; low and high of all GPUs here"
+    return {key: f"{number:g}" for key, number in numbers.items()} | {"kind": "assumed", "source": source}
+
+
+def template_text(rows: dict[str, list[dict[str, str]]]) -> str:
+    """Templates as CSV text, each after the name of its file where there are several."""
+    texts = {family: tables.csv_text(catalog.COLUMNS, found) for family, found in rows.items()}
+    return "".join(f"# {family}.csv\n{text}" if len(texts) > 1 else text for family, text in texts.items())
+
+
+def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[Path, int]:
+    """Add rows to the files of a folder, and give how many each got; a row that is there already stays as it is.
+
+    Raises ValueError for a file with other columns than the catalog's.
+    """
+    contents: dict[Path, str | bytes | None] = {}
+    added = {}
+    for family, found in rows.items():
+        path = folder / f"{family}.csv"
+        there = tables.read_csv(path)
+        if there and not set(catalog.COLUMNS) <= set(there[0]):
+            raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
+        keys = {(row["name"], row["parameter"]) for row in there}
+        new = [row for row in found if (row["name"], row["parameter"]) not in keys]
+        text = tables.csv_text(catalog.COLUMNS, new)
+        if path.exists():
+            before = path.read_text(encoding="utf-8-sig")
+            gap = "" if not before or before.endswith("\n") else "\n"
+            text = before + gap + (text.partition("\n")[2] if before.strip() else text)
+        contents[path], added[path] = text, len(new)
+    files.write_all({path: text for path, text in contents.items() if added[path]})
+    return added
