@@ -19,8 +19,8 @@ NBVAL_OUT = $(CURDIR)/build/nbval
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
-figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"]
-	@$(RUN) -m railcore figures $(NB) $(PARAMS)
+figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"] [PUBLISH=1]
+	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(filter-out 0 no,$(PUBLISH)),--publish)
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \

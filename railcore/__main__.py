@@ -15,6 +15,8 @@ def main(arguments: list[str] | None = None) -> int:
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
+    publish = "make parameters edited in notebooks the published ones"
+    figures.add_argument("--publish", action="store_true", help=publish)
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
@@ -38,14 +40,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from railcore.workbench import driver
 
-    return driver.make_figures(options.notebook, options.given)
+    return driver.make_figures(options.notebook, options.given, options.publish)
 
 
 def _claim(options) -> int:
     from railcore.facts import claims, files
     from railcore.facts.tables import read_csv
     from railcore.facts.units import number
-    from railcore.workbench.driver import parameters, run
+    from railcore.workbench.driver import publish
 
     words = options.id.lower().split()
     texts = {entry: f"{entry.id} {entry.where} {entry.claim}".lower() for entry in claims.claims().values()}
@@ -69,9 +71,8 @@ def _claim(options) -> int:
     }
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
     print(f"{'settings':<9} of the whole notebook:")
-    there = (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists()
-    for name, value in parameters.defaults(run.load_notebook(entry.notebook)).items() if there else ():
-        print(f"{'':<9} {name} = {value!r}")
+    for name, value in publish.published_parameters(entry.notebook).items():
+        print(f"{'':<9} {name} = {value}")
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
