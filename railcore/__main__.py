@@ -20,7 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
-    commands.add_parser("lab", help="open JupyterLab on the index notebook")
+    lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
+    what = lab.add_mutually_exclusive_group()
+    what.add_argument("--keep", metavar="NOTEBOOK", help="write an edited copy into notebooks/, and start nothing")
+    what.add_argument("--discard", metavar="NOTEBOOK", help="drop what was edited in a copy, and start nothing")
+    what.add_argument("--list", action="store_true", help="list edited copies and files made there, and start nothing")
+    lab.add_argument("--force", action="store_true", help="keep: also where the notebook has changed since")
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
@@ -92,16 +97,18 @@ def _assumptions(_options) -> int:
     return 0
 
 
-def _lab(_options) -> int:
-    from railcore.facts import files
-    from railcore.workbench.driver import kernel_environment
+def _lab(options) -> int:
+    from railcore.workbench.driver import lab
 
-    index = str(files.NOTEBOOKS / "00_index.ipynb")
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
-    command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
-    if os.geteuid() == 0:
-        command.append("--allow-root")
-    os.execve(sys.executable, command, kernel_environment())
+    if options.keep:
+        print(lab.keep(options.keep, options.force))
+    elif options.discard:
+        print(lab.discard(options.discard))
+    elif options.list:
+        print("".join(f"{path}\n" for path in lab.own_files()), end="")
+    else:
+        lab.start()
+    return 0
 
 
 _COMMANDS = {"figures": _figures, "claim": _claim, "assumptions": _assumptions, "lab": _lab}

@@ -28,15 +28,19 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def load_notebook(name: str) -> dict:
-    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing)."""
-    path = files.NOTEBOOKS / f"{name}.ipynb"
+def load_notebook(name: str, folder: Path | None = None) -> dict:
+    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing).
+
+    folder: of the file, notebooks/ by default.
+    """
+    path = (folder or files.NOTEBOOKS) / f"{name}.ipynb"
+    place = f"{path.parent.name}/{path.name}" if folder is None else os.path.relpath(path, files.ROOT)
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it from git") from None
+        raise ValueError(f"{place} is no JSON in UTF-8 ({error}): restore it from git") from None
     if wrong := _format_fault(notebook):
-        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it from git")
+        raise ValueError(f"{place} is no notebook: {wrong}; restore it from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
