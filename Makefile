@@ -19,8 +19,8 @@ NBVAL_OUT = $(CURDIR)/build/nbval
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
-figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"]
-	@$(RUN) -m railcore figures $(NB) $(PARAMS)
+figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"] [PUBLISH=1]
+	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(filter-out 0 no,$(PUBLISH)),--publish)
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
@@ -36,8 +36,8 @@ check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
 
-lab: $(SETUP) ## Open JupyterLab on the index notebook, on this machine only
-	@$(RUN) -m railcore lab
+lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01_network_cost or DISCARD=01_network_cost, of an edited copy]
+	@$(RUN) -m railcore lab $(if $(KEEP),--keep $(KEEP)) $(if $(DISCARD),--discard $(DISCARD)) $(if $(FORCE),--force)
 
 bench: $(SETUP) ## Measure the speed targets
 	$(RUN) -m pytest benchmarks --benchmark-columns=min,median,max,rounds
@@ -61,7 +61,14 @@ lock: ## Write constraints.txt from pyproject.toml, for Python 3.11 to 3.13 [UPG
 	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --fork-strategy fewest \
 	  --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
 
-clean: ## Remove build/ and .venv/, which can be made again
+clean: ## Remove build/ and .venv/, which can be made again, unless build/lab holds work of yours [FORCE=1]
+	@if [ -d build/lab ] && [ -z "$(FORCE)" ]; then \
+	  own=`$(RUN) -m railcore lab --list 2>/dev/null` || own="notebooks that may be edited (no .venv to compare them)"; \
+	  if [ -n "$$own" ]; then \
+	    echo "build/lab holds what make cannot make again:"; echo "$$own"; \
+	    echo "Bring copies back with make lab KEEP=..., move other files, or remove all of it: make clean FORCE=1"; exit 1; \
+	  fi; \
+	fi
 	rm -rf build .venv
 
 .venv/.stamp: constraints.txt

@@ -19,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
+    publish = "make parameters edited in notebooks the published ones"
+    figures.add_argument("--publish", action="store_true", help=publish)
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
     listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
@@ -31,7 +33,12 @@ def main(arguments: list[str] | None = None) -> int:
     adding.add_argument("--like", default="", help="GPU whose efficiencies are filled in as assumed")
     adding.add_argument("--write", metavar="FOLDER", help="add the rows to the files of a folder instead")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
-    commands.add_parser("lab", help="open JupyterLab on the index notebook")
+    lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
+    what = lab.add_mutually_exclusive_group()
+    what.add_argument("--keep", metavar="NOTEBOOK", help="write an edited copy into notebooks/, and start nothing")
+    what.add_argument("--discard", metavar="NOTEBOOK", help="drop what was edited in a copy, and start nothing")
+    what.add_argument("--list", action="store_true", help="list edited copies and files made there, and start nothing")
+    lab.add_argument("--force", action="store_true", help="keep: also where the notebook has changed since")
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
@@ -53,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from railcore.workbench import driver
 
-    return driver.make_figures(options.notebook, options.given)
+    return driver.make_figures(options.notebook, options.given, options.publish)
 
 
 def _claim(options) -> int:
@@ -85,12 +92,11 @@ def _claim(options) -> int:
     print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
     if files.INSTALLED:
         return 0
-    from railcore.workbench.driver import parameters, run
+    from railcore.workbench.driver import publish
 
     print(f"{'settings':<9} of the whole notebook:")
-    there = (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists()
-    for name, value in parameters.defaults(run.load_notebook(entry.notebook)).items() if there else ():
-        print(f"{'':<9} {name} = {value!r}")
+    for name, value in publish.published_parameters(entry.notebook).items():
+        print(f"{'':<9} {name} = {value}")
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
@@ -148,15 +154,18 @@ def _catalog(options) -> int:
     return 0
 
 
-def _lab(_options) -> int:
-    from railcore.workbench.driver import kernel_environment
+def _lab(options) -> int:
+    from railcore.workbench.driver import lab
 
-    index = str(files.NOTEBOOKS / "00_index.ipynb")
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
-    command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
-    if os.geteuid() == 0:
-        command.append("--allow-root")
-    os.execve(sys.executable, command, kernel_environment())
+    if options.keep:
+        print(lab.keep(options.keep, options.force))
+    elif options.discard:
+        print(lab.discard(options.discard))
+    elif options.list:
+        print("".join(f"{path}\n" for path in lab.own_files()), end="")
+    else:
+        lab.start()
+    return 0
 
 
 _COMMANDS = {

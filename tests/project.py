@@ -33,6 +33,7 @@ ports = catalog.item("switches", "12.8T")["ports"]
 outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
 outputs.show_warnings(*["the speed is a crawl"] * (units.parse(speed, "bps") < 1e6))
 """
+TIERS, SPEED = "tiers: int = 2  # tiers of a rail", 'speed: str = "400 Gbps"  # of a link'
 INDEX = """
 from railcore.facts import files
 print(len(list(files.FIGURES.rglob("*.csv"))))
@@ -66,8 +67,8 @@ def make(folder: Path) -> Path:
         extras.writelines(f"extra.{name},extra,{name},table,numbers,{notebook},csv md tex\n" for name, notebook in made)
     (folder / "notebooks").mkdir()
     (folder / "figures").mkdir()
-    write_notebook(folder, FIRST, "tiers: int = 2  # tiers of a rail", DRAW)
-    write_notebook(folder, SECOND, 'speed: str = "400 Gbps"  # of a link', OTHER)
+    write_notebook(folder, FIRST, TIERS, DRAW)
+    write_notebook(folder, SECOND, SPEED, OTHER)
     write_notebook(folder, "00_index", "", INDEX)
     return folder
 

@@ -85,7 +85,7 @@ def test_what_was_changed_by_hand_is_restored(suite):
 def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
     before = project.snapshot(suite)
     good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
-    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', project.OTHER + "1 / 0")
+    project.write_notebook(suite, project.SECOND, project.SPEED, project.OTHER + "1 / 0")
     (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
     status, printed = project.run(suite)
     assert status == 1
@@ -99,7 +99,7 @@ def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
 def test_a_result_of_another_notebook_is_refused(suite):
     good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
     foreign = 'claims.record({"railonly2025.text.r64_tiers_rail_only": 2})'
-    project.write_notebook(suite, project.SECOND, "", "from railcore.facts import claims", foreign)
+    project.write_notebook(suite, project.SECOND, project.SPEED, "from railcore.facts import claims", foreign)
     status, printed = project.run(suite, project.SECOND)
     assert status == 1 and "belongs to notebook 01_network_cost, this is 02_topologies" in printed
     (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
@@ -134,7 +134,7 @@ def test_an_edit_during_the_run_is_neither_lost_nor_taken_as_done(suite):
         f"while not pathlib.Path({str(edited)!r}).exists(): time.sleep(0.02)\n"
     )
     for what in (notebook, module):
-        project.write_notebook(suite, project.SECOND, 'speed: str = "2 bps"', waiting + project.OTHER)
+        project.write_notebook(suite, project.SECOND, project.SPEED, waiting + project.OTHER)
         process = project.start(suite, project.SECOND)
         assert project.wait_for(begun.exists)
         if what == notebook:
@@ -145,7 +145,7 @@ def test_an_edit_during_the_run_is_neither_lost_nor_taken_as_done(suite):
         edited.touch()
         printed, _ = process.communicate(timeout=project.TIMEOUT)
         if what == notebook:
-            assert process.returncode == 1 and "edited while it ran" in printed
+            assert process.returncode == 1 and "edited while this run" in printed
             assert notebook.read_bytes() == edit
         else:
             assert process.returncode == 0, printed
@@ -196,7 +196,7 @@ def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
 def test_parameters_of_the_user_stay_in_build(suite):
     before = project.snapshot(suite)
     status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")
-    assert status == 0 and "build/custom" in printed
+    assert status == 0 and f"are in build/custom/{project.FIRST} until" in printed
     assert project.snapshot(suite) == before
     recorded = suite / "build" / "custom" / project.FIRST / "claims" / f"{project.FIRST}.csv"
     assert recorded.read_text().splitlines()[1].startswith("railonly2025.text.r64_tiers_rail_only,5,")
@@ -210,6 +210,7 @@ def test_parameters_of_the_user_stay_in_build(suite):
         ((project.FIRST, "-p", "tiers", "2.5"), "parameter 'tiers' is '2.5': give a whole number"),
         ((project.SECOND, "-p", "speed", "3 GB"), "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
         (("-p", "tiers", "3"), "parameters need one notebook"),
+        ((project.FIRST, "-p", "tiers", "3", "--publish"), "leave out PUBLISH, or PARAMS"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_runs(suite, arguments, message):

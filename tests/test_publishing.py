@@ -117,7 +117,7 @@ def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault):
     )
     project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
     changed = project.snapshot(suite)
-    status, printed = project.run(suite, project.FIRST, patch=patch)
+    status, printed = project.run(suite, project.FIRST, "--publish", patch=patch)
     assert status == 1 and f"FAILED: {project.FIRST}; what they had published is unchanged" in printed
     assert project.snapshot(suite) == changed
 
@@ -127,7 +127,7 @@ def test_publishing_that_stops_half_way_says_what_is_new_and_the_next_run_comple
     project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
     part.unlink()
     part.mkdir()
-    status, printed = project.run(suite, project.FIRST)
+    status, printed = project.run(suite, project.FIRST, "--publish")
     assert status == 1 and "unchanged" not in printed and "run `make figures` again" in printed
     new, rest = re.search(r"half published: .*; new: (.*); as before: ([^;]*);", printed).groups()
     now = project.snapshot(suite)
@@ -294,7 +294,7 @@ def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
 )
 def test_a_notebook_that_ends_itself_has_failed(suite, end, message):
     last = [project.OTHER] if "sys" in end.lower() else []
-    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', end, *last)
+    project.write_notebook(suite, project.SECOND, project.SPEED, end, *last)
     status, printed = project.run(suite, project.SECOND)
     assert status == 1 and f"{project.SECOND}: FAILED, {message}" in printed
 

@@ -38,7 +38,7 @@ def suite(tmp_path_factory):
     for tiers in (3, 2):
         set_tiers(folder, tiers)
         started = time.monotonic()
-        status, printed = project.run(folder)
+        status, printed = project.run(folder, "--publish")
         assert status == 0, printed
         states.append(project.snapshot(folder))
     return folder, states, time.monotonic() - started
@@ -49,7 +49,7 @@ def test_a_stopped_run_leaves_each_file_whole_and_old_or_new(suite, number):
     folder, states, length = suite
     before = project.snapshot(folder)
     set_tiers(folder, 3 - number % 2)
-    process = project.start(folder)
+    process = project.start(folder, "--publish")
     time.sleep(random.Random(number).uniform(0.1, 1.0) * length)
     process.send_signal(SIGNALS[number % 3])
     process.communicate(timeout=project.TIMEOUT)
@@ -68,7 +68,7 @@ def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite):
     folder, _, _ = suite
     set_tiers(folder, 3)
     adopt = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(36, 1)"  # PR_SET_CHILD_SUBREAPER
-    code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'railcore', 'figures']); sys.stdin.read()"
+    code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'railcore', 'figures', '--publish']); sys.stdin.read()"
     command = [sys.executable, "-c", code]
     surroundings = project.environment(folder)
     process = subprocess.Popen(command, cwd=folder, env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -82,6 +82,6 @@ def test_after_stops_the_next_run_completes_and_tidies(suite):
     folder, states, _ = suite
     set_tiers(folder, 2)
     (folder / "figures" / ".fig.csv.123.tmp").write_text("half")
-    status, printed = project.run(folder)
+    status, printed = project.run(folder, "--publish")
     assert status == 0, printed
     assert project.snapshot(folder) == states[1]

@@ -105,6 +105,11 @@ def calibrations_of(claim_id: str) -> dict[Calibration, str]:
     return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
 
 
+def solved_texts(claim_id: str) -> list[str]:
+    """What stands first in a claim's reason: each solved parameter that it depends on, and from what it was solved."""
+    return [f"{how}: {each.parameter} from {each.used_text}" for each, how in calibrations_of(claim_id).items()]
+
+
 def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     """Each calibrated parameter beside what it was solved from and what it predicts, from rows of the ledger."""
     held = {row["id"] for row in rows if row["verdict"] == "reproduced"}
@@ -249,10 +254,8 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
 
 def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
     """What a claim rests on, and its reason with that in front."""
-    found = calibrations_of(claim_id)
-    parts = [f"{how}: {each.parameter} from {each.used_text}" for each, how in found.items()]
-    parts += [f"reading: {reading}"] if reading else []
-    hows = {"stated", *found.values(), *(["reading"] if reading else [])}
+    parts = solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
+    hows = {"stated", *calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
     return max(hows, key=list(BASES).index), "; ".join(parts + ([reason] if reason else []))
 
 

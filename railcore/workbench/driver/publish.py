@@ -18,16 +18,19 @@ from typing import Any
 from railcore.facts import catalog, claims, files
 from railcore.facts.tables import csv_text, markdown_table, read_csv
 from railcore.workbench import outputs
-from railcore.workbench.driver import compare
+from railcore.workbench.driver import compare, ledger_text, parameters
 
 LAST_NOTEBOOKS = ("21", "00")  # these read what the others wrote, and run after them in this order
 _LEDGER = files.FIGURES / "reproduction.csv"
 _INPUTS = files.FIGURES / "inputs.csv"
+_PARAMETERS = files.FIGURES / "parameters.csv"
 _MANIFEST = files.FIGURES / "MANIFEST.csv"
-_SHARED = (_LEDGER.name, "reproduction.md", _INPUTS.name)  # made from what every notebook gave
+_PARAMETER_COLUMNS = ("notebook", "parameter", "value")
+_SHARED = (_LEDGER.name, "reproduction.md", _INPUTS.name, _PARAMETERS.name)  # made from what every notebook gave
 _COLUMNS: dict[Path, tuple[str, ...]] = {
     _LEDGER: ("id", "value", "verdict", "reason", "basis", "notebook"),
     _INPUTS: catalog.INPUT_COLUMNS,
+    _PARAMETERS: _PARAMETER_COLUMNS,
     _MANIFEST: ("file", "notebook", "sha256"),
 }
 _PUBLISHED_PATH = re.compile(r"[^/.\x00][^/\x00]*/[^/.\x00][^/\x00]*")  # <folder>/<file>, neither hidden nor ".."
@@ -61,15 +64,51 @@ def _is_valid(row: Mapping[str, str]) -> bool:
 
 
 def rows_hashes(suite: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Hashes of each notebook's rows in the ledger and in the inputs: {notebook: {"ledger": hash, "inputs": hash}}."""
-    ledger = (published_rows(), claims.RECORDED_COLUMNS)
-    tables = {"ledger": ledger, "inputs": (_read(_INPUTS) or [], catalog.INPUT_COLUMNS)}
+    """Hashes of each notebook's rows in ledger, inputs and parameters: {notebook: {"ledger": hash, "inputs": ...}}."""
+    tables = {
+        "ledger": (published_rows(), claims.RECORDED_COLUMNS),
+        "inputs": (_read(_INPUTS) or [], catalog.INPUT_COLUMNS),
+        "parameters": (_read(_PARAMETERS) or [], _PARAMETER_COLUMNS),
+    }
     return {name: {key: _rows_hash(name, *table) for key, table in tables.items()} for name in suite}
 
 
 def _rows_hash(name: str, rows: list[dict[str, str]], columns: Iterable[str]) -> str:
     mine = [[row.get(column, "") for column in columns] for row in rows if row["notebook"] == name]
     return hashlib.sha256(json.dumps(mine).encode()).hexdigest()
+
+
+def published_parameters(name: str) -> dict[str, str]:
+    """Parameters that a notebook's published results were made with, as literals of Python; {} where none is recorded.
+
+    They stand in figures/parameters.csv.
+    """
+    return {row["parameter"]: row["value"] for row in _read(_PARAMETERS) or [] if row["notebook"] == name}
+
+
+def _parameter_rows(name: str, notebook: Mapping) -> list[dict[str, str]]:
+    values = parameters.defaults(notebook).items()
+    return [{"notebook": name, "parameter": key, "value": repr(value)} for key, value in values]
+
+
+def parameter_changes(name: str, notebook: Mapping) -> str:
+    """Why a notebook is not the one that was published: a clause that names what differs, "" where nothing does.
+
+    A notebook that has published nothing differs from nothing. One that has, and whose record is lost, is known by its
+    stamp alone. Raises ValueError for a parameters cell that cannot be read.
+    """
+    rows = _parameter_rows(name, notebook)
+    now, known = {row["parameter"]: row["value"] for row in rows}, published_parameters(name)
+    if not known:
+        nothing = name not in {*owners().values(), *(row["notebook"] for row in published_rows())}
+        last_run = read_stamp(name).get("published", {}).get("parameters")
+        same = nothing or not rows or last_run == _rows_hash(name, rows, _PARAMETER_COLUMNS)
+        lost = f"figures/{_PARAMETERS.name} has lost its published parameters (restore that file from git)"
+        return "" if same else lost
+    changed = [f"{key} {known[key]} -> {value}" for key, value in now.items() if known.get(key, value) != value]
+    changed += [f"{key} is new" for key in now if key not in known]
+    changed += [f"{key} is gone" for key in known if key not in now]
+    return f"its parameters differ from the published ones ({', '.join(changed)})" if changed else ""
 
 
 def owners() -> dict[str, str]:
@@ -108,11 +147,11 @@ def find_damage() -> list[str]:
 
 
 def refuse_lost_rows(suite: Iterable[str]) -> None:
-    """Raise ValueError where ledger or inputs have lost the rows of a notebook that will not run now."""
+    """Raise ValueError where a shared table has lost the rows of a notebook that will not run now."""
     nothing, published = _rows_hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
         known = read_stamp(name).get("published", {})
-        for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS)):
+        for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS), ("parameters", _PARAMETERS)):
             damaged = name in published and _read(table) is None
             if damaged or rows[key] == nothing != known.get(key, nothing):
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
@@ -138,8 +177,9 @@ def notebook_text(notebook: Mapping, executed: Mapping) -> str:
 def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:
     """Put what a run left in a folder in its place.
 
-    Figures and tables come first, then what the notebook no longer writes goes, then ledger, inputs, notebook and
-    manifest: a kill in between leaves whole files, and no stamp, so that the next run does it again.
+    The parameters' record comes first, then figures and tables, then what the notebook no longer writes goes, then
+    ledger, inputs, notebook and manifest: a kill in between leaves whole files, and no stamp, so that the next run
+    does it again, with parameters that are the recorded ones.
 
     Parameters
     ----------
@@ -154,6 +194,8 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
 
     Raises
     ------
+    ValueError
+        For a parameters cell that cannot be read.
     OSError
         When nothing was changed.
     files.HalfWritten
@@ -168,10 +210,13 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in report["inputs"]]
+    recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
     target, executed = files.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
         executed = target.read_bytes()
-    _write(new | stale | _shared_tables(rows, inputs) | {target: executed}, owned | dict.fromkeys(figures, name))
+    _write(
+        new | stale | _shared_tables(rows, inputs, recorded) | {target: executed}, owned | dict.fromkeys(figures, name)
+    )
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
@@ -198,21 +243,24 @@ def _stored_if_same(row: dict[str, str], known: Mapping[str, str] | None) -> dic
 def rewrite_shared_tables(suite: list[str]) -> None:
     """Write the shared tables again from the rows in them and the files that are there.
 
-    Files, ledger rows and inputs of notebooks that are no longer in the suite go.
+    Files and rows of notebooks that are no longer in the suite go.
     """
     owned = owners()
     gone: Contents = {files.FIGURES / path: None for path, owner in owned.items() if owner not in suite}
-    rows = [row for row in published_rows() if row["notebook"] in suite]
-    _write(gone | _shared_tables(rows, [row for row in _read(_INPUTS) or [] if row["notebook"] in suite]), owned)
+    tables = (published_rows(), _read(_INPUTS) or [], _read(_PARAMETERS) or [])
+    _write(gone | _shared_tables(*([row for row in rows if row["notebook"] in suite] for rows in tables)), owned)
 
 
-def _shared_tables(rows: list[dict[str, str]], inputs: list[dict[str, str]]) -> Contents:
-    """The ledger for machines and for people, the counts in README, and the inputs."""
+def _shared_tables(
+    rows: list[dict[str, str]], inputs: list[dict[str, str]], recorded: list[dict[str, str]]
+) -> Contents:
+    """The ledger for machines and for people, the counts in README, the inputs and the parameters."""
     ledger = claims.ledger(rows)
     return {
         _LEDGER: csv_text(claims.LEDGER_COLUMNS, ledger).encode(),
-        _LEDGER.with_suffix(".md"): _ledger_text(ledger).encode(),
+        _LEDGER.with_suffix(".md"): ledger_text.ledger_text(ledger).encode(),
         _INPUTS: csv_text(catalog.INPUT_COLUMNS, sorted(inputs, key=lambda row: row["notebook"])).encode(),
+        _PARAMETERS: csv_text(_PARAMETER_COLUMNS, sorted(recorded, key=lambda row: row["notebook"])).encode(),
         **_with_counts(ledger),
     }
 
@@ -236,42 +284,13 @@ def _write(contents: Contents, owned: Mapping[str, str]) -> None:
         data = contents[place] if place in contents else _stored(place)
         if data is not None:
             listed.append({"file": path, "notebook": owner, "sha256": hashlib.sha256(data).hexdigest()})
-    whole = contents | {_MANIFEST: csv_text(_COLUMNS[_MANIFEST], listed).encode()}
+    first = {_PARAMETERS: contents[_PARAMETERS]}
+    whole = first | contents | {_MANIFEST: csv_text(_COLUMNS[_MANIFEST], listed).encode()}
     files.write_all({place: data for place, data in whole.items() if data != _stored(place)})
 
 
 def _stored(place: Path) -> bytes | None:
     return place.read_bytes() if place.is_file() else None
-
-
-def _ledger_text(ledger: list[dict[str, str]]) -> str:
-    """The ledger for people: counts, then a table for each document."""
-    table = claims.claim_counts(ledger)
-    text = (
-        "# Claims of the documents, and what comes out\n\n"
-        "Made by `make figures`; the numbers are in [reproduction.csv](reproduction.csv). "
-        "`python -m railcore claim <document>.<id>` shows one claim with its inputs.\n\n"
-        f"{markdown_table(table)}\n"
-        "Reproduced: the relation holds within the tolerance. Close: within 10% of the document's value. "
-        "Differs: farther off. Unavailable: needs data that the project does not carry. Missing: no notebook computes "
-        "it yet.\n\nWhat a value rests on (`basis`; where several apply, the last of them counts):\n\n"
-    )
-    text += "".join(f"- {name}: {meaning}\n" for name, meaning in claims.BASES.items())
-    if solved := claims.calibration_counts(ledger):
-        text += f"\n## Parameters solved from claims\n\n{markdown_table(solved)}"
-    for document in (row["document"] for row in table[:-1]):
-        text += f"\n## {document}\n\n"
-        text += markdown_table([_ledger_line(row) for row in ledger if row["document"] == document])
-    return text
-
-
-def _ledger_line(row: Mapping[str, str]) -> dict[str, str]:
-    return {
-        **claims.comparison_row(row),
-        "where": row["where"],
-        "id": f"`{row['id'].partition('.')[2]}`",
-        "notebook": f"[{row['notebook'][:2]}](../notebooks/{row['notebook']}.ipynb)",
-    }
 
 
 def sha256(path: Path) -> str:
@@ -313,12 +332,14 @@ def _figures_files() -> list[str]:
     return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
 
 
-def stamp_path(name: str) -> Path:
-    """Where a notebook's stamp is kept."""
-    return files.BUILD / "stamps" / f"{name}.json"
+def stamp_path(name: str, custom: bool = False) -> Path:
+    """Where a notebook's stamp is kept; custom: that of its run with parameters that are not the published ones."""
+    return files.BUILD / ("custom_stamps" if custom else "stamps") / f"{name}.json"
 
 
-def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str]) -> None:
+def write_stamp(
+    name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str], custom: bool = False
+) -> None:
     """Stamp a notebook.
 
     Parameters
@@ -329,6 +350,8 @@ def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mappin
         What its kernel reported (modules, data), and `before`, the hashes of all files when the run began.
     published
         Hash of everything that it published, by path.
+    custom
+        For a run whose results went to build/custom.
 
     Returns
     -------
@@ -336,25 +359,36 @@ def write_stamp(name: str, notebook: Mapping, report: Mapping, published: Mappin
     """
     stamp = {"modules": report["modules"], "data": report["data"], "published": dict(published)}
     stamp["used"] = _used_hash(name, notebook, report, report["before"])
-    files.write_whole(stamp_path(name), json.dumps(stamp, indent=1))
+    files.write_whole(stamp_path(name, custom), json.dumps(stamp, indent=1))
 
 
-def read_stamp(name: str) -> dict[str, Any]:
+def read_stamp(name: str, custom: bool = False) -> dict[str, Any]:
     """A notebook's stamp, {} where there is none of the shape that `write_stamp` gives."""
     try:
-        stamp = json.loads(stamp_path(name).read_text(encoding="utf-8"))
+        stamp = json.loads(stamp_path(name, custom).read_text(encoding="utf-8"))
         texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return stamp if all(isinstance(text, str) for text in texts) else {}
 
 
-def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str]) -> bool:
-    """True when nothing that the last run used has changed and everything that it published is still there.
+def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str], custom: bool = False) -> bool:
+    """True when nothing that the last run used has changed and everything that it made is still there.
 
-    rows: hash of the notebook's rows in each shared table as they stand.
+    Parameters
+    ----------
+    name, notebook
+        Of the suite, and its sources.
+    rows
+        Hash of the notebook's rows in each shared table as they stand.
+    custom
+        For the last run whose results went to build/custom: it has no such rows.
+
+    Returns
+    -------
+    Whether a run would give what is there.
     """
-    stamp = read_stamp(name)
+    stamp, rows = read_stamp(name, custom), {} if custom else rows
     if not stamp:
         return False
     there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}

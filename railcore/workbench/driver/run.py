@@ -8,7 +8,10 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from railcore.facts import catalog, claims, files
@@ -25,15 +28,19 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def load_notebook(name: str) -> dict:
-    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing)."""
-    path = files.NOTEBOOKS / f"{name}.ipynb"
+def load_notebook(name: str, folder: Path | None = None) -> dict:
+    """A notebook of the suite: its sources, without outputs (nbformat takes a second to import, json nothing).
+
+    folder: of the file, notebooks/ by default.
+    """
+    path = (folder or files.NOTEBOOKS) / f"{name}.ipynb"
+    place = f"{path.parent.name}/{path.name}" if folder is None else os.path.relpath(path, files.ROOT)
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"notebooks/{path.name} is no JSON in UTF-8 ({error}): restore it from git") from None
+        raise ValueError(f"{place} is no JSON in UTF-8 ({error}): restore it from git") from None
     if wrong := _format_fault(notebook):
-        raise ValueError(f"notebooks/{path.name} is no notebook: {wrong}; restore it from git")
+        raise ValueError(f"{place} is no notebook: {wrong}; restore it from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
         for key in ("execution", "papermill"):
@@ -74,17 +81,36 @@ def notebook_names() -> list[str]:
     return sorted(suite.values())
 
 
-def make_figures(only: str | None = None, given: list[list[str]] | None = None) -> int:
+def make_figures(only: str | None = None, given: list[list[str]] | None = None, publishing: bool = False) -> int:
     """Bring notebooks, figures and ledger up to date; gives the exit status.
 
-    only: name of the one notebook to run; given: pairs of parameter and value, for a run of that notebook that stays
-    in build/. Raises ValueError for an unknown notebook or a parameter that does not fit, before anything runs.
+    Results of a run with `given` or with RAILCORE_CATALOG stay in build/custom, and so do those of a notebook whose
+    parameters are not the published ones.
+    Raises ValueError for an unknown notebook or a parameter that does not fit, before anything runs.
+
+    Parameters
+    ----------
+    only
+        Name of the one notebook to run.
+    given
+        Pairs of parameter and value, for a run of that notebook.
+    publishing
+        The parameters that stand in the notebooks become the published ones.
+
+    Returns
+    -------
+    0, or 1 where a notebook failed.
     """
     suite = notebook_names()
     if only is not None and only not in suite:
         raise claims.UnknownName("notebook", only, suite)
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
+    if publishing and (given or files.parameterized()):
+        raise ValueError(
+            "only what stands in the notebooks and in data/ is published: leave out PUBLISH, or PARAMS and "
+            "RAILCORE_CATALOG (write new parameters into the notebook's parameters cell)"
+        )
     values = parameters.read_parameters(given or [], load_notebook(only), only) if only and given else {}
     catalog.values()  # refuses a folder in RAILCORE_CATALOG that is none, and files with faults
     files.BUILD.mkdir(exist_ok=True)
@@ -99,13 +125,28 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None) 
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
                 signal.signal(ending, _stop)
-        if only and not (values or files.parameterized()):
+        wanted = [only] if only else suite
+        own = bool(values) or files.parameterized()
+        custom = set(wanted) if own else set() if publishing else _say_edited(wanted)
+        if only and not custom:
             publish.refuse_lost_rows(set(suite) - {only})
         kernels.open_sockets()
         try:
-            return _run([only] if only else suite, values)
+            return _run(wanted, _Plan(values, own, publishing, frozenset(custom)))
         finally:
             kernels.kill_all()
+
+
+def _say_edited(wanted: list[str]) -> set[str]:
+    """Notebooks whose parameters are not the published ones, after a line about each."""
+    found = set()
+    for name in wanted:
+        with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
+            if why := publish.parameter_changes(name, load_notebook(name)):
+                found.add(name)
+                remedy = "make figures PUBLISH=1 makes them the published ones"
+                print_line(f"{name}: {why}: results go to {_relative(_folder(name, True))}; {remedy}")
+    return found
 
 
 def _stop(number: int, _frame) -> None:
@@ -124,35 +165,50 @@ def _stop(number: int, _frame) -> None:
         os._exit(128 + number)
 
 
-def _run(wanted: list[str], values: dict) -> int:
+@dataclass(frozen=True)
+class _Plan:
+    """What becomes of a run's results.
+
+    values: given for its one notebook; own: it uses numbers that stand neither in notebooks nor in data/; publishing:
+    parameters that stand in notebooks become the published ones; custom: notebooks whose results stay in build/custom.
+    """
+
+    values: Mapping[str, object]
+    own: bool
+    publishing: bool
+    custom: frozenset[str]
+
+
+def _run(wanted: list[str], plan: _Plan) -> int:
     started = time.monotonic()
-    custom = bool(values) or files.parameterized()
     failed: dict[str, Exception] = {}
     ran = new = 0
-    if not custom:
+    published = not plan.custom.issuperset(wanted)
+    if published:
         _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
         for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
-            due = [name for name in group if custom or not _up_to_date(name, rows[name])]
-            running = {pool.submit(_execute, name, values, custom): name for name in due}
+            due = [name for name in group if plan.own or not _up_to_date(name, rows[name], name in plan.custom)]
+            running = {pool.submit(_execute, name, plan): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
                     name, ran = running.pop(future), ran + 1
                     try:
-                        new += _finish(name, future, custom)
+                        new += _finish(name, future, plan)
                     except Exception as error:
                         failed[name] = error
-                        _say_failed(name, error, custom)
-    if custom:
-        where = ", ".join(_relative(_folder(name, custom)) for name in wanted)
-        print_line(f"results of this run are in {where} until the next such run; figures/ and notebooks/ are untouched")
-    else:
+                        _say_failed(name, error, _folder(name, name in plan.custom))
+    if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
         what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
+    if plan.custom:
+        where = ", ".join(_relative(_folder(name, True)) for name in wanted if name in plan.custom)
+        untouched = "what these notebooks have published is untouched"
+        print_line(f"results with your own numbers are in {where} until the next such run; {untouched}")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
         left = f"half published, as said above: {', '.join(half)}" if half else "what they had published is unchanged"
@@ -181,9 +237,9 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _up_to_date(name: str, rows: dict[str, str]) -> bool:
+def _up_to_date(name: str, rows: dict[str, str], custom: bool) -> bool:
     try:
-        return publish.up_to_date(name, load_notebook(name), rows)
+        return publish.up_to_date(name, load_notebook(name), rows, custom)
     except (OSError, ValueError):  # no notebook: its run will say so
         return False
 
@@ -197,17 +253,18 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(files.ROOT))
 
 
-def _execute(name: str, values: dict, custom: bool) -> tuple:
-    folder = _folder(name, custom)
+def _execute(name: str, plan: _Plan) -> tuple:
+    folder = _folder(name, name in plan.custom)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print_line(f"{name}: started")
     started, before = time.monotonic(), publish.source_hashes()
     notebook = load_notebook(name)
+    parameters.defaults(notebook)  # a cell that cannot be read is refused before it runs
     environment = {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name}
-    if custom:
+    if name in plan.custom:
         environment["RAILCORE_PARAMETERIZED"] = "1"
-    report = kernels.execute(name, notebook, folder, values, environment)
+    report = kernels.execute(name, notebook, folder, plan.values, environment)
     return notebook, folder, report | {"before": before}, time.monotonic() - started
 
 
@@ -228,14 +285,17 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dic
             _stop(_pending, None)
 
 
-def _finish(name: str, future: Future, custom: bool) -> int:
-    """Publish a notebook that passed; gives the number of its figures and tables that are new or changed."""
+def _finish(name: str, future: Future, plan: _Plan) -> int:
+    """Publish a notebook that passed, unless it is custom; gives the number of its figures and tables that are new."""
     notebook, folder, report, seconds = future.result()
     new = 0
-    if custom:
-        published = {path.relative_to(folder).as_posix(): "" for path in folder.rglob("*.*") if path.is_file()}
-    elif load_notebook(name) != notebook:
-        raise ValueError("it was edited while it ran: nothing is published, run it again")
+    if name in plan.custom:
+        made = [path for path in folder.rglob("*.*") if path.is_file()]
+        published = {path.relative_to(folder).as_posix(): "" for path in made}
+        if not plan.own:  # a stamp knows all that it used
+            publish.write_stamp(name, notebook, report, {_relative(path): publish.sha256(path) for path in made}, True)
+    elif load_notebook(name) != notebook or (not plan.publishing and publish.parameter_changes(name, notebook)):
+        raise ValueError("it was edited while this run was under way: nothing is published, run it again")
     else:
         published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
@@ -247,8 +307,8 @@ def _finish(name: str, future: Future, custom: bool) -> int:
     return new
 
 
-def _say_failed(name: str, error: Exception, custom: bool) -> None:
-    where = _folder(name, custom) / f"{name}.ipynb"
+def _say_failed(name: str, error: Exception, folder: Path) -> None:
+    where = folder / f"{name}.ipynb"
     kind = "half published" if isinstance(error, files.HalfWritten) else type(error).__name__
     text = str(error) if isinstance(error, kernels.CellError | ValueError) else f"{kind}: {error}"
     if isinstance(error, OSError):

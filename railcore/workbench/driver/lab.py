@@ -1,0 +1,156 @@
+"""JupyterLab on copies of the notebooks in build/lab: whatever it saves, notebooks/ stays as it is published.
+
+A copy is refreshed from notebooks/ at each start, unless its sources were edited; outputs do not count.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from railcore.facts import files
+from railcore.facts.catalog import UnknownName
+from railcore.workbench.driver.kernels import kernel_environment
+from railcore.workbench.driver.run import load_notebook
+
+_LAB = files.BUILD / "lab"
+_COPIES = _LAB / "notebooks"
+_COPIED = _LAB / ".copied.json"  # hash of the sources that each copy was made from
+_LINKED = ("data", "figures", "railcore", "README.md")  # what notebooks link to, and a reader looks into
+
+
+def start() -> NoReturn:
+    """Bring the copies up to date, say which are kept, and become JupyterLab, on this machine only."""
+    print("JupyterLab works on copies in build/lab; notebooks/ stays as it is")
+    for line in refresh():
+        print(line)
+    sys.stdout.flush()
+    index = str(_COPIES / "00_index.ipynb")
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={_LAB}", index]
+    command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    os.execve(sys.executable, command, kernel_environment())
+
+
+def refresh() -> list[str]:
+    """Copy what was not edited, link the folders beside it; gives a line about each copy that is kept."""
+    _COPIES.mkdir(parents=True, exist_ok=True)
+    for name in _LINKED:
+        if not os.path.lexists(_LAB / name):
+            (_LAB / name).symlink_to(os.path.relpath(files.ROOT / name, _LAB))
+    lines = []
+    for name in _notebooks():
+        if not is_edited(name):
+            _copy(name)
+            continue
+        since = "" if _is_base(name) else ", and notebooks/ has changed since"
+        keep, drop = f"make lab KEEP={name}", f"make lab DISCARD={name}"
+        lines.append(f"{name}: your edited copy is kept{since}: {keep} writes it into notebooks/, {drop} drops it")
+    copied = _copied()
+    for name in set(copied) - set(_notebooks()):  # gone from notebooks/
+        if not is_edited(name):
+            (_COPIES / f"{name}.ipynb").unlink(missing_ok=True)
+            _remember({key: value for key, value in _copied().items() if key != name})
+    return lines
+
+
+def keep(name: str, forced: bool = False) -> str:
+    """Write the sources of an edited copy over its notebook, which keeps its stored outputs; says what was done.
+
+    Raises ValueError for an unknown notebook, a copy that is no notebook, and, unless forced, where the notebook has
+    changed since it was copied.
+    """
+    target, copy = _known(name)
+    if not is_edited(name):
+        return f"{name}: its copy in build/lab has the sources of notebooks/{target.name}: nothing to bring back"
+    if not _is_base(name) and not forced:
+        raise ValueError(
+            f"notebooks/{target.name} has changed since it was copied: compare it with {_relative(copy)}, then "
+            f"make lab KEEP={name} FORCE=1 writes the copy over it"
+        )
+    import nbformat
+
+    stored = json.loads(target.read_text(encoding="utf-8"))
+    outputs = {cell.get("id"): cell for cell in stored["cells"] if cell["cell_type"] == "code"}
+    cells = load_notebook(name, _COPIES)["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code" and cell.get("id") in outputs:
+            cell |= {key: outputs[cell["id"]][key] for key in ("outputs", "execution_count")}
+    files.write_whole(target, nbformat.writes(nbformat.from_dict(stored | {"cells": cells})) + "\n")
+    _remember(_copied() | {name: _sources(name, files.NOTEBOOKS)})
+    return f"{name}: notebooks/{target.name} has the sources of your copy; make figures runs it"
+
+
+def discard(name: str) -> str:
+    """Copy a notebook anew over its edited copy; says what was done. Raises ValueError for an unknown notebook."""
+    _known(name)
+    _copy(name)
+    return f"{name}: its copy in build/lab is that of notebooks/ again"
+
+
+def own_files() -> list[str]:
+    """What build/lab holds that is not to be had elsewhere: edited copies, and files that somebody made there."""
+    found = [path for path in sorted(_LAB.rglob("*")) if path.is_file() and not path.is_symlink()]
+    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(_LAB).parts)]
+    copies = {_COPIES / f"{name}.ipynb": name for name in {*_notebooks(), *_copied()}}
+    return [_relative(path) for path in shown if path not in copies or is_edited(copies[path])]
+
+
+def is_edited(name: str) -> bool:
+    """True for a copy whose sources are neither those that were copied nor the notebook's own."""
+    if not (_COPIES / f"{name}.ipynb").exists():
+        return False
+    return _sources(name, _COPIES) not in (_copied().get(name), _sources(name, files.NOTEBOOKS))
+
+
+def _is_base(name: str) -> bool:
+    """True where a notebook has still the sources that its copy was made from."""
+    return _sources(name, files.NOTEBOOKS) == _copied().get(name)
+
+
+def _notebooks() -> list[str]:
+    return sorted(path.stem for path in files.NOTEBOOKS.glob("[!.]*.ipynb"))
+
+
+def _known(name: str) -> tuple[Path, Path]:
+    if name not in _notebooks():
+        raise UnknownName("notebook", name, _notebooks())
+    target, copy = (folder / f"{name}.ipynb" for folder in (files.NOTEBOOKS, _COPIES))
+    return target, copy
+
+
+def _sources(name: str, folder: Path) -> str:
+    """Hash of a notebook's cells without outputs, counts and metadata; that of the file where it is no notebook."""
+    try:
+        cells = [[cell["cell_type"], cell["source"]] for cell in load_notebook(name, folder)["cells"]]
+        return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
+    except ValueError:
+        return hashlib.sha256((folder / f"{name}.ipynb").read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _copied() -> dict[str, str]:
+    try:
+        found = json.loads(_COPIED.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _remember(copied: dict[str, str]) -> None:
+    files.write_whole(_COPIED, json.dumps(copied, indent=1))
+
+
+def _copy(name: str) -> None:
+    _COPIES.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(files.NOTEBOOKS / f"{name}.ipynb", _COPIES / f"{name}.ipynb")
+    _remember(_copied() | {name: _sources(name, files.NOTEBOOKS)})
+
+
+def _relative(path: Path) -> str:
+    return os.path.relpath(path, files.ROOT)

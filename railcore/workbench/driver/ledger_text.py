@@ -1,0 +1,108 @@
+"""The ledger for people, figures/reproduction.md: a table for each document and verdict."""
+
+from collections.abc import Mapping
+
+from railcore.facts import claims
+from railcore.facts.tables import markdown_table
+
+_MEANINGS = {  # in the order in which somebody who doubts reads
+    "differs": "farther off",
+    "close": "within 10% of the document's value",
+    "unavailable": "needs data that the project does not carry",
+    "reproduced": "the relation holds within the tolerance of the printed digits",
+    "missing": "no notebook computes it yet",
+}
+_FOLDED = ("reproduced", "missing")
+_SOLVED = "parameters solved from claims"  # lower case: JupyterLab keeps the case of anchors, GitHub does not
+
+
+def ledger_text(ledger: list[dict[str, str]]) -> str:
+    """The ledger as Markdown: counts that lead to the tables, what they mean, solved parameters, and the tables."""
+    documents = list(dict.fromkeys(row["document"] for row in ledger))
+    found = {
+        (document, verdict): [row for row in ledger if (row["document"], row["verdict"]) == (document, verdict)]
+        for document in documents
+        for verdict in _MEANINGS
+    }
+    return "\n".join(
+        [
+            "# Claims of the documents, and what comes out\n",
+            "Made by `make figures`, with the numbers in [reproduction.csv](reproduction.csv). "
+            "The counts below lead to the claims.\n",
+            _contents(claims.claim_counts(ledger)),
+            *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
+            "\nBelow each claim: why ours is what it is, where that needs saying; its name, for "
+            "`python -m railcore claim <document>.<name>`, which shows all its inputs; what ours rests on; the "
+            "notebook. The deviation is relative to the document's value, and the difference itself where that is 0.\n",
+            "What a value rests on (where several apply, the last of them counts):\n",
+            *(f"- **{basis}**: {meaning}" for basis, meaning in claims.BASES.items()),
+            f"\nOf the reproduced claims:\n\n{_rests(claims.claim_counts(ledger))}",
+            *_solved(ledger),
+            *(_section(document, verdict, rows) for (document, verdict), rows in found.items() if rows),
+        ]
+    )
+
+
+def _contents(counts: list[dict[str, object]]) -> str:
+    """Counts by document and verdict, each with a link to its table."""
+    rows = []
+    for row in counts:
+        document = row["document"]
+        linked = {
+            verdict: f"[{row[verdict]}](#{document}-{verdict})" if row[verdict] and document != "all" else row[verdict]
+            for verdict in _MEANINGS
+        }
+        rows.append({"document": document, "claims": row["claims"], **linked})
+    return markdown_table(rows)
+
+
+def _rests(counts: list[dict[str, object]]) -> str:
+    bases = {basis: f"reproduced, {basis}" for basis in claims.BASES}
+    return markdown_table(
+        [{"document": row["document"], **{basis: row[key] for basis, key in bases.items()}} for row in counts]
+    )
+
+
+def _numbers() -> dict[str, str]:
+    """Short names of the solved parameters."""
+    return {each.parameter: f"P{number}" for number, each in enumerate(claims.calibrations(), 1)}
+
+
+def _solved(ledger: list[dict[str, str]]) -> list[str]:
+    """The parameters that were solved from claims, with what they predict."""
+    rows = []
+    for row in claims.calibration_counts(ledger):
+        name, used, how = str(row["parameter"]), str(row.pop("solved from")), row.pop("how")
+        ids = ", ".join(f"`{claim_id}`" for claim_id in used.split(", "))
+        text = f"**{name}**<br>{how}<br>from {ids}"
+        rows.append({"": _numbers()[name], **row, "parameter": text})
+    return [f"## {_SOLVED}\n\n{markdown_table(rows)}"] if rows else []
+
+
+def _section(document: str, verdict: str, rows: list[dict[str, str]]) -> str:
+    table = markdown_table([_line(row) for row in rows])
+    if verdict in _FOLDED:
+        table = f"<details><summary>{len(rows)} claims</summary>\n\n{table}\n</details>\n"
+    return f"## {document} {verdict}\n\n{table}"
+
+
+def _line(row: Mapping[str, str]) -> dict[str, str]:
+    """A claim for a person, its reason below it in the same cell."""
+    shown = claims.comparison_row(row)
+    reason = row["reason"]
+    for solved in claims.solved_texts(row["id"]):
+        reason = reason.removeprefix(solved).removeprefix("; ")
+    missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
+    linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
+    below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), linked]))
+    parts = [f"{row['where']}: **{row['claim']}**", reason, below]
+    line = {"claim": "<br>".join(filter(None, parts)), "document": shown["document"]}
+    return line if missing else line | {"ours": shown["ours"], "deviation": shown["deviation"]}
+
+
+def _basis(row: Mapping[str, str]) -> str:
+    """What a claim rests on, with the short names of the parameters that were solved for."""
+    named: dict[str, list[str]] = {row["basis"]: []}
+    for each, how in claims.calibrations_of(row["id"]).items() if row["basis"] else ():
+        named.setdefault(how, []).append(f"[{_numbers()[each.parameter]}](#{_SOLVED.replace(' ', '-')})")
+    return ", ".join(" ".join([how, *numbers]) for how, numbers in named.items() if how)

@@ -1,0 +1,193 @@
+"""Parameters edited in a notebook: its results stay in build/custom, until they are published on purpose."""
+
+import json
+import shutil
+import subprocess
+
+import project
+import pytest
+
+from railcore.facts import files
+
+CHANGED = ("figures", "notebooks", "build")
+RECORD = "figures/parameters.csv"
+THIRD = "03_traffic_dense"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, kept = project.make(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("kept")
+    status, printed = project.run(folder)
+    assert status == 0, printed
+    for name in CHANGED:
+        shutil.copytree(folder / name, kept / name)
+    return folder, kept
+
+
+@pytest.fixture
+def suite(made):
+    """The project, up to date again whatever the test before has done."""
+    folder, kept = made
+    for name in CHANGED:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(kept / name, folder / name)
+    return folder
+
+
+def edit_first(folder, tiers):
+    cell = tiers if isinstance(tiers, str) else project.TIERS.replace("2", str(tiers))
+    project.write_notebook(folder, project.FIRST, cell, project.DRAW)
+
+
+def recorded(folder, name=project.FIRST):
+    lines = (folder / "build" / "custom" / name / "claims" / f"{name}.csv").read_text().splitlines()
+    return lines[1].split(",")[1]
+
+
+def but(snapshot, *names):
+    return {path: data for path, data in snapshot.items() if path not in names}
+
+
+def test_edited_parameters_are_run_but_not_published(suite):
+    before, notebook = project.snapshot(suite), f"notebooks/{project.FIRST}.ipynb"
+    edit_first(suite, 5)
+    (suite / "build" / "stamps" / f"{project.SECOND}.json").unlink()
+    status, printed = project.run(suite)
+    assert status == 0 and project.ran(printed) == {project.FIRST, project.SECOND}
+    where = f"build/custom/{project.FIRST}"
+    assert (
+        f"{project.FIRST}: its parameters differ from the published ones (tiers 2 -> 5): results go to {where}; "
+        "make figures PUBLISH=1 makes them the published ones\n"
+    ) in printed
+    assert f"results with your own numbers are in {where} until" in printed
+    assert but(project.snapshot(suite), notebook) == but(before, notebook)
+    assert recorded(suite) == "5"
+    status, printed = project.run(suite)
+    assert status == 0 and not project.ran(printed) and "(tiers 2 -> 5)" in printed
+    for change in (lambda: edit_first(suite, 7), lambda: project.run(suite, project.FIRST, "-p", "tiers", "9")):
+        change()
+        assert project.ran(project.run(suite)[1]) == {project.FIRST}
+    assert recorded(suite) == "7"
+    edit_first(suite, 2)
+    assert "differ from" not in project.run(suite)[1]
+    assert project.snapshot(suite) == before
+
+
+def test_comments_layout_and_types_are_no_other_parameters(suite):
+    edit_first(suite, "# of a rail\ntiers: int | None = (0x2)")
+    status, printed = project.run(suite)
+    assert status == 0 and "differ from" not in printed and project.ran(printed) == {project.FIRST}
+    assert json.loads((suite / "notebooks" / f"{project.FIRST}.ipynb").read_text())["cells"][1]["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("tiers: int = 2\nspare: int = 0", "(spare is new)"),
+        ("tiers: float = 2.5\nspare: str = 'a'", "(tiers 2 -> 2.5, spare is new)"),
+        ("", "(tiers is gone)"),
+    ],
+)
+def test_what_differs_is_named(suite, cell, said):
+    before = project.snapshot(suite)
+    edit_first(suite, cell)
+    _, printed = project.run(suite, project.FIRST)
+    assert f"differ from the published ones {said}: " in printed
+    assert but(project.snapshot(suite), f"notebooks/{project.FIRST}.ipynb").items() <= before.items()
+
+
+def test_they_are_published_on_purpose_and_then_the_others_differ(suite):
+    edit_first(suite, 5)
+    assert project.run(suite)[0] == 0
+    status, printed = project.run(suite, "--publish")
+    assert status == 0 and project.ran(printed) == {project.FIRST, "00_index"} and "differ from" not in printed
+    assert f"{project.FIRST},tiers,5" in (suite / RECORD).read_text()
+    assert ",5,1.5,differs," in (suite / "figures" / "reproduction.csv").read_text()
+    status, printed = project.run(suite)
+    assert status == 0 and "nothing to do" in printed and "differ from" not in printed
+    edit_first(suite, 2)
+    assert "(tiers 5 -> 2)" in project.run(suite)[1]
+
+
+def test_a_notebook_that_was_never_published_is_published(suite):
+    project.write_notebook(suite, THIRD, "sizes: list = [8, 'a, b']", "print(sizes)")
+    status, printed = project.run(suite)
+    assert status == 0 and "differ from" not in printed and project.ran(printed) >= {THIRD}
+    assert f"{THIRD},sizes,\"[8, 'a, b']\"" in (suite / RECORD).read_text()
+    project.write_notebook(suite, THIRD, "sizes: list = [8]", "print(sizes)")
+    assert "(sizes [8, 'a, b'] -> [8])" in project.run(suite)[1]
+    (suite / "notebooks" / f"{THIRD}.ipynb").unlink()
+    assert project.run(suite)[0] == 0 and THIRD not in (suite / RECORD).read_text()
+
+
+@pytest.mark.parametrize("lost", [["figures/MANIFEST.csv"], [RECORD], ["figures/MANIFEST.csv", RECORD]])
+@pytest.mark.parametrize("clone", [False, True])
+def test_edited_parameters_are_not_published_after_a_loss(suite, lost, clone):
+    before = project.snapshot(suite)
+    for name in lost:
+        (suite / name).unlink()
+    if clone:
+        shutil.rmtree(suite / "build")
+    edit_first(suite, 5)
+    status, printed = project.run(suite)
+    assert status == 0 and f"results go to build/custom/{project.FIRST}" in printed
+    for path in before:
+        if path.startswith("figures/extra/01_") or path == "figures/reproduction.csv":
+            assert (suite / path).read_bytes() == before[path]
+    edit_first(suite, 2)
+    status, printed = project.run(suite)
+    healed = not (clone and RECORD in lost)  # a clone cannot know what they were
+    assert status == 0 and (project.snapshot(suite) == before) == healed
+    assert ("parameters.csv has lost its published parameters (restore that file" in printed) != healed
+    if not healed:
+        assert project.run(suite, "--publish")[0] == 0
+        assert project.snapshot(suite) == before
+
+
+def test_publishing_on_purpose_that_is_killed_is_completed_by_the_next_run(suite):
+    patch = (
+        "import os, signal\n"
+        "rename, count = os.replace, iter(range(99))\n"
+        "def stop(source, target):\n"
+        "    if 'part' in str(target) and next(count) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    rename(source, target)\n"
+        "os.replace = stop\n"
+    )
+    edit_first(suite, 5)
+    status, _ = project.run(suite, project.FIRST, "--publish", patch=patch)
+    assert status == -9
+    status, printed = project.run(suite)
+    assert status == 0 and "differ from" not in printed
+    tables = [(suite / "figures" / "extra" / f"01_part{i}.csv").read_text() for i in range(6)]
+    assert all(table.splitlines()[1].endswith(",5") for table in tables)
+
+
+def test_parameters_edited_while_others_run_are_not_published(suite):
+    begun, edited = suite / "build" / "begun", suite / "build" / "edited"
+    waiting = (
+        "import pathlib, time\n"
+        f"pathlib.Path({str(begun)!r}).touch()\n"
+        f"while not pathlib.Path({str(edited)!r}).exists(): time.sleep(0.02)\n"
+    )
+    project.write_notebook(suite, project.FIRST, project.TIERS, waiting + project.DRAW)
+    (suite / "build" / "stamps" / f"{project.SECOND}.json").unlink()
+    process = project.start(suite, patch="from railcore.workbench.driver import run\nrun._cores = lambda: 1")
+    assert project.wait_for(begun.exists)
+    project.write_notebook(suite, project.SECOND, 'speed: str = "3 bps"', project.OTHER)
+    edited.touch()
+    printed, _ = process.communicate(timeout=project.TIMEOUT)
+    assert process.returncode == 1 and f"{project.SECOND}: FAILED, it was edited while this run" in printed
+    assert "5e+10" in (suite / "figures" / "extra" / "02_table.csv").read_text()
+
+
+def test_a_parameters_cell_that_cannot_be_read_is_refused_before_it_runs(suite):
+    edit_first(suite, "tiers: int = 1 + 1")
+    status, printed = project.run(suite)
+    assert status == 1 and f"{project.FIRST}: FAILED, parameters cell, line 1: the value is no literal" in printed
+
+
+@pytest.mark.parametrize(("given", "passed"), [("PUBLISH=1", True), ("PUBLISH=0", False), ("PUBLISH=", False)])
+def test_make_hands_publish_on(given, passed):
+    command = ["make", "-n", "figures", "PYTHON=python", given]
+    done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, check=True)
+    assert ("--publish" in done.stdout) == passed
