@@ -237,6 +237,8 @@ def test_template_of_a_family_without_one_names_those_with():
     assert status == 2 and "'gpus'" in err
     status, _, err = railcore("catalog", "template", "gpus", " ")
     assert status == 2 and "name is blank" in err
+    status, _, err = railcore("catalog", "template", "models", "mine", "--gpu", "H100")
+    assert status == 2 and "gpu is 'H100': give it for a platform alone" in err
 
 
 def test_write_leaves_rows_that_are_there(tmp_path):
