@@ -96,7 +96,10 @@ def new_parts(keep):
     return {family: [row for row in rows if keep(needs[family, row["parameter"]])] for family, rows in PARTS.items()}
 
 
-PARTS = {family: filled(family, catalog_template.template(family, NEW, NEW)[family]) for family in LIKE}
+PARTS = {
+    family: filled(family, catalog_template.template(family, NEW, NEW if family == "platforms" else "")[family])
+    for family in LIKE
+}
 
 
 def test_declared_rows_are_of_families_and_fit_the_rows_that_we_have():
