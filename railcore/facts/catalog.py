@@ -188,7 +188,7 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
 
     Raises ValueError with the faults of the whole file.
     """
-    where = path.relative_to(files.ROOT) if path.is_relative_to(files.ROOT) else path
+    where = path.relative_to(files.DATA.parent) if path.is_relative_to(files.DATA.parent) else path
     try:
         reader = csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""))
     except UnicodeDecodeError:
