@@ -96,7 +96,10 @@ def new_parts(keep):
     return {family: [row for row in rows if keep(needs[family, row["parameter"]])] for family, rows in PARTS.items()}
 
 
-PARTS = {family: filled(family, catalog_template.template(family, NEW, NEW)[family]) for family in LIKE}
+PARTS = {
+    family: filled(family, catalog_template.template(family, NEW, NEW if family == "platforms" else "")[family])
+    for family in LIKE
+}
 
 
 def test_declared_rows_are_of_families_and_fit_the_rows_that_we_have():
@@ -237,6 +240,8 @@ def test_template_of_a_family_without_one_names_those_with():
     assert status == 2 and "'gpus'" in err
     status, _, err = railcore("catalog", "template", "gpus", " ")
     assert status == 2 and "name is blank" in err
+    status, _, err = railcore("catalog", "template", "models", "mine", "--gpu", "H100")
+    assert status == 2 and "gpu is 'H100': give it for a platform alone" in err
 
 
 def test_write_leaves_rows_that_are_there(tmp_path):

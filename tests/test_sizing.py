@@ -104,7 +104,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"pue": 0.99}, "pue is 0.99"),
         ({"pue": [1.1, math.nan]}, "pue is"),
         ({"rack_w": 0}, "rack_w is 0"),
-        ({"platform": "GH200"}, "'price' does not exist"),
+        ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
         ({"platform": "GB300"}, "does not exist"),
     ],
 )

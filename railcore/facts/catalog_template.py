@@ -35,6 +35,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
         raise catalog.UnknownName("template of the catalog family", family, known)
     if not (name := name.strip()):
         raise ValueError("name is blank: give the new item's")
+    if gpu and family != "platforms":
+        raise ValueError(f"gpu is {gpu!r}: give it for a platform alone, not for {family}")
     together = [family]
     for group in (catalog.GPU_FAMILIES, _BOOKS):
         together = list(group) if family in group else together
