@@ -304,7 +304,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"recompute": "half"}, "recompute is 'half': give none, selective, full, or whole numbers from 0 to 2"),
         ({"tensors": 4}, "limit 'tensors' is unknown: name one of micro_batch, tensor"),
         ({"top": 0}, "top is 0"),
-        ({"top": 2.5}, "top is 2.5: give a whole number"),
+        ({"top": 2.5}, "top is 2.5: give whole numbers"),
         ({"offload": "weights"}, "offload is 'weights'"),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_strategy_without_a_route_is_not_feasible():
 
 
 def test_the_space_refuses_a_cluster_of_none():
-    with pytest.raises(ValueError, match="gpus is 0: give a positive whole number"):
+    with pytest.raises(ValueError, match="gpus is 0: give whole numbers from 1"):
         next(strategy_blocks(DENSE, 0, 8))
 
 

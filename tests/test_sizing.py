@@ -46,6 +46,44 @@ def test_more_money_never_buys_less(budget, more):
     assert few.network_usd == pytest.approx(few.network_share * budget)
 
 
+@given(BUDGET, st.floats(2e6, 1e12), SHARE, st.floats(0, 2), st.floats(1, 3))
+def test_the_lesser_of_budget_and_power_binds(budget, power, share, others, pue):
+    given = {**BASE, "compute_share": share, "other_power_share": others, "pue": pue}
+    bought, fed = Sizing(budget, **given), Sizing(None, **given, power_w=power)
+    both = Sizing(budget, **given, power_w=power)
+    assert both.racks == min(bought.racks, fed.racks)
+    assert both.total_w <= power * (1 + 1e-9) and both.total_usd <= budget * (1 + 1e-9)
+    assert (bought.binding, fed.binding) == ("budget", "power")
+    assert both.binding == ("budget" if bought.racks < fed.racks else "power" if fed.racks < bought.racks else "both")
+    less = fed if both.binding == "power" else bought
+    assert (both.total_usd, both.network_usd) == (less.total_usd, less.network_usd)
+    one_more = (fed.racks + 1) * BASE["rack_w"] * (1 + others) * pue
+    assert fed.total_w <= power * (1 + 1e-9) < one_more * (1 + 2e-9)
+    again = Sizing(fed.total_usd, **given)  # the budget that the power implies buys the same racks
+    assert again.racks == fed.racks and fed.racks_usd == pytest.approx(fed.total_usd * share)
+
+
+def test_budget_and_power_of_the_catalogs_default_rack():
+    found, fed = datacenter.size(2e10, power_w=1e9), datacenter.size(power_w="1 GW")
+    assert found.binding == "budget" and "binding='budget'" in repr(found) and found.rack_gpus == 72
+    assert found.racks == datacenter.size(2e10).racks and found.total_w < 1e9
+    assert fed.binding == "power" and fed.total_w <= 1e9 < fed.total_w * (1 + 1 / fed.racks)
+    assert fed.total_usd > found.total_usd and fed.network_usd == pytest.approx(fed.total_usd * fed.network_share)
+    assert datacenter.size("2000 M USD", power_w="0.2 GW").binding == "budget"
+
+
+def test_limits_broadcast_and_each_element_says_which_binds():
+    budgets, powers = np.array([1e9, 1e10, 1e11]), np.array([[1e8], [1e9]])
+    found = datacenter.size(budgets, power_w=powers)
+    assert found.racks.shape == found.binding.shape == found.total_usd.shape == (2, 3)
+    for (i, j), binds in np.ndenumerate(found.binding):
+        alone = datacenter.size(budgets[j], power_w=powers[i, 0])
+        assert (binds, found.racks[i, j], found.total_usd[i, j]) == (alone.binding, alone.racks, alone.total_usd)
+    rack = datacenter.size(1e10)
+    exact = datacenter.size(10 * rack.rack_usd / rack.compute_share, power_w=10 * rack.total_w / rack.racks)
+    assert exact.binding == "both" and exact.racks == 10
+
+
 def test_bare_machine_is_the_limit_of_no_other_costs():
     bare = Sizing(3e6, **BASE)
     assert (bare.racks, bare.total_w, bare.network_usd) == (1, 130e3, 0)
@@ -104,6 +142,10 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"pue": 0.99}, "pue is 0.99"),
         ({"pue": [1.1, math.nan]}, "pue is"),
         ({"rack_w": 0}, "rack_w is 0"),
+        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 172.8 kW for one"),
+        ({"power_w": [1e9, 1.0]}, "feeds no rack"),
+        ({"power_w": 0}, "power_w is 0"),
+        ({"rate_format": "fp5"}, "rate_format is 'fp5'"),
         ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
         ({"platform": "GB300"}, "does not exist"),
     ],
@@ -111,6 +153,11 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
 def test_bad_input_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         size(**changes)
+
+
+def test_neither_budget_nor_power_is_refused():
+    with pytest.raises(ValueError, match="budget_usd and power_w are None: give one of them"):
+        datacenter.size()
 
 
 def test_quantities_follow_from_machine_model_and_layout():

@@ -87,15 +87,17 @@ def _read(name: str, value: Any, kinds: frozenset) -> Any:
     if example:
         value = si(name, value, example)
     if kinds & {float, np.ndarray}:
+        if isinstance(value, float):
+            return value
         wanted = _in_unit(example) if example else "a number"
         array = checks.numbers(name, value, wanted)
         if not array.size or (array.ndim and not kinds & {np.ndarray, Any}):
             raise ValueError(f"{name} is {value!r}: give {wanted}")
-        return np.asarray(value) if isinstance(value, list | tuple) else value
+        return value
     if kinds - {NoneType} == {int}:
-        if np.ndim(checks.numbers(name, value, "a whole number")) or value != value // 1:
+        if np.ndim(checks.numbers(name, value, "a whole number")):
             raise ValueError(f"{name} is {value!r}: give a whole number")
-        return int(value)
+        return int(value) if value == value // 1 else value  # what is not whole is refused with its range
     if not any(_is_a(value, kind) for kind in kinds):
         remedies = {getattr(kind, "made_by", "") for kind in kinds} - {""}
         plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in kinds - {NoneType}}

@@ -74,9 +74,7 @@ class Machine:
         checks.one_of("precision", self.precision, PRECISIONS)
         for name in ("hb_domain_size", "processors"):
             checks.whole(name, getattr(self, name))
-        for name in (
-            field.name for field in fields(self) if field.type in (float, Quantity) and field.name != "oversubscription"
-        ):
+        for name in (field.name for field in fields(self) if field.type in (float, Quantity)):
             value = getattr(self, name)
             if name == "oversubscription":
                 checked_oversubscription(value)
@@ -112,6 +110,7 @@ class Machine:
         """NIC bandwidth that collectives reach [bytes/s]."""
         return self.nic_Bps * self.nic_fraction
 
+    @checked
     def on(self, fabric: RailFabric) -> "Machine":
         """The same GPU on a fabric: its HB domain, its bandwidths and the layer over its rails."""
         links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
