@@ -10,6 +10,7 @@ import pytest
 
 from railcore.facts import files
 from railcore.facts.tables import read_csv
+from railcore.workbench.driver import publish, run
 from railcore.workbench.driver.compare import difference, same_value
 
 MADE = Path(os.environ.get("RAILCORE_NBVAL", "nowhere"))
@@ -29,6 +30,12 @@ def test_the_notebooks_write_the_published_files():
 def test_the_files_are_the_published_ones(name):
     found = difference(name, (files.FIGURES / name).read_bytes(), (MADE / name).read_bytes())
     assert not found, f"{name} differs in {found}"
+
+
+@pytest.mark.parametrize("name", run.notebook_names())
+def test_the_notebooks_have_the_published_parameters(name):
+    found = publish.parameter_changes(name, run.load_notebook(name))
+    assert not found, f"{name}: {found}; make figures PUBLISH=1 makes them the published ones, git brings the old back"
 
 
 def test_the_ledger_is_what_the_notebooks_record():

@@ -25,6 +25,7 @@ import pytest
 
 from railcore.facts import files
 from railcore.workbench.driver import kernel_environment
+from railcore.workbench.driver.lab import refresh
 
 psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install -e '.[dev]'")
 
@@ -210,7 +211,7 @@ def page(browser):
 
 def open_notebook(page, lab: Lab, path: str) -> None:
     """Open a notebook and wait until its kernel is idle and its session attached."""
-    page.goto(f"{lab.url}lab/tree/{path}?token={lab.token}")
+    page.goto(f"{lab.url}lab/tree/{path}?reset&token={lab.token}")
     page.locator(".jp-Notebook .jp-Cell").first.wait_for()
     idle = page.locator("#jp-main-statusbar").get_by_text(re.compile(r"Python 3.*\| Idle"))
     idle.wait_for()
@@ -289,6 +290,43 @@ def test_index_opens_the_pictures_of_its_gallery(lab, page):
     image.wait_for()
     page.wait_for_function("() => document.querySelector('.jp-ImageViewer img').naturalWidth >= 1200")
     shoot(page, "index_picture")
+
+
+def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
+    stored, copy = (folder / NOTEBOOK for folder in (files.NOTEBOOKS, files.BUILD / "lab" / "notebooks"))
+    before = stored.read_bytes()
+    open_notebook(page, lab, f"notebooks/{NOTEBOOK}")
+    run_all(page)
+    assert page.locator(ERRORS).all_inner_texts() == []
+    saved = copy.stat().st_mtime_ns
+    page.keyboard.press("Control+s")
+    deadline = time.monotonic() + WAIT
+    while copy.stat().st_mtime_ns == saved and time.monotonic() < deadline:
+        page.wait_for_timeout(200)
+    assert copy.read_bytes() != before == stored.read_bytes()
+    refresh()  # as the next `make lab` does
+    assert copy.read_bytes() == before
+    open_notebook(page, lab, "notebooks/00_index.ipynb")
+    page.locator(".jp-RenderedMarkdown").get_by_role("link", name="network cost", exact=False).first.click()
+    page.locator(f'.lm-TabBar-tab[title*="{NOTEBOOK}"]').wait_for()
+
+
+def test_the_ledger_is_read_by_its_counts(lab, page):
+    page.goto(f"{lab.url}lab/tree/figures/reproduction.md?reset&factory=Markdown%20Preview&token={lab.token}")
+    ledger = page.locator(".jp-MarkdownViewer")
+    ledger.locator("table").first.wait_for()
+    page.wait_for_timeout(1500)
+    shoot(page, "ledger")
+    row = ledger.locator("table").first.locator("tr", has_text="railonly2025")
+    link = row.locator('a[href$="railonly2025-differs"]')
+    count = int(link.inner_text())
+    link.click()
+    heading = ledger.get_by_role("heading", name="railonly2025 differs")
+    page.wait_for_function(
+        "heading => Math.abs(heading.getBoundingClientRect().top) < 300", arg=heading.element_handle()
+    )
+    shoot(page, "ledger_differs")
+    assert heading.locator("xpath=following::table[1]/tbody/tr").count() == count
 
 
 def test_sliders_of_a_notebook_change_its_picture(copy, page):

@@ -74,12 +74,14 @@ def keep(name: str, forced: bool = False) -> str:
         )
     import nbformat
 
+    load_notebook(name)  # refuses what is no notebook
     stored = json.loads(target.read_text(encoding="utf-8"))
     outputs = {cell.get("id"): cell for cell in stored["cells"] if cell["cell_type"] == "code"}
     cells = load_notebook(name, _COPIES)["cells"]
     for cell in cells:
         if cell["cell_type"] == "code" and cell.get("id") in outputs:
-            cell |= {key: outputs[cell["id"]][key] for key in ("outputs", "execution_count")}
+            cell["outputs"] = outputs[cell["id"]].get("outputs", [])
+            cell["execution_count"] = outputs[cell["id"]].get("execution_count")
     files.write_whole(target, nbformat.writes(nbformat.from_dict(stored | {"cells": cells})) + "\n")
     _remember(_copied() | {name: _sources(name, files.NOTEBOOKS)})
     return f"{name}: notebooks/{target.name} has the sources of your copy; make figures runs it"

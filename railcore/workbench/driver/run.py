@@ -218,7 +218,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
 
 def _tidy() -> None:
     """Remove half-written files of a killed driver, and files of notebooks that no longer exist."""
-    folders = (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps")
+    folders = (files.FIGURES, files.NOTEBOOKS, files.BUILD / "stamps", files.BUILD / "custom_stamps")
     for leftover in (*files.ROOT.glob(".*.tmp"), *(path for folder in folders for path in folder.rglob(".*.tmp"))):
         if leftover.is_file():
             leftover.unlink()
