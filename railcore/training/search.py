@@ -14,6 +14,7 @@ import pandas as pd
 
 from railcore.facts.checks import whole
 from railcore.facts.units import show
+from railcore.network.topology import domain_warnings
 from railcore.training.iteration import (
     REASONS,
     STRATEGY_COLUMNS,
@@ -212,6 +213,12 @@ class SearchResult:
     histogram: np.ndarray
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where GPUs do not fill HB domains, and where groups of the best strategy lie unevenly in them."""
+        uneven = self._estimate(self.best.head(1)).warnings if len(self.best) else ()
+        return (*domain_warnings(self.gpus, self.machine.hb_domain_size), *uneven)
+
+    @property
     def evaluated(self) -> int:
         """Strategies evaluated."""
         return sum(self.counts.values())
@@ -246,7 +253,10 @@ class SearchResult:
 
     def estimate(self) -> IterationEstimate:
         """`iteration_times` of the best strategies, with breakdown, links and memory."""
-        return iteration_times(self.model, self.machine, self.best, self.runtime, self.offload)
+        return self._estimate(self.best)
+
+    def _estimate(self, strategies: pd.DataFrame) -> IterationEstimate:
+        return iteration_times(self.model, self.machine, strategies, self.runtime, self.offload)
 
 
 def search(
@@ -406,7 +416,7 @@ def best_times(
     -------
     Columns model, gpus, hb_domain_size, batch, nic_Bps, iteration_s, ideal_s (all GPUs in one HB domain), slowdown =
     iteration_s / ideal_s - 1, strategy, gain: share of iteration time that the last doubling of the HB domain saved.
-    NaN where no strategy fits.
+    NaN where no strategy fits. attrs["warnings"]: `domain_warnings` of the clusters.
     """
     rows = []
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics_Bps or (machine.nic_Bps,)):
@@ -423,6 +433,8 @@ def best_times(
     doubled = table["hb_domain_size"] == 2 * clusters["hb_domain_size"].shift()
     table.insert(6, "ideal_s", ideal_s)
     table.insert(7, "slowdown", table["iteration_s"] / ideal_s - 1)
+    pairs = table[["gpus", "hb_domain_size"]].drop_duplicates().itertuples(index=False)
+    table.attrs["warnings"] = tuple(text for pair in pairs for text in domain_warnings(*pair))
     return table.assign(gain=gain.where(doubled))
 
 
