@@ -39,7 +39,11 @@ def links_of(number, *given):
     read = notebook(number)
     run = parameters.defaults(read) | parameters.read_parameters([list(pair) for pair in given], read, number)
     return platform_links(
-        run[NOTEBOOKS[number][0]], run.get("hb_domain_size"), run["nic"], run.get("hb"), run.get("document", "")
+        run[NOTEBOOKS[number][0]],
+        run.get("hb_domain_size"),
+        run["nic"],
+        hb=run.get("hb"),
+        document=run.get("document", ""),
     )
 
 
