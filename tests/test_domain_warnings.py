@@ -17,7 +17,7 @@ from railcore.training.parallelism import Strategy
 from railcore.training.search import best_times, search
 from railcore.training.transformer import catalog_model
 
-LLAMA, MACHINE = catalog_model("Llama-3 8B"), catalog_machine("GB200 NVL72")
+LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
 
 
 def test_the_text_has_the_nearest_numbers_that_fill():
@@ -69,17 +69,17 @@ def parts(ranks, stride, hb_domain_size, groups=40):
 
 
 @given(st.integers(1, 12), st.integers(1, 10), st.integers(1, 24))
-def test_no_group_has_fewer_ranks_in_a_domain_than_the_model_takes(ranks, stride, hb_domain_size):
-    """So that the modelled time is too long rather than too short, and is told where groups differ."""
-    box = replace(MACHINE, hb_domain_size=hb_domain_size)
-    taken, domains = (int(x) for x in box._split_over_domains(ranks, stride))
-    found = [part for counts in parts(ranks, stride, hb_domain_size) for part in counts]
-    assert taken <= min(found) and domains >= max(len(counts) for counts in parts(ranks, stride, hb_domain_size))
-    if hb_domain_size % stride == 0:
-        assert taken == min(found)
-        assert bool(box.lies_unevenly(ranks, stride)) == (len(set(found)) > 1)
-    if box.lies_unevenly(ranks, stride):
-        assert taken < max(found)
+def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_where_they_divide(n, stride, K):
+    """So that there the modelled time is too long rather than too short."""
+    box = replace(MACHINE, hb_domain_size=K)
+    taken, domains = (int(x) for x in box._split_over_domains(n, stride))
+    found = list(parts(n, stride, K))
+    counts = {count for each in found for count in each}
+    if K % stride == 0:
+        assert taken == min(counts) and domains >= max(len(each) for each in found)
+        assert bool(box.lies_unevenly(n, stride)) == (len(counts) > 1)
+    elif not box.lies_unevenly(n, stride):
+        assert counts == {taken} and {len(each) for each in found} == {domains}
 
 
 def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
@@ -88,22 +88,35 @@ def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
     first, *others = found.warnings
     assert (first,) == domain_warnings(128, 72)
     uneven = iteration_times(LLAMA, box, found.best.head(1)).warnings
-    assert tuple(others) == uneven
+    assert tuple(others[-len(uneven) :]) == uneven
     whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1)
     assert whole.warnings[0].startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72:")
     assert search(LLAMA, box, 144, 144, tensor=[1, 2], pipeline=1).warnings == ()
     assert search(LLAMA, replace(box, hb_domain_size=64), 128, 128).warnings == ()
 
 
-def test_an_estimate_says_where_groups_straddle():
+def test_an_estimate_says_where_groups_straddle_and_what_that_does():
     box = catalog_machine("GB200 NVL72")
-    columns = Strategy(16, data=9).columns(9)
+    columns, even = Strategy(8, data=16).columns(16), Strategy(8, data=18).columns(18)
     (text,) = iteration_times(LLAMA, box, columns).warnings
-    assert text.startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72: ")
-    assert iteration_times(LLAMA, replace(box, hb_domain_size=16), columns).warnings == ()
-    even = Strategy(8, data=18).columns(18)
+    assert text.startswith("Groups of data ranks lie unevenly in HB domains of 72: the one with the fewest")
+    assert text.endswith("too long rather than too short.")
+    assert iteration_times(LLAMA, box, even).warnings == ()
     both = {name: np.array([value, even[name]]) for name, value in columns.items()}
-    assert "HB domains of 72 in some strategies:" in iteration_times(LLAMA, box, both).warnings[0]
+    assert "HB domains of 72 in some strategies: " in iteration_times(LLAMA, box, both).warnings[0]
+    (text,) = iteration_times(LLAMA, box, Strategy(16, data=9).columns(9)).warnings
+    assert text.startswith("Groups of tensor and data ranks lie") and text.endswith("perhaps too short.")
+
+
+def test_numbers_that_fill_but_split_no_model_are_replaced_by_some_that_do():
+    """8,136 and 8,208 GPUs fill racks of 72, but have factors 113 and 19."""
+    first, second, *_ = search(GPT3, MACHINE, 8192, 1536, top=1, tensor=8).warnings
+    assert first.endswith("8,136 or 8,208 do.")
+    numbers = [int(text.replace(",", "")) for text in re.findall(r"\d+,\d+", second)]
+    assert numbers == [4608, 9216] and "split GPT-3 and its batch" in second
+    for gpus in numbers:
+        found = search(GPT3, MACHINE, gpus, 1536, top=1, tensor=8)
+        assert found.evaluated and not [text for text in found.warnings if "fill" in text]
 
 
 def test_a_table_of_best_times_says_so():

@@ -112,7 +112,7 @@ def plain_reason(model, strategy, m, fits):
 
 
 def plain_spread(gpu, ranks, stride):
-    inside = math.gcd(ranks, gpu.hb_domain_size // stride) if gpu.hb_domain_size % stride == 0 else 1
+    inside = math.gcd(ranks, max(gpu.hb_domain_size // stride, 1))
     return inside, ranks // inside
 
 
@@ -774,7 +774,7 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
 def test_no_group_beats_its_ports(size, n, stride, K, phases):
     gpu = replace(MACHINES["GB200 of 72, fp8"], hb_domain_size=K, two_phase_collectives=phases)
     hb, nic = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
-    near = K // stride if K % stride == 0 else 1
+    near = max(K // stride, 1)
     inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
     domains = n // inside
     link, exchange = (float(f(size, n, stride)) for f in (gpu.all_gather_time, gpu.all_to_all_time))

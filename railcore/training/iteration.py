@@ -162,15 +162,18 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
     t, c, e, d = (columns[name] for name in ("tensor", "context", "expert", "data"))
     groups = {"tensor": (t, np.ones_like(t)), "context": (c, t), "expert": (e, t), "data": (c * d, t)}
-    uneven = {name: machine.lies_unevenly(ranks, stride) for name, (ranks, stride) in groups.items()}
+    uneven = {name: machine.lies_unevenly(*group) for name, group in groups.items()}
     names = [name for name, found in uneven.items() if found.any()]
     if not names:
         return ()
-    some = "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
-    return (
-        f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {machine.hb_domain_size:,}{some}: "
-        "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short.",
+    K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
+    fewest = all((K % stride[uneven[name]] == 0).all() for name, (_, stride) in groups.items())
+    what = (
+        "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short."
+        if fewest
+        else "the model takes as many ranks in each domain, so that the time is approximate, perhaps too short."
     )
+    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
 
 
 def _checked_columns(strategies: Mapping) -> Columns:

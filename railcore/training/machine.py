@@ -116,9 +116,9 @@ class Machine:
     ) -> np.ndarray:
         """Time of AllGathers or ReduceScatters of a group [s]; an AllReduce takes twice as long.
 
-        At worst x = gcd(n, K / stride) of the n ranks are in an HB domain, 1 where stride does not divide K; this makes
-        y = n / x domains at most. x rings run through all ranks, so that every NIC works: an AllGather at B_HB within a
-        domain, else at min(B_HB, x B_NIC). No group takes longer, however it lies in HB domains.
+        x = gcd(n, max(K // stride, 1)) of the n ranks are in an HB domain, which makes y = n / x domains. x rings run
+        through all ranks, so that every NIC works: an AllGather at B_HB within a domain, else at min(B_HB, x B_NIC).
+        No group has fewer ranks in a domain where stride divides K; elsewhere some have, see `lies_unevenly`.
         With `two_phase_collectives` it is hierarchical: the ranks on a rail first, then those in a domain. Each call
         has the latency of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
 
@@ -149,23 +149,19 @@ class Machine:
         return sent / np.where(y > 1, np.minimum(hb, x * nic), hb) + latency
 
     def _split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Ranks of a group in one HB domain at worst, x, and domains that the group is in at most, n / x.
-
-        Groups of n ranks, s apart, follow each other without gaps. Where s divides K, each part of a group that is in
-        one domain has a multiple of gcd(n, K / s) ranks. Where it does not, a part may be a single rank.
-        """
-        n, s = np.asarray(ranks, np.int64), np.asarray(stride, np.int64)
-        x = np.where(self.hb_domain_size % s == 0, np.gcd(n, np.maximum(self.hb_domain_size // s, 1)), 1)
+        """Ranks of a group in one HB domain at worst, and domains that the group is in."""
+        n = np.asarray(ranks, np.int64)
+        x = np.gcd(n, np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1))
         return x, n // x
 
     def lies_unevenly(self, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
-        """True where a group of n ranks, `stride` apart, has more ranks in one of its HB domains than in another.
+        """True where of groups that follow each other some have more ranks in an HB domain than in another.
 
-        Or where another group of these does: then the worst of them sets the time, see `all_gather_time`.
+        ranks, stride: as for `all_gather_time`, which takes the fewest where stride divides K.
         """
-        x, _ = self._split_over_domains(ranks, stride)
-        most = np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1)
-        return np.asarray((x < ranks) & (x < most))
+        x, y = self._split_over_domains(ranks, stride)
+        most, left = np.divmod(self.hb_domain_size, np.asarray(stride, np.int64))
+        return (x * y > 1) & (most > 0) & ((left > 0) | ((y > 1) & (x < most)))
 
     def all_to_all_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """Time of an all-to-all of a group [s], D bytes a rank, by `routing`, and one step of latency on each network.
