@@ -1,12 +1,23 @@
 """GPUs that do not fill HB domains: whoever gives them is told."""
 
+import itertools
 import re
+from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, rail_only, rail_optimized
+from railcore.training.iteration import iteration_times
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.search import best_times, search
+from railcore.training.transformer import catalog_model
+
+LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
 
 
 def test_the_text_has_the_nearest_numbers_that_fill():
@@ -48,3 +59,66 @@ def test_a_fabric_says_so(fabric):
 def test_a_fabric_of_whole_domains_and_one_smaller_than_a_domain():
     assert rail_only(8208, 72, 128).warnings == ()
     assert rail_only(64, 72, 128).warnings == domain_warnings(64, 72)
+
+
+def parts(ranks, stride, hb_domain_size, groups=40):
+    """Ranks of a group in each HB domain it is in, for the first groups of so many ranks and this stride."""
+    for block, place in itertools.product(range(groups), range(stride)):
+        first = block * stride * ranks + place
+        yield Counter((first + stride * i) // hb_domain_size for i in range(ranks)).values()
+
+
+@given(st.integers(1, 12), st.integers(1, 10), st.integers(1, 24))
+def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_where_they_divide(n, stride, K):
+    """So that there the modelled time is too long rather than too short."""
+    box = replace(MACHINE, hb_domain_size=K)
+    taken, domains = (int(x) for x in box._split_over_domains(n, stride))
+    found = list(parts(n, stride, K))
+    counts = {count for each in found for count in each}
+    if K % stride == 0:
+        assert taken == min(counts) and domains >= max(len(each) for each in found)
+        assert bool(box.lies_unevenly(n, stride)) == (len(counts) > 1)
+    elif not box.lies_unevenly(n, stride):
+        assert counts == {taken} and {len(each) for each in found} == {domains}
+
+
+def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
+    box = catalog_machine("GB200 NVL72")
+    found = search(LLAMA, box, 128, 128)
+    first, *others = found.warnings
+    assert (first,) == domain_warnings(128, 72)
+    uneven = iteration_times(LLAMA, box, found.best.head(1)).warnings
+    assert tuple(others[-len(uneven) :]) == uneven
+    whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1)
+    assert whole.warnings[0].startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72:")
+    assert search(LLAMA, box, 144, 144, tensor=[1, 2], pipeline=1).warnings == ()
+    assert search(LLAMA, replace(box, hb_domain_size=64), 128, 128).warnings == ()
+
+
+def test_an_estimate_says_where_groups_straddle_and_what_that_does():
+    box = catalog_machine("GB200 NVL72")
+    columns, even = Strategy(8, data=16).columns(16), Strategy(8, data=18).columns(18)
+    (text,) = iteration_times(LLAMA, box, columns).warnings
+    assert text.startswith("Groups of data ranks lie unevenly in HB domains of 72: the one with the fewest")
+    assert text.endswith("too long rather than too short.")
+    assert iteration_times(LLAMA, box, even).warnings == ()
+    both = {name: np.array([value, even[name]]) for name, value in columns.items()}
+    assert "HB domains of 72 in some strategies: " in iteration_times(LLAMA, box, both).warnings[0]
+    (text,) = iteration_times(LLAMA, box, Strategy(16, data=9).columns(9)).warnings
+    assert text.startswith("Groups of tensor and data ranks lie") and text.endswith("perhaps too short.")
+
+
+def test_numbers_that_fill_but_split_no_model_are_replaced_by_some_that_do():
+    """8,136 and 8,208 GPUs fill racks of 72, but have factors 113 and 19."""
+    first, second, *_ = search(GPT3, MACHINE, 8192, 1536, top=1, tensor=8).warnings
+    assert first.endswith("8,136 or 8,208 do.")
+    numbers = [int(text.replace(",", "")) for text in re.findall(r"\d+,\d+", second)]
+    assert numbers == [4608, 9216] and "split GPT-3 and its batch" in second
+    for gpus in numbers:
+        found = search(GPT3, MACHINE, gpus, 1536, top=1, tensor=8)
+        assert found.evaluated and not [text for text in found.warnings if "fill" in text]
+
+
+def test_a_table_of_best_times_says_so():
+    table = best_times({"Llama-3 8B": LLAMA}, catalog_machine("DGX H100"), [64], [8, 24], {"Llama-3 8B": [64]})
+    assert table.attrs["warnings"] == domain_warnings(64, 24)

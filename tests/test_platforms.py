@@ -7,6 +7,7 @@ import pytest
 from railcore.facts import catalog, files, units
 from railcore.network.platforms import platform_links
 from railcore.training.machine import catalog_machine
+from railcore.workbench.driver import parameters
 
 PUBLISHED = {  # HB domain [GPUs] and NIC of the documents' platforms, as the notebooks had them as numbers
     "DGX A100": (8, "200 Gbps"),
@@ -16,12 +17,70 @@ PUBLISHED = {  # HB domain [GPUs] and NIC of the documents' platforms, as the no
 }
 
 
-def cell(number):
+NOTEBOOKS = {  # names of platform, HB domain and NIC in the notebooks that take them, and what the defaults come to
+    "02": ("hb_platform", 256, "400 Gbps"),
+    "07": ("hb_platform", 256, "400 Gbps"),
+    "08": ("platform", 8, "200 Gbps"),
+    "10": ("platform", 72, "800 Gbps"),
+    "11": ("platform", 72, "800 Gbps"),
+}
+
+
+def notebook(number):
     """The notebook of a number, as the driver reads it."""
-    notebook = json.loads(next(files.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
-    for each in notebook["cells"]:
-        each["source"] = "".join(each["source"])
-    return notebook
+    found = json.loads(next(files.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
+    for cell in found["cells"]:
+        cell["source"] = "".join(cell["source"])
+    return found
+
+
+def links_of(number, *given):
+    """Links that a notebook computes with where parameters are given at the shell."""
+    read = notebook(number)
+    run = parameters.defaults(read) | parameters.read_parameters([list(pair) for pair in given], read, number)
+    return platform_links(
+        run[NOTEBOOKS[number][0]],
+        run.get("hb_domain_size"),
+        run["nic"],
+        hb=run.get("hb"),
+        document=run.get("document", ""),
+    )
+
+
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_the_published_links_are_those_of_the_notebooks_platform(number):
+    _, size, nic = NOTEBOOKS[number]
+    links = links_of(number)
+    assert (links.hb_domain_size, links.nic_Bps) == (size, units.parse(nic))
+    assert "given" not in links.origins
+
+
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_another_platform_brings_its_own_links(number):
+    name, *_ = NOTEBOOKS[number]
+    for platform in catalog.names("platforms"):
+        box, links = catalog.item("platforms", platform), links_of(number, (name, platform))
+        document = {"10": "flops2024", "11": "flops2024"}.get(number, "")
+        assert links.hb_domain_size == box["gpus"]
+        assert links.nic_Bps == catalog.variant_value(box, "nic_bandwidth", document)
+        assert "given" not in links.origins
+
+
+def test_strategies_of_8192_gpus_in_racks_of_72_have_the_racks_links():
+    """The play of a user: another platform in notebook 08, then another NIC for it, and a mistake."""
+    links = links_of("08", ("platform", "GB200 NVL72"), ("gpus", "8192"))
+    box = catalog_machine("GB200 NVL72", "bf16", links.hb_domain_size, links.nic_Bps)
+    assert box == catalog_machine("GB200 NVL72") and (box.hb_domain_size, box.nic_Bps) == (72, 5e10)
+    changed = links_of("08", ("platform", "GB200 NVL72"), ("hb_domain_size", "64"), ("nic", "800 Gbps"))
+    assert (changed.hb_domain_size, changed.nic_Bps) == (64, 1e11) and changed.origins[::2] == ("given", "given")
+    for name, text in (("nic", "3 kW"), ("hb_domain_size", "a rack")):
+        with pytest.raises(ValueError, match=f"parameter '{name}' is"):
+            links_of("08", (name, text))
+
+
+def test_each_notebook_says_what_links_it_takes():
+    for number in NOTEBOOKS:
+        assert "\nprint(links)\n" in "\n".join(cell["source"] for cell in notebook(number)["cells"])
 
 
 @pytest.mark.parametrize("platform", PUBLISHED)

@@ -41,6 +41,7 @@ def platform_links(
     platform: str,
     hb_domain_size: int | None = None,
     nic: str | float | None = None,
+    *,
     hb: str | float | None = None,
     document: str = "",
 ) -> PlatformLinks:

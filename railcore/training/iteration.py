@@ -4,7 +4,7 @@ Symbols as in `railcore.training.layer_time`, which gives the costs of a layer.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class IterationEstimate:
 
     breakdown: what is on the critical path, by TIME_PARTS; it adds up to `total_s`. links: how long a rank's links are
     busy with each kind of traffic, hidden or not. memory: by kind, on the fullest rank. reason: index in REASONS of
-    the first thing that rules a strategy out, 0 where nothing does.
+    the first thing that rules a strategy out, 0 where nothing does. warnings: where groups of ranks lie unevenly in HB
+    domains, as texts.
     """
 
     total_s: np.ndarray
@@ -45,6 +46,7 @@ class IterationEstimate:
     links: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
     reason: np.ndarray
+    warnings: tuple[str, ...] = ()
 
     @property
     def memory_bytes(self) -> np.ndarray:
@@ -125,7 +127,7 @@ def iteration_times(
     def joined(arrays: list[Any]) -> Any:
         if isinstance(arrays[0], dict):
             return {name: joined([array[name] for array in arrays]) for name in arrays[0]}
-        return np.concatenate(arrays).reshape(shape)
+        return arrays[0] if isinstance(arrays[0], tuple) else np.concatenate(arrays).reshape(shape)
 
     return IterationEstimate(**{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
@@ -156,6 +158,7 @@ def iteration_time_blocks(
     stage_rows, stage_of = _unique_rows(columns, _STAGE_COLUMNS)
     layers = layer_costs(model, machine, runtime, layer_rows)
     stages = _stage_costs(model, machine, offload, stage_rows)
+    warnings = _placement_warnings(machine, stage_rows)
     wrong_layer = _first_reason(indivisible(model, layer_rows), "heads", "sequence")
     wrong_stage = _first_reason(indivisible(model, stage_rows), "layers", "experts")
     for start in range(0, max(layer_of.size, 1), _BLOCK_ROWS):
@@ -164,7 +167,25 @@ def iteration_time_blocks(
         wrong_batch = _first_reason(indivisible(model, batch), "batch", "interleave")
         wrong = np.minimum(wrong_batch, np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]]))
         layer, stage = _selected(layers, layer_of[rows]), _selected(stages, stage_of[rows])
-        yield rows, _estimate(machine, runtime, batch, layer, stage, wrong)
+        yield rows, replace(_estimate(machine, runtime, batch, layer, stage, wrong), warnings=warnings)
+
+
+def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
+    """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
+    t, c, e, d = (columns[name] for name in ("tensor", "context", "expert", "data"))
+    groups = {"tensor": (t, np.ones_like(t)), "context": (c, t), "expert": (e, t), "data": (c * d, t)}
+    uneven = {name: machine.lies_unevenly(*group) for name, group in groups.items()}
+    names = [name for name, found in uneven.items() if found.any()]
+    if not names:
+        return ()
+    K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
+    fewest = all((K % stride[uneven[name]] == 0).all() for name, (_, stride) in groups.items())
+    what = (
+        "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short."
+        if fewest
+        else "the model takes as many ranks in each domain, so that the time is approximate, perhaps too short."
+    )
+    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
 
 
 def _checked_columns(strategies: Mapping) -> Columns:

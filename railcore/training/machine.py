@@ -123,6 +123,7 @@ class Machine:
 
         x = gcd(n, max(K // stride, 1)) of the n ranks are in an HB domain, which makes y = n / x domains. x rings run
         through all ranks, so that every NIC works: an AllGather at B_HB within a domain, else at min(B_HB, x B_NIC).
+        No group has fewer ranks in a domain where stride divides K; elsewhere some have, see `lies_unevenly`.
         With `two_phase_collectives` it is hierarchical: the ranks on a rail first, then those in a domain. Each call
         has the latency of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
 
@@ -157,6 +158,15 @@ class Machine:
         n = np.asarray(ranks, np.int64)
         x = np.gcd(n, np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1))
         return x, n // x
+
+    def lies_unevenly(self, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
+        """True where of groups that follow each other some have more ranks in an HB domain than in another.
+
+        ranks, stride: as for `all_gather_time`, which takes the fewest where stride divides K.
+        """
+        x, y = self._split_over_domains(ranks, stride)
+        most, left = np.divmod(self.hb_domain_size, np.asarray(stride, np.int64))
+        return (x * y > 1) & (most > 0) & ((left > 0) | ((y > 1) & (x < most)))
 
     def all_to_all_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """Time of an all-to-all of a group [s], D bytes a rank, by `routing`, and one step of latency on each network.

@@ -15,6 +15,7 @@ import pandas as pd
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
+from railcore.network.topology import domain_warnings
 from railcore.training.iteration import (
     REASONS,
     STRATEGY_COLUMNS,
@@ -30,6 +31,7 @@ from railcore.training.parallelism import indivisible
 from railcore.training.transformer import LEVELS, Transformer, as_model, as_models
 
 _BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
+_TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that divides
 _SPLIT = ("tensor", "context", "pipeline", "data")
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY_COLUMNS, None for whatever divides
@@ -193,11 +195,11 @@ def _with_divisors(numbers: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 class SearchResult:
     """What a search found. A strategy is a row with columns STRATEGY_COLUMNS, sequence_s, total_s and memory_bytes.
 
-    model, machine, runtime, offload, gpus: what was searched for. counts: strategies by reason, "feasible" among them.
-    splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by reason too. best: the strategies of
-    least time per sequence, in order, one of each time and memory. pareto: those that no other beats in both time and
-    memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible strategies by time per
-    sequence, between TIME_EDGES_S.
+    model, machine, runtime, offload, gpus, limits: what was searched for. counts: strategies by reason, "feasible"
+    among them. splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by reason too. best: the
+    strategies of least time per sequence, in order, one of each time and memory. pareto: those that no other beats in
+    both time and memory, by time. least_memory_bytes: of all strategies that divide. histogram: feasible strategies by
+    time per sequence, between TIME_EDGES_S.
     """
 
     model: Transformer
@@ -205,12 +207,31 @@ class SearchResult:
     runtime: Runtime
     offload: str
     gpus: int
+    limits: Allowed
     counts: dict[str, int]
     splits: dict[str, int]
     best: pd.DataFrame
     pareto: pd.DataFrame
     least_memory_bytes: float
     histogram: np.ndarray
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where GPUs do not fill HB domains, and where groups of the best strategy lie unevenly in them."""
+        uneven = self._estimate(self.best.head(1)).warnings if len(self.best) else ()
+        return (*domain_warnings(self.gpus, self.machine.hb_domain_size), *self._better_numbers(), *uneven)
+
+    def _better_numbers(self) -> tuple[str, ...]:
+        """Nearest numbers of GPUs that fill HB domains and divide the model, where the nearest that fill do not."""
+        K = self.machine.hb_domain_size
+        full, rest = divmod(self.gpus, K)
+        ways = range(full, 0, -1)[:_TRIED_DOMAINS], range(full + 1, full + 1 + _TRIED_DOMAINS)
+        splits = ((n * K for n in way if len(_gpu_splits(self.model, n * K, self.limits)[0])) for way in ways)
+        found = [gpus for gpus in (next(some, None) for some in splits) if gpus] if rest else []
+        if not found or {full * K, (full + 1) * K} <= set(found):
+            return ()
+        numbers = " and ".join(f"{gpus:,}" for gpus in found)
+        return (f"Nearest numbers of GPUs that fill HB domains and split {self.model.name} and its batch: {numbers}.",)
 
     @property
     def evaluated(self) -> int:
@@ -247,7 +268,10 @@ class SearchResult:
 
     def estimate(self) -> IterationEstimate:
         """`iteration_times` of the best strategies, with breakdown, links and memory."""
-        return iteration_times(self.model, self.machine, self.best, self.runtime, self.offload)
+        return self._estimate(self.best)
+
+    def _estimate(self, strategies: pd.DataFrame) -> IterationEstimate:
+        return iteration_times(self.model, self.machine, strategies, self.runtime, self.offload)
 
 
 @checked
@@ -314,7 +338,8 @@ def search(
             front.merge(columns, place, time, memory[feasible])
     by_reason = dict(zip(REASONS, counts.tolist(), strict=True))
     tables = pd.DataFrame(best.rows), pd.DataFrame(front.rows)
-    return SearchResult(model, machine, runtime, offload, gpus, by_reason, by_split, *tables, float(least), histogram)
+    asked = (model, machine, runtime, offload, gpus, allowed)
+    return SearchResult(*asked, by_reason, by_split, *tables, float(least), histogram)
 
 
 class _Kept:
@@ -410,7 +435,7 @@ def best_times(
     -------
     Columns model, gpus, hb_domain_size, batch, nic_Bps, iteration_s, ideal_s (all GPUs in one HB domain), slowdown =
     iteration_s / ideal_s - 1, strategy, gain: share of iteration time that the last doubling of the HB domain saved.
-    NaN where no strategy fits.
+    NaN where no strategy fits. attrs["warnings"]: `domain_warnings` of the clusters.
     """
     rows, machine, models = [], as_machine(machine), as_models(models)
     if missing := sorted(set(models) - set(batches)):
@@ -430,6 +455,8 @@ def best_times(
     doubled = table["hb_domain_size"] == 2 * clusters["hb_domain_size"].shift()
     table.insert(6, "ideal_s", ideal_s)
     table.insert(7, "slowdown", table["iteration_s"] / ideal_s - 1)
+    pairs = table[["gpus", "hb_domain_size"]].drop_duplicates().itertuples(index=False)
+    table.attrs["warnings"] = tuple(text for pair in pairs for text in domain_warnings(*pair))
     return table.assign(gain=gain.where(doubled))
 
 

@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Callable, Sequence
+from html import escape
 
 from railcore.facts import files
 from railcore.facts.units import label, number
@@ -10,14 +11,14 @@ from railcore.facts.units import label, number
 _OWN = "the platform's"  # a widget with the value None would show nothing as chosen
 
 
-def panel(draw: Callable, **controls: tuple):
+def panel(draw: Callable, warn: Callable | None = None, **controls: tuple):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
 
     draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list of
     numbers or a menu of texts, or (value, low, high, step) for a slider over a range. A value that its choices lack is
     added to them: before texts, in order among numbers. None, as value or choice, is shown first as "the platform's".
-    What `draw` refuses with ValueError is shown as text, but raised where a published notebook's own defaults do not
-    draw. Raises ValueError for a control of another form.
+    warn(**values) gives texts to show below the sliders. What `draw` refuses with ValueError is shown as text, but
+    raised where a published notebook's own defaults do not draw. Raises ValueError for a control of another form.
     """
     import ipywidgets as widgets
 
@@ -26,14 +27,13 @@ def panel(draw: Callable, **controls: tuple):
     message = widgets.HTML()
 
     def update(change=None) -> None:
+        values = {name: _value(control) for name, control in inputs.items()}
         try:
-            image.value = _png(draw(**{name: _value(control) for name, control in inputs.items()}))
-            message.value = ""
+            image.value = _png(draw(**values))
+            message.value = "<br>".join(escape(text) for text in (warn(**values) if warn else ()))
         except ValueError as error:
             if change is None and os.environ.get("RAILCORE_NOTEBOOK") and not files.parameterized():
                 raise
-            from html import escape
-
             message.value = f"<b>{escape(str(error))}</b>"
 
     for control in inputs.values():
