@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PathCollection
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from railcore.facts import catalog
@@ -79,6 +80,25 @@ def apart(figure):
         for one, other in combinations(texts(ax), 2):
             a, b = one.get_window_extent(), other.get_window_extent()
             assert not a.overlaps(b), (one.get_text(), other.get_text())
+
+
+README_PX, BODY_PX = 830, 16  # width of a figure in README and size of the text around it
+
+
+def readable(figure):
+    """Every text is as large as README's where the figure is as wide as there, and inside the figure."""
+    figure.canvas.draw()
+    every = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    assert len(every) > 3
+    width = figure.get_size_inches()[0] * 72
+    for text in every:
+        assert text.get_fontsize() * README_PX / width >= BODY_PX, text.get_text()
+        box = text.get_window_extent()
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, text.get_text()
+        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1, text.get_text()
+    boxes = [text.get_window_extent() for text in figure.texts if text.get_text()]
+    boxes += [legend.get_window_extent() for legend in figure.legends] + [ax.get_window_extent() for ax in figure.axes]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def svg_bytes(figure):
@@ -166,7 +186,8 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     kilometres = f"{ways(chosen)['distance_m'].iloc[0] / 1e3:,.0f} km"
     assert any(kilometres in text.get_text() for text in ax.texts)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [*maps.FUELS] == legend[1:8] and {"passes", "fails", "chosen place"} < set(legend)
+    assert [*maps.FUELS] == [text for text in legend if text in maps.FUELS]
+    assert {"plants ≥ 10 MW", "lines", "nodes", "passes", "fails", "chosen place"} < set(legend)
     apart(figure)
 
 
@@ -222,13 +243,15 @@ def test_places_by_k_names_the_longest_link_of_each():
     longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
     assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
     apart(figure)
+    readable(figure)
 
 
 def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     whole, outlines, cities = real
     chosen = places(("Washington, D.C.", 39, -77), ("Celilo", 45.6, -121.1))
-    figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen))
+    figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen), "a title " * 15, "a note " * 40)
     apart(figure)
+    readable(figure)
     assert svg_bytes(figure) < MAX_SVG_B
     views = pd.DataFrame(
         [("east", 38.9, -77.04, 300e3), ("west", 46.6, -120.3, 300e3)],  # those of the notebook
@@ -237,6 +260,7 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
     figure = maps.region_maps(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
     apart(figure)
+    readable(figure)
     for ax in figure.axes:
         bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
         box, inside = bar.get_window_extent(), ax.get_window_extent()
@@ -252,6 +276,37 @@ def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
     assert svg_bytes(figure) < MAX_SVG_B
     names = {text.get_text() for ax in figure.axes for text in ax.texts}
     assert {"Philadelphia", "Portland", "Celilo", "Washington, D.C."} < names
+
+
+def test_three_regions_take_two_rows(real):
+    whole, outlines, cities = real
+    views = pd.DataFrame({"title": list("abc"), "latitude": [39, 46, 31], "longitude": [-77, -120, -97]})
+    none = pd.DataFrame(columns=["latitude", "longitude", "radius_m"], dtype=float)
+    figure = maps.region_maps(whole, outlines, views.assign(half_m=300e3), none, none.assign(name=""), cities, 0.25)
+    assert [ax.get_title() for ax in figure.axes] == ["a", "b", "c"]
+    apart(figure)
+    readable(figure)
+
+
+def test_a_line_breaks_after_a_semicolon_and_never_after_a_number():
+    first = "places of 100 km with 2.09 GW by a rule of which the name is rather long"
+    found = maps._lines_of(f"{first}; nodes of 50 km", "", "grid")
+    assert [line.replace("\u00a0", " ") for line in found] == [f"{first};", "nodes of 50 km; grid"]
+    long = maps._lines_of("word 100 km " * 30)
+    assert len(long) > 3 and max(map(len, long)) <= maps._CHARACTERS
+    assert not any(line[-1].isdigit() for line in long) and maps._lines_of("", "") == []
+
+
+def test_a_line_leads_to_a_label_far_off():
+    figure = plt.figure(figsize=(8, 4))
+    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
+    middle = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim()))
+    taken = [maps.mark_box(ax, middle, 12)]
+    assert maps.map_label(ax, "a name", [middle], taken, 9)
+    (line,) = ax.get_lines()
+    near, far = ax.transData.transform(line.get_xydata())
+    text = ax.texts[0].get_window_extent()
+    assert np.allclose(near, ax.transData.transform(middle)) and text.padded(2).contains(*far)
 
 
 def test_a_table_of_counts_colours_what_is_there():

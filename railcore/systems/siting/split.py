@@ -210,9 +210,17 @@ class FoundPlaces:
         return f"{RULES[self.rule].ignores}; as every rule: {IGNORED_BY_ALL}"
 
     @property
-    def map_layers(self) -> dict[str, pd.DataFrame]:
-        """Places and the links between them, as maps take them."""
-        return {"places": self.places, "ways": self.ways}
+    def summary(self) -> str:
+        """What was asked, in a line."""
+        asked, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
+        head = f"{units.counted(asked.k, 'places')} for {units.show(asked.demand_w, 'W', 4)}, plants within {radius}"
+        return f"{head}; searched: {', '.join(self.area.words) or 'the whole country'}"
+
+    @property
+    def map_layers(self) -> dict[str, Any]:
+        """Places, the links between them, a title and a note, as maps take them."""
+        told = [self.candidates.grid.name, f"rule {self.rule!r} ignores {RULES[self.rule].ignores}", *self.warnings]
+        return {"places": self.places, "ways": self.ways, "title": self.summary, "note": "; ".join(told)}
 
     def __repr__(self) -> str:
         shown = {
@@ -223,10 +231,7 @@ class FoundPlaces:
             "carries": [units.show(power, "W", 4) for power in self.places["power_w"]],
             "could": [units.show(power, "W", 4) for power in self.places["usable_w"]],
         }
-        terms, radius = self.split.terms, units.show(self.candidates.radius_m, "m")
-        head = f"{units.counted(terms.k, 'places')} for {units.show(terms.demand_w, 'W', 4)}, plants within {radius}"
-        area = f"; searched: {', '.join(self.area.words) or 'the whole country'}"
-        lines = [head + area, pd.DataFrame(shown).to_string(index=False)]
+        lines = [self.summary, pd.DataFrame(shown).to_string(index=False)]
         if len(self.ways):
             far = self.ways.loc[self.ways["distance_m"].idxmax()]
             away = f"{units.show(far['distance_m'], 'm', 4)}, {units.show(far['delay_s'], 's', 3)} one way"

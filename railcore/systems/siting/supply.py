@@ -179,31 +179,31 @@ RULES = {
     "installed": Rule(
         "Σ p",
         "every plant at full power, all for the datacenter",
-        "load: others use the same plants; hours without wind, sun or water; outages",
+        "the load of others, hours without wind, sun or water, outages",
         lambda s: s.installed_w,
     ),
     "firm minus largest": Rule(
         "Σ f p − u",
         "plants that run at call, the largest unit out of service",
-        "load: others use the same plants; hours without water; fuel",
+        "the load of others, hours without water, fuel",
         lambda s: s.firm_w - s.largest_unit_w,
     ),
     "idle firm": Rule(
         "Σ f p (1 − c)",
         "what plants that run at call do not sell in an average hour",
-        "load at its peak: plants are idle on average, not in every hour; hours without water; outages",
+        "peaks of load (plants are idle on average, not in every hour), hours without water, outages",
         lambda s: s.idle_w,
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
         "the same of plants whose fuel can be bought, so without water power",
-        "load at its peak: plants are idle on average, not in every hour; outages",
+        "peaks of load (plants are idle on average, not in every hour), outages",
         lambda s: s.idle_fuelled_w,
     ),
     "headroom after load": Rule(
         "Σ f p − u − l",
         "plants that run at call, the largest unit out, after the load within the same radius",
-        "power from beyond the radius, and load there; hours other than the grid's one; hours without water",
+        "power and load beyond the radius, hours other than the grid's one, hours without water",
         lambda s: s.firm_w - s.largest_unit_w - s.load_w,
     ),
 }

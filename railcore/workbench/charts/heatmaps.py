@@ -10,7 +10,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 
 from railcore.facts import units
-from railcore.facts.units import GB, number
+from railcore.facts.units import GB, counted, number
 from railcore.workbench.charts.bars import volume_by_kind
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
 from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, percent, percent_axis
@@ -89,10 +89,10 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Fi
         if run.size > 0.05 * len(table.columns):
             dark = table.loc[count, run].mean() > table.to_numpy().mean()
             style: dict = {"ha": "center", "va": "top", "fontsize": 8, "color": "white" if dark else "black"}
-            ax.text(run.mean(), planes.index(count) + 0.45, f"{tiers} tiers", **style)
+            ax.text(run.mean(), planes.index(count) + 0.45, counted(tiers, "tiers"), **style)
     for i, (name, (r, p)) in enumerate(marks.items()):
         style = {"markeredgecolor": "black", "markersize": 10 - i, "linestyle": "", "clip_on": False}
-        label = f"{name}: {r} rails, {p} planes"
+        label = f"{name}: {counted(r, 'rails')}, {counted(p, 'planes')}"
         ax.plot(r, planes.index(p), MARKERS[i], color=COLOURS[(1, 3, 4, 5, 2)[i % 5]], label=label, **style)
     ax.set_yticks(range(len(planes)), [number(count) for count in planes])
     ax.set(xlabel="rails", ylabel="planes")

@@ -54,6 +54,7 @@ _PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
 _MOST_NAMES = 7  # of plants, and of cities, in a close-up
+_FAR_LABEL = 14  # distance from which a line leads to a label [typographic points]
 _LINK_TEXT = 58  # width of a link's text [typographic points]
 _CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
 _CLOSE_UP = 4.0  # marks of plants have that many times the area in a close-up
@@ -214,10 +215,10 @@ def map_label(
     reach: float = 7,
     must: bool = True,
     away: ArrayLike = (1, 0),
-    steps: Sequence[float] = (1.0, 1.7, 2.6),
+    steps: Sequence[float] = (1.0, 1.7, 2.6, 4.0),
     **style,
 ) -> bool:
-    """Write a text beside the first of some points where it covers nothing.
+    """Write a text beside the first of some points where it covers nothing, with a line to the point from farther off.
 
     Parameters
     ----------
@@ -252,6 +253,11 @@ def map_label(
             within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
             if within and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
+                if np.hypot(x, y) > _FAR_LABEL:
+                    end = ax.transData.inverted().transform(
+                        ax.transData.transform(point) + np.array([x, y]) * ax.figure.dpi / 72
+                    )
+                    ax.plot(*zip(point, end, strict=True), color=INK, linewidth=0.7, zorder=7)
                 return True
     if not must:
         shown.remove()
@@ -584,12 +590,14 @@ def _draw_legend(figure: plt.Figure, columns: Sequence[Sequence[Any]], bottom: f
 
 
 def _lines_of(*texts: str) -> list[str]:
-    """Texts joined, in lines that fit a figure's width: broken after semicolons first, never after a number."""
+    """Texts joined, in lines of a figure's width: broken after semicolons if that is enough, not after numbers."""
+    parts = [re.sub(r"(?<=\d) (?=\w)", "\u00a0", part) for part in "; ".join(filter(None, texts)).split("; ")]
     lines = [""]
-    for part in "; ".join(filter(None, texts)).split("; "):
+    for part in parts:
         joined = f"{lines[-1]}; {part}".removeprefix("; ")
-        lines[-1:] = [joined] if len(joined) <= _CHARACTERS or not lines[-1] else [f"{lines[-1]};", part]
-    return [short for line in lines for short in textwrap.wrap(re.sub(r"(?<=\d) (?=\w)", "\u00a0", line), _CHARACTERS)]
+        lines[-1:] = [joined] if len(joined) < _CHARACTERS or not lines[-1] else [f"{lines[-1]};", part]
+    fits = max(map(len, lines)) <= _CHARACTERS
+    return list(filter(None, lines)) if fits else textwrap.wrap("; ".join(parts), _CHARACTERS)
 
 
 def _height(lines: int) -> float:
