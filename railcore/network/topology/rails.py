@@ -44,6 +44,22 @@ _NIC_BPS: Any = _Bandwidth("nic_bandwidth")
 _HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
+def domain_warnings(gpus: int, hb_domain_size: int) -> tuple[str, ...]:
+    """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
+
+    gpus, hb_domain_size [GPUs]. Empty where they fill. Raises ValueError for what is no positive whole number.
+    """
+    count, size = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
+    full, rest = divmod(count, size)
+    if not rest:
+        return ()
+    more = (full + 1) * size
+    if not full:
+        return (f"{count:,} GPUs do not fill an HB domain of {size:,}. {more:,} do.",)
+    last = f"the last of {full + 1:,} has {rest:,}. {full * size:,} or {more:,} do."
+    return (f"{count:,} GPUs do not fill HB domains of {size:,}: {last}",)
+
+
 @dataclass(frozen=True)
 class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains), the last of them part-filled perhaps.
@@ -52,6 +68,7 @@ class HBDomains:
     nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
     the catalog's `_DEFAULT_PLATFORM`, read when they are asked for.
     hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
+    warnings: `domain_warnings` of the numbers as they were given.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -61,10 +78,12 @@ class HBDomains:
     nic_Bps: float = field(default=_NIC_BPS, kw_only=True)
     hb_Bps: float = field(default=_HB_BPS, kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
+    warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._whole("gpus", "hb_domain_size")
         self._whole("hb_switches", least=0)
+        object.__setattr__(self, "warnings", domain_warnings(self.gpus, self.hb_domain_size))
         object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
 
     def _whole(self, *names: str, least: int = 1) -> None:
@@ -93,7 +112,7 @@ class HBDomains:
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`.
     radix: ports of a switch at the NIC's full speed, k.
     oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
     rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
@@ -163,8 +182,8 @@ class RailFabric(HBDomains):
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches: of `HBDomains`; ocs_ports: duplex ports of the circuit switch;
-    nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`; ocs_ports: duplex ports of the circuit
+    switch; nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
     Raises ValueError where a rail does not fit into its switch. Source: photonic2025, Fig. 1.
     """
 
