@@ -232,6 +232,11 @@ book: str = "railonly2023"
 sizes: list = [8, 16]
 rates: list = ["100 Gbps"]
 paths: list = []
+domain: int | None = None  # GPUs; None: the platform's
+link: str | None = None  # Gbps per GPU, one direction; None: the platform's
+wan: str | None = "20 Gbps"
+maker: str | None = None  # name of a maker
+ratio: float | None = 0.5
 """
 
 
@@ -248,9 +253,18 @@ paths: list = []
         ("rates", "['50 GB/s', '1 Tbps']", ["50 GB/s", "1 Tbps"]),
         ("paths", "['a.csv', 'b.csv']", ["a.csv", "b.csv"]),
         ("paths", "[]", []),
+        ("domain", "72", 72),
+        ("domain", "None", None),
+        ("link", "400 Gbps", "400 Gbps"),
+        ("link", "50 GB/s", "50 GB/s"),
+        ("link", "None", None),
+        ("wan", "None", None),
+        ("maker", "no", "no"),
+        ("ratio", "2", 2.0),
+        ("book", "None", "None"),
     ],
 )
-def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
+def test_a_parameter_is_read_as_it_is_declared(name, text, value):
     notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
     read = parameters.read_parameters([[name, text]], notebook, "a notebook")
     assert read == {name: value} and type(read[name]) is type(value)
@@ -260,12 +274,26 @@ def test_a_parameter_is_read_as_its_default_is_typed(name, text, value):
     ("name", "text"),
     [("gpus", "1e3"), ("gpus", "True"), ("gpus", "many"), ("share", "half"), ("copper", "1"), ("copper", "maybe")]
     + [("nic", "400"), ("nic", "130 kW"), ("sizes", "[0.5]"), ("sizes", "8"), ("sizes", "[]"), ("rates", "['1 W']")]
-    + [("paths", "a.csv"), ("paths", "[8]"), ("paths", "['1 W']")],
+    + [("paths", "a.csv"), ("paths", "[8]"), ("paths", "['1 W']")]
+    + [("domain", "72.5"), ("domain", "True"), ("domain", "all"), ("link", "3 kW"), ("link", "400"), ("wan", "3 kW")]
+    + [("ratio", "half"), ("gpus", "None"), ("nic", "None")],
 )
 def test_an_unfit_parameter_is_refused(name, text):
     notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
     with pytest.raises(ValueError, match=f"parameter '{name}' is"):
         parameters.read_parameters([[name, text]], notebook, "a notebook")
+
+
+def test_a_refusal_says_what_to_give():
+    notebook = {"cells": [project.cell(CELL, 0, "parameters")]}
+    for name, text, wanted in (
+        ("link", "3 kW", "write a quantity such as '400 Gbps', with its unit, or None"),
+        ("domain", "all", "give a whole number, or None"),
+        ("gpus", "many", "give a whole number such as 8"),
+        ("nic", "3 kW", "write a quantity such as '400 Gbps', with its unit"),
+    ):
+        with pytest.raises(ValueError, match=f"parameter '{name}' is '{text}': {wanted}$"):
+            parameters.read_parameters([[name, text]], notebook, "a notebook")
 
 
 def test_a_parameters_cell_holds_only_typed_literals():
@@ -275,6 +303,9 @@ def test_a_parameters_cell_holds_only_typed_literals():
         "import os",
         "gpus: int =",
         "gpus: dict = {[]: 1}",
+        "gpus: int = None",
+        "sizes: list | None = None",
+        "gpus: int | None = 'eight'",
         "(" * 9999,
     ):
         with pytest.raises(ValueError, match="parameters cell"):
