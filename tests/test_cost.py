@@ -52,7 +52,7 @@ def test_total_is_linear_in_prices(parts, a, b, factor, copper):
     both = cost.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
     assert total(both) == pytest.approx(total(a) + total(b))
     assert total(a.scaled(factor)) == pytest.approx(factor * total(a))
-    assert total(cost.PriceBook(1, 0)) == parts.ports
+    assert total(cost.PriceBook(1, 0, 0)) == parts.ports
     assert total(cost.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
 
 
@@ -149,7 +149,7 @@ def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radi
     book = cost.price_book("railonly2023")
     row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, book).iloc[0]
     rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
-    assert list(rows.index) == ["rail-optimized", "rails + layer 4:1", "rail-only"]
+    assert list(rows.index) == ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 4:1", "rail-only"]
     assert rows.cost_saved["rail-optimized"] == 0 < rows.cost_saved["rails + layer 4:1"] < row.cost_saving
     assert rows.cost_saved["rail-only"] == pytest.approx(row.cost_saving)
     inputs = {"port_price": book.port, "transceiver_price": book.transceiver, "port_power": 1.0}
@@ -351,11 +351,15 @@ def test_contenders_meet_the_full_clos(gpus):
 def test_parts_of_each_contender():
     book = cost.price_book("street2025")
     totals = cost.cluster_breakdown(1024, 16, 16, 3, book, book).groupby("network").cost_usd.sum()
-    expected = {"rail-optimized": 1, "3:1": 3, "rail-only": math.inf}
-    assert len(totals) == 3
-    for name, layer in expected.items():
-        found = totals[totals.index.str.contains(name)]
-        assert list(found) == pytest.approx([float(cost.network_total(rail_parts(1024, 16, 16, layer), book))])
+    expected = {"rail-optimized": 1, "rails + layer 3:1": 3, "rail-only": math.inf}
+    parts = {name: rail_parts(1024, 16, 16, layer) for name, layer in expected.items()}
+    parts |= {
+        "Clos": fat_tree(1024, 16).parts,
+        "Clos, leaves 3:1": fat_tree(1024, 16, tier_oversubscription=(3,)).parts,
+    }
+    assert totals.to_dict() == pytest.approx(
+        {name: float(cost.network_total(each, book)) for name, each in parts.items()}
+    )
 
 
 def test_ratio_that_gives_a_total():
@@ -367,7 +371,7 @@ def test_ratio_that_gives_a_total():
 
 def test_curve_of_link_rates():
     book = cost.price_book("railonly2023")
-    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], 5e10, book, book, (1, 0.5))
+    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], book, book, (1, 0.5))
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
     assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
@@ -405,10 +409,15 @@ def test_sensitivity_lies_about_its_centre():
     assert by_input.at_high["transceiver price"] < by_input.at_low["transceiver price"]
 
 
-def test_sensitivity_needs_bounds():
+def test_an_input_without_bounds_moves_nothing_and_is_named():
     rows = cost.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
-    with pytest.raises(ValueError, match="pue is from None to None: give both a low and a high value"):
-        cost.ownership_sensitivity(**OWNED, ranges=rows)
+    swing = cost.ownership_sensitivity(**OWNED, ranges=rows)
+    still = swing[swing.input == "PUE"].iloc[0]
+    assert still.low == still.high and still.swing == 0 and still.at_low == still.at_high == still.centre
+    assert (swing.swing[swing.input != "PUE"] > 0).all()
+    (text,) = swing.attrs["warnings"]
+    assert "PUE of energy" in text and "port price" not in text
+    assert "warnings" not in cost.ownership_sensitivity(**OWNED, ranges=cost.book_rows("street2025")).attrs
 
 
 def test_saving_that_no_ratio_changes():
