@@ -92,6 +92,13 @@ def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, P
     return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
 
 
+def books_text(prices: PriceBook, powers: PriceBook) -> str:
+    """Whose prices and powers a picture has, as people read it."""
+    if prices.label() == powers.label():
+        return f"prices and powers of {prices.label()}"
+    return f"prices of {prices.label()}, powers of {powers.label()}"
+
+
 def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
     """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
     books = matching_books(prices, powers)
