@@ -217,6 +217,14 @@ def test_a_mistake_is_refused_before_anything_runs(suite, arguments, message):
     assert status == 2 and message in printed and not project.ran(printed)
 
 
+def test_warnings_of_a_notebook_reach_the_shell(suite):
+    before = project.snapshot(suite)
+    for speed, warned in (("1 Mbps", True), ("1 Gbps", False)):
+        status, printed = project.run(suite, project.SECOND, "-p", "speed", speed)
+        assert status == 0 and (f"{project.SECOND}: warning: the speed is a crawl" in printed) == warned
+    assert project.snapshot(suite) == before
+
+
 def test_a_second_driver_is_refused(suite):
     with (suite / "build" / "driver.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

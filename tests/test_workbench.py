@@ -171,6 +171,16 @@ def test_an_answer_without_a_picture_writes_nothing(picture, message):
     assert not written()
 
 
+def test_warnings_are_shown_each_time_and_kept_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path))
+    outputs.show_warnings()
+    assert not capsys.readouterr().out and not list(tmp_path.iterdir()) and outputs.kept_warnings(tmp_path) == []
+    outputs.show_warnings("one", "two", "one")
+    outputs.show_warnings("two", "three")
+    assert capsys.readouterr().out == "Warning: one\nWarning: two\nWarning: two\nWarning: three\n"
+    assert outputs.kept_warnings(tmp_path) == ["one", "two", "three"]
+
+
 def test_a_slider_changes_the_picture_and_bad_values_become_words():
     def draw(gpus, book):
         if gpus > 5:

@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from functools import cache
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railcore.facts import files, units
@@ -19,6 +20,7 @@ MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 160
 _THUMBNAIL_PX = 240
+_WARNINGS = "warnings.txt"  # of a run; at the top of its folder, so that it is not published
 _COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
 
@@ -104,6 +106,20 @@ def answer(text: str, picture: str) -> MarkdownText:
     path = files.output_folder() / "extra" / f"{item['notebook'][:2]}_answer.md"
     files.write_whole(path, f"{text}\n\n[![{picture}]({link})]({link})\n")
     return MarkdownText(text)
+
+
+def show_warnings(*texts: str) -> None:
+    """Show warnings as text, and keep them for whoever runs the notebook: `kept_warnings`. Nothing where none is."""
+    if texts := tuple(dict.fromkeys(texts)):
+        print("\n".join(f"Warning: {text}" for text in texts))
+        kept = dict.fromkeys((*kept_warnings(files.output_folder()), *texts))
+        files.write_whole(files.output_folder() / _WARNINGS, "".join(f"{text}\n" for text in kept))
+
+
+def kept_warnings(folder: Path) -> list[str]:
+    """Warnings that a notebook showed while it wrote into a folder, in order."""
+    path = folder / _WARNINGS
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def answers() -> MarkdownText:

@@ -240,6 +240,8 @@ def _finish(name: str, future: Future, custom: bool) -> int:
         published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
     print_line(f"{name}: done in {seconds:.1f} s, {count} files")
+    for text in outputs.kept_warnings(folder):
+        print_line(f"{name}: warning: {text}")
     if report["cpu_s"] > _CPU_LIMIT_S:
         print_line(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {_CPU_LIMIT_S:g} a notebook may take")
     return new
