@@ -124,7 +124,7 @@ def _power_name(prices: str, powers: str | None) -> str:
 def _book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
     what, _ = _BOOK_UNITS[family]
-    parts = {f"port_{what}", f"transceiver_{what}"}
+    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac"))}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 
 
@@ -638,7 +638,7 @@ def ownership_sensitivity(
     Returns
     -------
     Table of `tornado_table`, low and high in the units of the rows. An input without a low or a high keeps its value
-    there; attrs["warnings"] names it.
+    there; attrs["warnings"], a tuple of texts, names it.
     """
     own = {name: row.value for name, row in ranges.items()}
 
@@ -654,7 +654,6 @@ def ownership_sensitivity(
     units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
     table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
     fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
-    if fixed:
-        texts = f"No low or no high in the catalog: {', '.join(fixed)}. There the value is taken, which moves nothing."
-        table.attrs["warnings"] = (texts,)
+    text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
+    table.attrs["warnings"] = (text,) if fixed else ()
     return table

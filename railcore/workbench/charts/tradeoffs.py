@@ -35,7 +35,7 @@ def cost_by_oversubscription(data: pd.DataFrame, title: str = "") -> plt.Figure:
             ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
         plotting.ratio_axis(ax, ratios, "oversubscription, bandwidth down : up")
         plotting.panel_title(ax, name)
-    axes[0].set_ylim(-0.03, 1.05)
+    axes[0].set_ylim(-0.03, 1.05 * max(1.0, data["relative_cost"].max()))
     percent_axis(axes[0].yaxis)
     legend_below(figure, axes[0], title=title)
     return figure
