@@ -21,6 +21,8 @@ FABRICS = [
     RailFabric(128, 4, 8, 3.0, **ONE),
     RailFabric(128, 4, 16, 3.0, **ONE),
     RailFabric(64, 8, 8, 2.0, rails=4, **ONE),
+    rail_only(128, 4, 8, tier_oversubscription=(3,), **ONE),
+    RailFabric(128, 4, 8, 2.0, tier_oversubscription=(3,), **ONE),
     fat_tree(64, 8, 8, **ONE),
     fat_tree(60, 8, 8, **ONE),
     fat_tree(64, 8, 8, tier_oversubscription=(3,), **ONE),
@@ -71,13 +73,13 @@ def test_shares_are_the_least_that_all_gpus_below_a_switch_can_send(fabric):
     within, across = fabric.nic_shares
     joined = math.isfinite(fabric.oversubscription) or fabric.rails == 1
     assert min(found) == pytest.approx(across if joined else within)
-    for rail in gpus_by(graph, "rail").values() if fabric.rails > 1 else ():
-        shares = [1.0]
+    shares = [1.0]
+    for rail in gpus_by(graph, "rail").values():
         for inside in blocks(graph):
             here, there = [gpu for gpu in rail if gpu in inside], [gpu for gpu in rail if gpu not in inside]
             if here and len(there) >= len(here):
                 shares.append(bisection_bandwidth(graph, here, there) / len(here))
-        assert min(shares) >= within - 1e-9
+    assert min(shares) == pytest.approx(within)
 
 
 @given(st.sampled_from(FABRICS), st.randoms(use_true_random=False))
