@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.rail_networks import least_saving_radix
+from railcore.documents.rail_networks import least_saving_radix, table_cases
 from railcore.documents.railonly2023 import table2
 from railcore.documents.railonly2025 import table1
 from railcore.facts import catalog, claims, files
@@ -501,6 +501,30 @@ def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscripti
     full = rows[~(rows.share_same_rail < 1) & ~(rows.share_across_rails < 1)]
     assert {"rail-optimized", "Clos"} <= set(full.network) and cheapest.cost_usd == full.cost_usd.min()
     assert (rows.cost_saved_over_any_to_any <= rows.cost_saved + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", TABLES.values())
+def test_a_plain_clos_costs_as_much_as_rail_optimized_in_the_documents_cases(name):
+    book = cost.price_book("railonly2023")
+    for n, radix in table_cases(name).itertuples(index=False):
+        rows = cost.cluster_networks(n, 256, radix, 4, book, book).set_index("network").cost_usd
+        assert rows["Clos"] == rows["rail-optimized"]
+
+
+def test_rows_that_do_not_fill_hb_domains_are_counted():
+    book = cost.PriceBook(1, 1, rate_Bps=1e11)
+    rows = cost.compare_rail_networks([4096, 7200, 16384], 72, 64, book, book)
+    text = f"2 rows have GPUs that do not fill HB domains. The first: {domain_warnings(4096, 72)[0]}"
+    assert rows.attrs["warnings"] == (text,)
+    assert cost.compare_rail_networks([7200], 72, 64, book, book).attrs["warnings"] == ()
+    curve = cost.link_rate_costs([4096], 72, [(1e11, 64)], book, book, (1, 1))
+    assert curve.attrs["warnings"] == domain_warnings(4096, 72)
+    for rows in (
+        cost.cluster_breakdown(4096, 72, 64, 4, book, book),
+        cost.oversubscription_costs(4096, 72, 64, [1, 4], book, book),
+        cost.ownership_costs(4096, 72, 64, *cost.matching_books("street2025"), 5, 0, 1),
+    ):
+        assert rows.attrs["warnings"] == domain_warnings(4096, 72)
 
 
 def test_a_cluster_of_one_hb_domain_needs_no_network():

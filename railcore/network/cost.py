@@ -161,11 +161,11 @@ def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
     return replace(book, dac=copper.dac, copper_name=copper.name)
 
 
-def _with_books(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None = None) -> pd.DataFrame:
+def _with_books(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False) -> pd.DataFrame:
     """A table of costs with columns price_book and power_book, the names of the books that it is made with."""
-    table["price_book"] = prices.label()
-    if powers is not None:
-        table["power_book"] = powers.label()
+    for column, book in (("price_book", prices), ("power_book", powers)):
+        if book is not None:
+            table[column] = book.label(copper)
     return table
 
 
@@ -203,7 +203,7 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
 
     Returns
     -------
-    Columns part, tier, count, cost_usd, power_w; their sums are `network_total`.
+    Columns part, tier, count, cost_usd, power_w, whose sums are `network_total`; price_book, power_book.
     """
     rows = []
     for tier, (switches, links) in enumerate(zip(parts.switches_by_tier, parts.links_by_tier, strict=True), start=1):
@@ -213,7 +213,8 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
         else:
             rows.append(("transceivers", tier, 2 * int(links), prices.transceiver, powers.transceiver))
     table = pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
-    return table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
+    table = table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
+    return _with_books(table, prices, powers, copper_tiers > 0)
 
 
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
@@ -250,6 +251,7 @@ def compare_rail_networks(
     -------
     Columns gpus, hb_domain_size, radix; those of `part_totals` for each network (ending in _rail_optimized and
     _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book.
+    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
@@ -261,7 +263,18 @@ def compare_rail_networks(
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
-    return _with_books(pd.DataFrame(table), prices, powers)
+    return _with_books(_with_warnings(pd.DataFrame(table), n, k), prices, powers)
+
+
+def _with_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+    """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
+    n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
+    ragged = np.flatnonzero(n % k)
+    texts = domain_warnings(int(n[ragged[0]]), int(k[ragged[0]])) if ragged.size else ()
+    if ragged.size > 1:
+        texts = (f"{ragged.size:,} rows have GPUs that do not fill HB domains. The first: {texts[0]}",)
+    table.attrs["warnings"] = texts
+    return table
 
 
 def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: float) -> dict[str, RailFabric]:
@@ -324,8 +337,7 @@ def cluster_networks(
     saved["cheapest"] = [", ".join(named.get(row, ())) for row in table.index]
     columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
     table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
-    table.attrs["warnings"] = domain_warnings(gpus, hb_domain_size)
-    return _with_books(table, prices, powers)
+    return _with_books(_with_warnings(table, gpus, hb_domain_size), prices, powers)
 
 
 def cluster_breakdown(
@@ -342,13 +354,11 @@ def cluster_breakdown(
 
     Returns
     -------
-    Columns of `parts_breakdown`, and network, price_book, power_book. attrs["warnings"] as of `cluster_networks`.
+    Columns of `parts_breakdown`, and network. attrs["warnings"] as of `cluster_networks`.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     frames = [parts_breakdown(each.parts, prices, powers).assign(network=name) for name, each in fabrics.items()]
-    table = pd.concat(frames, ignore_index=True)
-    table.attrs["warnings"] = domain_warnings(gpus, hb_domain_size)
-    return _with_books(table, prices, powers)
+    return _with_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
 
 
 def oversubscription_costs(
@@ -382,8 +392,7 @@ def oversubscription_costs(
         rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
     table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
     full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    table = table.assign(relative_cost=table["cost_usd"] / full)
-    table.attrs["warnings"] = domain_warnings(gpus, hb_domain_size)
+    table = _with_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
     return _with_books(table, prices, powers)
 
 
@@ -443,6 +452,7 @@ def link_rate_costs(
     Returns
     -------
     Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w, price_book, power_book.
+    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
 
     Raises
     ------
@@ -456,7 +466,8 @@ def link_rate_costs(
         totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
         frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
         frames.append(_with_books(frame, *scaled))
-    return pd.concat(frames, ignore_index=True)
+    table = pd.concat(frames, ignore_index=True)
+    return _with_warnings(table, table["gpus"], hb_domain_size)
 
 
 def doubled_parts(parts: Parts) -> Parts:
@@ -499,7 +510,7 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
             ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
-    return _with_books(pd.DataFrame(rows, columns=columns), prices)
+    return _with_books(pd.DataFrame(rows, columns=columns), prices, None)
 
 
 def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
@@ -597,9 +608,7 @@ def ownership_costs(
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
-    table = pd.DataFrame(rows).astype({"purchase_usd": float})
-    table.attrs["warnings"] = domain_warnings(gpus, hb_domain_size)
-    return table
+    return _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
