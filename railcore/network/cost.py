@@ -110,7 +110,7 @@ def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value
             factor = getattr(book, part) / row.value if row.value else 1.0
             ends = {end: getattr(row, end) for end in ("value", "low", "high")}
             ends = {end: value if value is None else value * factor for end, value in ends.items()}
-            rows[row.parameter] = replace(row, **ends)
+            rows[row.parameter] = replace(row, **ends, name=book.label())
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
 
 
@@ -465,7 +465,7 @@ def link_rate_costs(
         table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
         totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
         frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
-        frames.append(_with_books(frame, *scaled))
+        frames.append(_with_books(frame, scaled[0], scaled[1]))
     table = pd.concat(frames, ignore_index=True)
     return _with_warnings(table, table["gpus"], hb_domain_size)
 
@@ -646,8 +646,8 @@ def ownership_sensitivity(
 
     Returns
     -------
-    Table of `tornado_table`, low and high in the units of the rows. An input without a low or a high keeps its value
-    there; attrs["warnings"], a tuple of texts, names it.
+    Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
+    rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
     """
     own = {name: row.value for name, row in ranges.items()}
 
@@ -662,6 +662,8 @@ def ownership_sensitivity(
     )
     units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
     table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
+    for column, name in (("price_book", "port_price"), ("power_book", "port_power")):
+        table[column] = ranges[name].name
     fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
     text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
     table.attrs["warnings"] = (text,) if fixed else ()

@@ -326,10 +326,11 @@ def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
 def cost_with_optics(table: pd.DataFrame) -> pd.DataFrame:
     """Cost by part of networks of `rail_plane_networks` with a column network, with optics at the ends of all links.
 
-    Columns links, network, part, cost_usd.
+    Columns links, network, part, cost_usd, price_book.
     """
-    costs = table[["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+    named = ["network", "price_book"]
+    costs = table[[*named, *COST_PARTS]].rename(columns=COST_PARTS)
+    return costs.melt(named, var_name="part", value_name="cost_usd").assign(links="all optics")
 
 
 def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, equipment: Equipment) -> pd.DataFrame:
@@ -348,7 +349,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
 
     Returns
     -------
-    Columns links, network, part, cost_usd.
+    Columns of `cost_with_optics`.
 
     Raises
     ------
