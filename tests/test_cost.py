@@ -1,18 +1,31 @@
+import json
 import math
+import os
 import re
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.rail_networks import least_saving_radix
+from railcore.documents.rail_networks import least_saving_radix, table_cases
 from railcore.documents.railonly2023 import table2
 from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, claims
+from railcore.facts import catalog, claims, files
 from railcore.network import cost
-from railcore.network.topology import Parts, fat_tree, ideal_clos_parts, rail_only, rail_optimized, rail_parts
+from railcore.network.topology import (
+    Parts,
+    domain_warnings,
+    fat_tree,
+    ideal_clos_parts,
+    rail_only,
+    rail_optimized,
+    rail_parts,
+)
 
 PRICE = st.floats(0, 5000)
 BOOKS = st.builds(cost.PriceBook, PRICE, PRICE, PRICE)
@@ -52,7 +65,7 @@ def test_total_is_linear_in_prices(parts, a, b, factor, copper):
     both = cost.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
     assert total(both) == pytest.approx(total(a) + total(b))
     assert total(a.scaled(factor)) == pytest.approx(factor * total(a))
-    assert total(cost.PriceBook(1, 0)) == parts.ports
+    assert total(cost.PriceBook(1, 0, 0)) == parts.ports
     assert total(cost.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
 
 
@@ -149,7 +162,7 @@ def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radi
     book = cost.price_book("railonly2023")
     row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, book).iloc[0]
     rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
-    assert list(rows.index) == ["rail-optimized", "rails + layer 4:1", "rail-only"]
+    assert list(rows.index) == ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 4:1", "rail-only"]
     assert rows.cost_saved["rail-optimized"] == 0 < rows.cost_saved["rails + layer 4:1"] < row.cost_saving
     assert rows.cost_saved["rail-only"] == pytest.approx(row.cost_saving)
     inputs = {"port_price": book.port, "transceiver_price": book.transceiver, "port_power": 1.0}
@@ -351,11 +364,15 @@ def test_contenders_meet_the_full_clos(gpus):
 def test_parts_of_each_contender():
     book = cost.price_book("street2025")
     totals = cost.cluster_breakdown(1024, 16, 16, 3, book, book).groupby("network").cost_usd.sum()
-    expected = {"rail-optimized": 1, "3:1": 3, "rail-only": math.inf}
-    assert len(totals) == 3
-    for name, layer in expected.items():
-        found = totals[totals.index.str.contains(name)]
-        assert list(found) == pytest.approx([float(cost.network_total(rail_parts(1024, 16, 16, layer), book))])
+    expected = {"rail-optimized": 1, "rails + layer 3:1": 3, "rail-only": math.inf}
+    parts = {name: rail_parts(1024, 16, 16, layer) for name, layer in expected.items()}
+    parts |= {
+        "Clos": fat_tree(1024, 16).parts,
+        "Clos, leaves 3:1": fat_tree(1024, 16, tier_oversubscription=(3,)).parts,
+    }
+    assert totals.to_dict() == pytest.approx(
+        {name: float(cost.network_total(each, book)) for name, each in parts.items()}
+    )
 
 
 def test_ratio_that_gives_a_total():
@@ -367,7 +384,7 @@ def test_ratio_that_gives_a_total():
 
 def test_curve_of_link_rates():
     book = cost.price_book("railonly2023")
-    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], 5e10, book, book, (1, 0.5))
+    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], book, book, (1, 0.5))
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
     assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
@@ -405,10 +422,15 @@ def test_sensitivity_lies_about_its_centre():
     assert by_input.at_high["transceiver price"] < by_input.at_low["transceiver price"]
 
 
-def test_sensitivity_needs_bounds():
+def test_an_input_without_bounds_moves_nothing_and_is_named():
     rows = cost.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
-    with pytest.raises(ValueError, match="pue is from None to None: give both a low and a high value"):
-        cost.ownership_sensitivity(**OWNED, ranges=rows)
+    swing = cost.ownership_sensitivity(**OWNED, ranges=rows)
+    still = swing[swing.input == "PUE"].iloc[0]
+    assert still.low == still.high and still.swing == 0 and still.at_low == still.at_high == still.centre
+    assert (swing.swing[swing.input != "PUE"] > 0).all()
+    (text,) = swing.attrs["warnings"]
+    assert "PUE of energy" in text and "port price" not in text
+    assert cost.ownership_sensitivity(**OWNED, ranges=cost.book_rows("street2025")).attrs["warnings"] == ()
 
 
 def test_saving_that_no_ratio_changes():
@@ -448,3 +470,193 @@ def test_the_documents_record_what_their_tables_say():
     values, reasons, taken = table2.table2_claims(256, cost.price_book("railonly2023"), powers)
     assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2023.table2")) <= set(values)
     assert values["railonly2023.table2.worst_radix"] == claims.paper_value("railonly2023.table2.worst_radix")
+
+
+# Contenders
+
+
+def test_what_8192_gpus_on_nvl72_can_have():
+    """Rail-only saves three quarters of rail-optimized, and little more than half of a Clos with as much bandwidth."""
+    prices, powers = cost.PriceBook(600, 400), cost.power_book("street2025")
+    rows = cost.cluster_networks(8192, 72, 128, 4.0, prices, powers).set_index("network")
+    assert (rows.tiers["rail-optimized"], rows.tiers["Clos"], rows.tiers["rail-only"]) == (3, 2, 1)
+    assert rows.cost_usd["Clos"] == 192 * 128 * 600 + 4 * 8192 * 400  # 128 leaves and 64 spines
+    assert rows.cost_usd["rail-only"] == 72 * 128 * 600 + 2 * 8192 * 400
+    assert rows.cost_saved["rail-only"] == pytest.approx(0.77, abs=0.005)
+    assert rows.cost_saved["Clos"] == pytest.approx(0.47, abs=0.005)
+    assert rows.cost_saved_over_any_to_any["rail-only"] == pytest.approx(0.566, abs=0.001)
+    assert rows.cheapest[rows.cheapest != ""].to_dict() == {"Clos": "any-to-any", "rail-only": "of all"}
+    assert rows.across_rails[rows.share_across_rails == 0].to_dict() == {"rail-only": "through the HB domain"}
+    assert rows.price_book.unique() == ["given"] and rows.power_book.unique() == ["street2025"]
+    assert cost.cluster_networks(8192, 72, 128, 4.0, prices, powers).attrs["warnings"] == domain_warnings(8192, 72)
+
+
+@given(st.integers(1, 4000), st.integers(1, 80), st.integers(3, 32), st.sampled_from([1, 2, 4.5, math.inf]), BOOKS)
+@settings(max_examples=30, deadline=None)
+def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscription, book):
+    rows = cost.cluster_networks(gpus, hb_domain_size, 2 * half, oversubscription, book, book)
+    assert len(rows) == (3 if oversubscription in (1, math.inf) else 5)
+    assert rows.cost_usd[rows.cheapest.str.contains("of all")].tolist() == [rows.cost_usd.min()]
+    (cheapest,) = rows[rows.cheapest.str.contains("any-to-any")].itertuples()
+    full = rows[~(rows.share_same_rail < 1) & ~(rows.share_across_rails < 1)]
+    assert {"rail-optimized", "Clos"} <= set(full.network) and cheapest.cost_usd == full.cost_usd.min()
+    assert (rows.cost_saved_over_any_to_any <= rows.cost_saved + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", TABLES.values())
+def test_a_plain_clos_costs_as_much_as_rail_optimized_in_the_documents_cases(name):
+    book = cost.price_book("railonly2023")
+    for n, radix in table_cases(name).itertuples(index=False):
+        rows = cost.cluster_networks(n, 256, radix, 4, book, book).set_index("network").cost_usd
+        assert rows["Clos"] == rows["rail-optimized"]
+
+
+def test_rows_that_do_not_fill_hb_domains_are_counted():
+    book = cost.PriceBook(1, 1, rate_Bps=1e11)
+    rows = cost.compare_rail_networks([4096, 7200, 16384], 72, 64, book, book)
+    text = f"2 rows have GPUs that do not fill HB domains. The first: {domain_warnings(4096, 72)[0]}"
+    assert rows.attrs["warnings"] == (text,)
+    assert cost.compare_rail_networks([7200], 72, 64, book, book).attrs["warnings"] == ()
+    curve = cost.link_rate_costs([4096], 72, [(1e11, 64)], book, book, (1, 1))
+    assert curve.attrs["warnings"] == domain_warnings(4096, 72)
+    for rows in (
+        cost.cluster_breakdown(4096, 72, 64, 4, book, book),
+        cost.oversubscription_costs(4096, 72, 64, [1, 4], book, book),
+        cost.ownership_costs(4096, 72, 64, *cost.matching_books("street2025"), 5, 0, 1),
+    ):
+        assert rows.attrs["warnings"] == domain_warnings(4096, 72)
+
+
+def test_a_cluster_of_one_hb_domain_needs_no_network():
+    book = cost.PriceBook(1, 1)
+    rows = cost.cluster_networks(8, 8, 4, 4.0, book, book).set_index("network")
+    assert rows.share_same_rail.isna().all() and rows.cost_usd["rail-only"] == 0
+
+
+# Books
+
+
+OURS = """name,parameter,value,low,high,unit,kind,source,as_of,note
+ours,bandwidth,{rate},,,Gbps,measured,our quote,2026,
+ours,port_price,600,,,USD,measured,our quote,2026,
+ours,transceiver_price,400,300,500,USD,assumed,our estimate,2026,
+"""
+
+
+@pytest.fixture
+def own_catalog(tmp_path, monkeypatch):
+    """Gives write(family, text): a family of a catalog of one's own, which counts from then on."""
+
+    def write(family, text):
+        folder = tmp_path / f"catalog{len(list(tmp_path.iterdir()))}"  # families are read once from each folder
+        folder.mkdir()
+        (folder / f"{family}.csv").write_text(text)
+        monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
+
+    return write
+
+
+def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
+    own_catalog("prices", OURS.format(rate=400))
+    prices, powers = cost.matching_books("ours")
+    default = cost.price_book(cost.DEFAULT_BOOK), cost.power_book(cost.DEFAULT_BOOK)
+    assert (prices.port, prices.transceiver, prices.dac) == (600, 400, default[0].dac)
+    assert powers == default[1]
+    rows = cost.ownership_costs(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
+    copper = rows.set_index("host_links").price_book
+    assert set(copper["optics"]) == {"ours"} and set(copper["copper"]) == {"ours, copper of street2025"}
+    assert set(rows.power_book) == {"street2025"}
+    cluster = cost.cluster_networks(4096, 16, 32, 4, prices, powers).set_index("network").cost_usd
+    bought = rows[rows.host_links == "optics"].set_index("network").purchase_usd
+    assert bought["rail-optimized"] == cluster["rail-optimized"] and bought["rail-only"] == cluster["rail-only"]
+    swing = cost.ownership_sensitivity(**OWNED, ranges=cost.book_rows("ours"))
+    assert "port price of ours" in swing.attrs["warnings"][0] and "transceiver" not in swing.attrs["warnings"][0]
+    assert cost.books_text(prices, powers) == "prices of ours, powers of street2025"
+    assert cost.books_text(*default) == "prices and powers of street2025"
+
+
+def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
+    own_catalog("prices", OURS.format(rate=800))
+    prices, powers = cost.matching_books("ours")
+    default = cost.power_book(cost.DEFAULT_BOOK)
+    assert (powers.port, powers.transceiver) == (2 * default.port, 2 * default.transceiver)
+    assert prices.dac == 2 * cost.price_book(cost.DEFAULT_BOOK).dac
+    assert powers.label() == "street2025 at 800 Gbps" and prices.label() == "ours"
+    assert prices.label(copper=True) == "ours, copper of street2025 at 800 Gbps"
+    rows = cost.book_rows("ours")
+    assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
+    assert rows["port_price"].value == prices.port and rows["port_price"].low is None
+
+
+def test_powers_of_the_same_name_count(own_catalog):
+    own_catalog("powers", OURS.format(rate=400).replace("price", "power").replace("USD", "W"))
+    assert cost.matching_books("street2025", "ours")[1].port == 600
+    assert cost.matching_books("street2025")[1] == cost.power_book("street2025")
+
+
+def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
+    head, rate, *_ = OURS.format(rate=400).splitlines()
+    own_catalog("prices", f"{head}\n{rate}\n")
+    with pytest.raises(ValueError, match="book 'ours' of prices has no port_price, transceiver_price: add "):
+        cost.price_book("ours")
+    with pytest.raises(catalog.UnknownName, match="book of prices 'energy' does not exist"):
+        cost.price_book("energy")
+    own_catalog("prices", f"{head}\nours,port_price,1,,,USD,measured,x,2026,\n")
+    lacking = "has no transceiver_price, bandwidth: add .* `python -m railcore catalog template prices ours`"
+    with pytest.raises(ValueError, match=lacking):
+        cost.price_book("ours")
+
+
+def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
+    book = cost.PriceBook(1, 1, name="mine")
+    with pytest.raises(ValueError, match="book 'mine' has no dac"):
+        cost.network_total(rail_only(512, 8, 16).parts, book, 1)
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
+        book.at_rate(1e11)
+
+
+def test_a_scaled_book_says_so():
+    book = cost.PriceBook(2, 4, name="mine", rate_Bps=5e10)
+    assert book.scaled(0.5).label() == "mine x 0.5" and book.scaled(1) is book
+    assert (book.at_rate(1e11).port, book.at_rate(1e11).label()) == (4, "mine at 800 Gbps")
+    assert book.at_rate(2e11, 0.5).transceiver == 8 and book.at_rate(5e10) is book
+
+
+def tables_of_a_run(folder, **variables):
+    """Runs the cells of notebook 01 as they stand, in a process of its own; the tables that it saved, by name."""
+    source = json.loads((files.NOTEBOOKS / "01_network_cost.ipynb").read_text())["cells"]
+    cells = [cell for cell in source if cell["cell_type"] == "code"]
+    script = ["".join(cell["source"]) for cell in cells[:-1]]
+    script[0] += "\n" + "\n".join(f"{name} = {value!r}" for name, value in variables.items())
+    environment = os.environ | {"MPLBACKEND": "agg", "RAILCORE_OUT": str(folder / "out")}
+    command = [sys.executable, "-c", "\n".join(script)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {path.stem: pd.read_csv(path) for path in (folder / "out").rglob("*.csv")}, done.stdout
+
+
+def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch):
+    text = (files.ROOT / "README.md").read_text()
+    recipe = re.search(r"```\n(  name,parameter.*?)  ```", text, re.DOTALL)[1]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "prices.csv").write_text(textwrap.dedent(recipe))
+    assert 'RAILCORE_CATALOG=mine make figures NB=01_network_cost PARAMS="-p price_book ours"' in text
+    monkeypatch.setenv("RAILCORE_CATALOG", "mine")
+    tables, printed = tables_of_a_run(tmp_path, price_book="ours", gpus=8192, hb_domain_size=72, radix=128)
+    books = [set(table.price_book.str.split(" at ").str[0]) for table in tables.values() if "price_book" in table]
+    assert len(books) == 9 and set.union(*books) == {"ours", "ours, copper of street2025"}
+    assert all(set(table.power_book.str[:10]) == {"street2025"} for table in tables.values() if "power_book" in table)
+    cluster = tables["01_cluster"].set_index("network")
+    owned = tables["01_ownership"].query("host_links == 'optics'").set_index("network")
+    curve = tables["01_contenders"].set_index(["network", "oversubscription"])
+    fig1 = tables["fig1"].query("gpus == 8192 and link == '400 Gbps, radix 128'").iloc[0]
+    swept = tables["01_saving_map"].query("gpus == 8192 and hb_domain_size == 64 and radix == 128").iloc[0]
+    for what in ("cost_usd", "power_w"):
+        full, rails = cluster[what][["rail-optimized", "rail-only"]]
+        assert fig1[what] == curve[what]["rails under an oversubscribed layer", 1] == full
+        assert curve[what]["Clos with oversubscribed leaves", 1] == cluster[what]["Clos"]
+        assert curve[what]["rails under an oversubscribed layer", math.inf] == rails
+        assert list(owned["purchase_usd" if what == "cost_usd" else what]) == [full, rails]
+    assert swept.cost_usd_rail_only == swept.ports_rail_only * 600 + swept.transceivers_rail_only * 400
+    assert "Warning: 8,192 GPUs do not fill HB domains of 72" in printed
+    assert "port price of ours" in printed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
-from railcore.network.cost import PriceBook, book_rate, network_total, price_book
+from railcore.network.cost import PriceBook, network_total, price_book
 from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
@@ -78,7 +78,9 @@ def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
     found = scale_out.catalog_equipment("51.2T", times * NIC, "flops2024", "800G DR8")
     assert found.powers.port * found.chip_ports == pytest.approx(catalog.item("switches", "51.2T")["power"])
     assert found.powers.transceiver == pytest.approx(times * catalog.item("transceivers", "800G DR8")["power"])
-    one = price_book("flops2024").scaled(times * NIC / book_rate("flops2024"))
+    book = price_book("flops2024")
+    one = book.scaled(times * NIC / book.rate_Bps)
+    assert found.prices.label() == ("flops2024" if times == 1 else "flops2024 at 1.6 Tbps")
     assert (found.prices.port, found.prices.transceiver) == pytest.approx((one.port, one.transceiver))
 
 

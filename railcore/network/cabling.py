@@ -226,7 +226,7 @@ def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
     table: `rail_plane_networks` with a column network; reached: `media_by_tier` of the same.
-    Columns links, network, part, cost_usd.
+    Columns links, network, part, cost_usd, price_book.
     """
     chips, rows = table.set_index("network")["chips_usd"], []
     for way, column in (("all optics", "optics_cost_usd"), ("cheapest medium that reaches", "cost_usd")):
@@ -234,7 +234,8 @@ def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
             host = part[part["tier"] == 1][column].sum()
             each = (chips[name], part[column].sum() - host, host)
             rows += [(way, name, *entry) for entry in zip(COST_PARTS.values(), each, strict=True)]
-    return pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
+    costs = pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
+    return costs.assign(price_book=table["price_book"].iloc[0])
 
 
 def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:

@@ -1,7 +1,8 @@
-"""Parts times prices and powers: purchase, power, what rail-only saves, what redundancy adds, energy over years."""
+"""Parts times prices and powers: purchase, power, what each network saves and gives, redundancy, energy over years."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,75 +10,172 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import Quantity, checked, si
-from railcore.facts.checks import at_least, share, whole
+from railcore.facts.checks import at_least, positive, share, whole
 from railcore.facts.sensitivity import tornado_table
-from railcore.network.topology.clos import Parts, rail_parts
-from railcore.network.topology.rails import RailFabric, most_rails_per_switch
+from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
+from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
+
+DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
 
 
 @dataclass(frozen=True)
 class PriceBook:
     """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC).
 
-    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. Raises ValueError for what is below 0.
+    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension.
+    dac: None where the book has no copper. name, copper_name: whose numbers they are, and whose copper's is where it is
+    another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or None.
+
+    Raises ValueError for what is below 0.
     """
 
     port: Quantity
     transceiver: Quantity
-    dac: Quantity = 0.0
+    dac: Quantity | None = None
+    name: str = field(default="given", kw_only=True)
+    copper_name: str = field(default="", kw_only=True)
+    rate_Bps: Quantity | None = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
-        power = any(units.dimension_of(value) == "W" for value in vars(self).values())
-        for name, value in vars(self).items():
-            object.__setattr__(self, name, si(name, value, "25 W" if power else "600 USD"))
-            at_least(name, getattr(self, name))
+        given = {name: getattr(self, name) for name in ("port", "transceiver", "dac")}
+        power = any(units.dimension_of(value) == "W" for value in given.values())
+        for name, value in given.items():
+            if value is not None:
+                object.__setattr__(self, name, si(name, value, "25 W" if power else "600 USD"))
+                at_least(name, getattr(self, name))
+        if self.rate_Bps is not None:
+            object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
+            positive("rate_Bps", self.rate_Bps, "bytes/s")
+
+    @property
+    def cable(self) -> float:
+        """`dac`. Raises ValueError where the book has none."""
+        if self.dac is None:
+            raise ValueError(f"book {self.name!r} has no dac, the number of a copper cable: give it")
+        return self.dac
 
     def scaled(self, factor: float) -> "PriceBook":
-        """The book for parts that cost or draw `factor` times as much."""
-        return PriceBook(*(value * factor for value in vars(self).values()))
+        """The book for parts that cost or draw `factor` times as much; its name says so."""
+        if factor == 1:
+            return self
+        dac = None if self.dac is None else self.dac * factor
+        name = f"{self.name} x {units.number(factor, 4)}"
+        return replace(self, port=self.port * factor, transceiver=self.transceiver * factor, dac=dac, name=name)
+
+    def at_rate(self, rate_Bps: float, exponent: float = 1.0) -> "PriceBook":
+        """The book for links of another rate: all times (rate / the book's) ** exponent. ValueError without a rate."""
+        if self.rate_Bps is None:
+            raise ValueError(f"book {self.name!r} has no rate_Bps: give the link rate of its parts, one direction")
+        if rate_Bps == self.rate_Bps:
+            return self
+        scaled = self.scaled((rate_Bps / self.rate_Bps) ** exponent)
+        return replace(scaled, rate_Bps=rate_Bps, name=f"{self.name} at {units.show(rate_Bps, 'bps')}")
+
+    def label(self, copper: bool = False) -> str:
+        """Name for a table; copper: of a table with copper cables too."""
+        return f"{self.name}, copper of {self.copper_name}" if copper and self.copper_name else self.name
 
 
 @checked
 def price_book(name: str) -> PriceBook:
-    """Prices of a book of the catalog [USD]. Raises UnknownName listing the nearest books."""
-    return _book("prices", name, "price", "USD")
+    """Prices of a book of the catalog [USD]; copper is `DEFAULT_BOOK`'s where the book has none.
+
+    Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+    """
+    return _book("prices", name)
 
 
 @checked
 def power_book(name: str) -> PriceBook:
-    """Peak powers of a book of the catalog [W]. Raises UnknownName listing the nearest books."""
-    return _book("powers", name, "power", "W")
+    """Peak powers of a book of the catalog [W]; copper and errors as of `price_book`."""
+    return _book("powers", name)
 
 
 @checked
-def book_rate(name: str) -> float:
-    """Link rate that a price book's ports and transceivers are for, one direction [bytes/s]."""
-    item = catalog.item("prices", name)
-    if "bandwidth" not in item:
-        raise ValueError(f"price book {name!r} has no row 'bandwidth': add the link rate of its parts, e.g. 400 Gbps")
-    return item["bandwidth"]
+def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, PriceBook]:
+    """Prices [USD] and peak powers [W] for one network, powers at the link rate of the prices.
+
+    prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
+    the catalog has none of that name. Raises as `price_book`.
+    """
+    bought = price_book(prices)
+    drawn = power_book(_power_name(prices, powers))
+    if bought.rate_Bps is None or drawn.rate_Bps in (None, bought.rate_Bps):
+        return bought, drawn
+    return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
 
 
-def _book(family: str, name: str, what: str, unit: str) -> PriceBook:
-    books = [book for book in catalog.names(family) if f"port_{what}" in catalog.item(family, book)]
-    if name not in books:
-        raise catalog.UnknownName(f"book of {family}", name, books)
-    item = catalog.item(family, name)
+def books_text(prices: PriceBook, powers: PriceBook) -> str:
+    """Whose prices and powers a picture has, as people read it."""
+    if prices.label() == powers.label():
+        return f"prices and powers of {prices.label()}"
+    return f"prices of {prices.label()}, powers of {powers.label()}"
+
+
+def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
+    """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
+    books = matching_books(prices, powers)
+    rows = {}
+    for family, name, book in zip(_BOOK_UNITS, (prices, _power_name(prices, powers)), books, strict=True):
+        what, _ = _BOOK_UNITS[family]
+        for part in ("port", "transceiver"):
+            row = catalog.item(family, name).row(f"{part}_{what}")
+            factor = getattr(book, part) / row.value if row.value else 1.0
+            ends = {end: getattr(row, end) for end in ("value", "low", "high")}
+            ends = {end: value if value is None else value * factor for end, value in ends.items()}
+            rows[row.parameter] = replace(row, **ends, name=book.label())
+    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+_BOOK_UNITS = {"prices": ("price", "USD"), "powers": ("power", "W")}
+
+
+def _power_name(prices: str, powers: str | None) -> str:
+    return powers or (prices if prices in _book_names("powers") else DEFAULT_BOOK)
+
+
+def _book_names(family: str) -> list[str]:
+    """Items of a family that price or power a network's parts, in whole or in part."""
+    what, _ = _BOOK_UNITS[family]
+    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac"))}
+    return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
+
+
+def _book(family: str, name: str) -> PriceBook:
+    what, unit = _BOOK_UNITS[family]
+    if name not in (known := _book_names(family)):
+        raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
+    item, dac = catalog.item(family, name), f"dac_{what}"
+    needed = [f"port_{what}", f"transceiver_{what}", *(["bandwidth"] if family == "prices" else [])]
     for row in item.rows:
         if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
             raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
-    return PriceBook(item[f"port_{what}"], item[f"transceiver_{what}"], item.get(f"dac_{what}", 0.0))
+    rate = item.get("bandwidth")
+    if rate is None and name in catalog.names("prices"):  # of the prices of the same name
+        rate = catalog.item("prices", name).get("bandwidth")
+    book = PriceBook(item[needed[0]], item[needed[1]], item.get(dac), name=name, rate_Bps=rate)
+    if dac in item or name == DEFAULT_BOOK:
+        return book
+    return _with_default_copper(book, family, dac)
 
 
-def book_rows(name: str) -> dict[str, catalog.Value]:
-    """Catalog rows of a book's prices and powers, port_price to transceiver_power, with electricity price and PUE."""
-    rows = {
-        f"{part}_{what}": catalog.item(family, name).row(f"{part}_{what}")
-        for family, what in (("prices", "price"), ("powers", "power"))
-        for part in ("port", "transceiver")
-    }
-    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
+    """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
+    default = {row.parameter: row.value for row in catalog.item(family, DEFAULT_BOOK).rows}  # no input until it is used
+    rate = {row.parameter: row.value for row in catalog.item("prices", DEFAULT_BOOK).rows}["bandwidth"]
+    copper = PriceBook(0, 0, default[dac], name=DEFAULT_BOOK, rate_Bps=rate)
+    if book.rate_Bps not in (None, rate):
+        copper = copper.at_rate(book.rate_Bps)
+    return replace(book, dac=copper.dac, copper_name=copper.name)
+
+
+def _with_books(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False) -> pd.DataFrame:
+    """A table of costs with columns price_book and power_book, the names of the books that it is made with."""
+    for column, book in (("price_book", prices), ("power_book", powers)):
+        if book is not None:
+            table[column] = book.label(copper)
+    return table
 
 
 @checked
@@ -86,11 +184,13 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
 
     Port P of all N_SW switches of radix k, transceiver T at both ends of an optical link, cable D. Links below tiers
     1 to `copper_tiers` are copper (1: host links), the rest optics. With several planes ports and links are slower:
-    give a book for their speed, such as `book.scaled(1 / planes)`. Source: railonly2023, section 4.
+    give a book for their speed, such as `book.scaled(1 / planes)`. Raises ValueError for copper with a book that has
+    none. Source: railonly2023, section 4.
     """
     whole("copper_tiers", copper_tiers, least=0)
     copper = parts.links_by_tier[:copper_tiers].sum(axis=0)
-    return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + book.dac * copper
+    cables = book.cable * copper if copper_tiers else 0.0
+    return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + cables
 
 
 def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
@@ -114,17 +214,18 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
 
     Returns
     -------
-    Columns part, tier, count, cost_usd, power_w; their sums are `network_total`.
+    Columns part, tier, count, cost_usd, power_w, whose sums are `network_total`; price_book, power_book.
     """
     rows = []
     for tier, (switches, links) in enumerate(zip(parts.switches_by_tier, parts.links_by_tier, strict=True), start=1):
         rows.append(("switch ports", tier, int(switches * parts.radix), prices.port, powers.port))
         if tier <= copper_tiers:
-            rows.append(("copper cables", tier, int(links), prices.dac, powers.dac))
+            rows.append(("copper cables", tier, int(links), prices.cable, powers.cable))
         else:
             rows.append(("transceivers", tier, 2 * int(links), prices.transceiver, powers.transceiver))
     table = pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
-    return table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
+    table = table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
+    return _with_books(table, prices, powers, copper_tiers > 0)
 
 
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
@@ -161,7 +262,8 @@ def compare_rail_networks(
     Returns
     -------
     Columns gpus, hb_domain_size, radix; those of `part_totals` for each network (ending in _rail_optimized and
-    _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving.
+    _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book.
+    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
@@ -173,40 +275,82 @@ def compare_rail_networks(
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
-    return pd.DataFrame(table)
+    return _with_books(_with_warnings(pd.DataFrame(table), n, k), prices, powers)
 
 
-def _cluster_layers(oversubscription: float) -> dict[str, float]:
-    """Oversubscription of the layer over the rails by network: rail-optimized, with this layer, rail-only."""
-    layers = sorted({1.0, float(oversubscription), np.inf})
-    return {{1.0: "rail-optimized", np.inf: "rail-only"}.get(s, f"rails + layer {s:g}:1"): s for s in layers}
+def _with_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+    """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
+    n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
+    ragged = np.flatnonzero(n % k)
+    texts = domain_warnings(int(n[ragged[0]]), int(k[ragged[0]])) if ragged.size else ()
+    if ragged.size > 1:
+        texts = (f"{ragged.size:,} rows have GPUs that do not fill HB domains. The first: {texts[0]}",)
+    table.attrs["warnings"] = texts
+    return table
+
+
+def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: float) -> dict[str, RailFabric]:
+    """Networks for one cluster by name: two without oversubscription, the same two with it, rail-only."""
+    s = float(checked_oversubscription(oversubscription))
+    shapes: dict[str, dict[str, Any]] = {"rail-optimized": {"oversubscription": 1.0}, "Clos": {"rails": 1}}
+    if 1 < s < np.inf:
+        shapes[f"rails + layer {s:g}:1"] = {"oversubscription": s}
+        shapes[f"Clos, leaves {s:g}:1"] = {"rails": 1, "tier_oversubscription": (s,)}
+    shapes["rail-only"] = {}
+    given: dict[str, Any] = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None}
+    return {name: RailFabric(**given, **shape) for name, shape in shapes.items()}
+
+
+def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
+    """`part_totals` of one network and the shares of `RailFabric.nic_shares`."""
+    within, across = fabric.nic_shares
+    path = "through the HB domain" if across == 0 else "over the network"
+    shares = {"share_same_rail": within, "share_across_rails": across, "across_rails": path}
+    return {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers, **shares}
 
 
 @checked
 def cluster_networks(
     gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """One cluster's rail-optimized network, its rails under a layer with this oversubscription, and rail-only.
+    """The networks that one cluster can have: what each costs, and what bandwidth it gives.
+
+    rail-optimized; Clos, a fat tree over all GPUs in the order of their HB domains; with an oversubscription, rails
+    under an oversubscribed layer, and a Clos with oversubscribed leaves; rail-only. All have the fewest tiers. Rails
+    that are less than a switch share one in rail-only.
 
     Parameters
     ----------
     gpus, hb_domain_size, radix
         GPUs of the cluster and of an HB domain; ports of a switch.
     oversubscription
-        Of the layer over the rails in the second network.
+        Of the layer over the rails, and of the leaves of the Clos; 1 or infinite for neither.
     prices, powers
         Books of prices [USD] and of peak powers [W].
 
     Returns
     -------
-    Columns network, tiers, switches, transceivers, cost_usd, power_w, cost_saved (share of rail-optimized's). Rails
-    that are less than a switch share one in rail-only.
+    Columns network, tiers, switches, transceivers, cost_usd, power_w; cost_saved (share of rail-optimized's cost) and
+    cost_saved_over_any_to_any (of the cheapest any-to-any network: one that gives any two GPUs the NICs' bandwidth);
+    cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
+    a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
+    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains.
     """
-    layers = _cluster_layers(oversubscription)
-    parts = rail_parts(gpus, hb_domain_size, radix, list(layers.values()), rails_per_switch=None)
-    table = pd.DataFrame({"network": list(layers), **part_totals(parts, prices, powers)})
-    table["cost_saved"] = share_saved(table["cost_usd"], table["cost_usd"].iloc[0])
-    return table.drop(columns=["ports", "links"])
+    fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
+    rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
+    table = pd.DataFrame(rows)
+    full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
+    any_to_any = table["cost_usd"].where(full).idxmin()
+    saved: dict[str, Any] = {
+        "cost_saved": share_saved(table["cost_usd"], table["cost_usd"].iloc[0]),
+        "cost_saved_over_any_to_any": share_saved(table["cost_usd"], table["cost_usd"][any_to_any]),
+    }
+    named = {any_to_any: ["any-to-any"]}
+    named.setdefault(table["cost_usd"].idxmin(), []).append("of all")
+    saved["cheapest"] = [", ".join(named.get(row, ())) for row in table.index]
+    columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
+    table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
+    return _with_books(_with_warnings(table, gpus, hb_domain_size), prices, powers)
 
 
 @checked
@@ -217,29 +361,25 @@ def cluster_breakdown(
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
-    oversubscription
-        Of the layer over the rails in the second network.
+    gpus, hb_domain_size, radix, oversubscription
+        As in `cluster_networks`.
     prices, powers
         Books of prices [USD] and of peak powers [W].
 
     Returns
     -------
-    Columns of `parts_breakdown`, and network.
+    Columns of `parts_breakdown`, and network. attrs["warnings"] as of `cluster_networks`.
     """
-    frames = []
-    for name, s in _cluster_layers(oversubscription).items():
-        parts = rail_parts(gpus, hb_domain_size, radix, s, rails_per_switch=None)
-        frames.append(parts_breakdown(parts, prices, powers).assign(network=name))
-    return pd.concat(frames, ignore_index=True)
+    fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
+    frames = [parts_breakdown(each.parts, prices, powers).assign(network=name) for name, each in fabrics.items()]
+    return _with_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
 
 
 @checked
 def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
-    """An any-to-any Clos with oversubscribed leaves, and rails under an oversubscribed layer: cost at each ratio.
+    """An any-to-any Clos with oversubscribed leaves, and rails under an oversubscribed layer, at each ratio.
 
     Parameters
     ----------
@@ -252,19 +392,23 @@ def oversubscription_costs(
 
     Returns
     -------
-    Columns network, oversubscription, switches, transceivers, cost_usd, power_w, relative_cost (to rail-optimized).
+    Columns network, oversubscription, switches, transceivers, cost_usd, power_w, share_same_rail, share_across_rails
+    and across_rails (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
+    attrs["warnings"] as of `cluster_networks`.
     """
     ratios = np.asarray(oversubscriptions, float)
+    networks: list[tuple[str, float, dict]]
     networks = [("rails under an oversubscribed layer", s, {"oversubscription": s}) for s in ratios]
     for s in ratios[np.isfinite(ratios)]:
         networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "tier_oversubscription": (s,)}))
     rows = []
     for name, s, shape in networks:
-        parts = rail_parts(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
-        rows.append({"network": name, "oversubscription": s, **part_totals(parts, prices, powers)})
+        fabric = RailFabric(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
+        rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
     table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
     full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    return table.assign(relative_cost=table["cost_usd"] / full)
+    table = _with_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
+    return _with_books(table, prices, powers)
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
@@ -304,7 +448,6 @@ def link_rate_costs(
     gpus: Sequence[int],
     hb_domain_size: int,
     links: Sequence[tuple[float, int]],
-    book_Bps: float,
     prices: PriceBook,
     powers: PriceBook,
     exponents: Sequence[float],
@@ -317,24 +460,30 @@ def link_rate_costs(
         GPUs of the clusters, and of an HB domain.
     links
         Link rate [bytes/s, one direction] and radix of each kind.
-    book_Bps
-        Rate of the parts in the books [bytes/s].
     prices, powers
-        Books of prices [USD] and of peak powers [W].
+        Books of prices [USD] and of peak powers [W], with the link rates of their parts.
     exponents
-        Of price and of power: they scale by (rate / book_Bps) ** exponent.
+        Of price and of power: they scale by (rate / the book's) ** exponent.
 
     Returns
     -------
-    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w.
+    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w, price_book, power_book.
+    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
+
+    Raises
+    ------
+    ValueError
+        A book has no link rate.
     """
     frames = []
     for rate, radix in links:
-        scaled = [book.scaled((rate / book_Bps) ** e) for book, e in zip((prices, powers), exponents, strict=True)]
+        scaled = [book.at_rate(rate, e) for book, e in zip((prices, powers), exponents, strict=True)]
         table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
         totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
-        frames.append(pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")}))
-    return pd.concat(frames, ignore_index=True)
+        frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
+        frames.append(_with_books(frame, scaled[0], scaled[1]))
+    table = pd.concat(frames, ignore_index=True)
+    return _with_warnings(table, table["gpus"], hb_domain_size)
 
 
 def doubled_parts(parts: Parts) -> Parts:
@@ -366,7 +515,7 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
     """Cost of rail-only with redundant parts, divided by that of the any-to-any Clos without them.
 
     cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
-    spare_switch_and_optics (one for each rail), everything_doubled.
+    spare_switch_and_optics (one for each rail), everything_doubled, price_book.
     """
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
@@ -377,7 +526,7 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
             ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
-    return pd.DataFrame(rows, columns=columns)
+    return _with_books(pd.DataFrame(rows, columns=columns), prices, None)
 
 
 @checked
@@ -462,7 +611,13 @@ def ownership_costs(
 
     Returns
     -------
-    Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd.
+    Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd, price_book, power_book.
+    attrs["warnings"]: texts where the GPUs do not fill HB domains.
+
+    Raises
+    ------
+    ValueError
+        A book has no copper.
     """
     rows = []
     for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
@@ -470,8 +625,9 @@ def ownership_costs(
         for links, copper in (("optics", 0), ("copper", 1)):
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
-            rows.append({"network": name, "host_links": links, "power_w": power, **costs})
-    return pd.DataFrame(rows).astype({"purchase_usd": float})
+            books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
+            rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
+    return _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
@@ -489,10 +645,10 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     Share of the total cost.
     """
     prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
-    rates = inputs["electricity_price"], inputs["pue"]
-    table = ownership_costs(gpus, hb_domain_size, radix, prices, powers, years, *rates)
-    optics = table[table["host_links"] == "optics"].set_index("network")["total_usd"]
-    return float(share_saved(optics["rail-only"], optics["rail-optimized"]))
+    parts = rail_parts(gpus, hb_domain_size, radix, [1, np.inf], rails_per_switch=None)
+    rates = years, inputs["electricity_price"], inputs["pue"]
+    full, rails = total_cost(network_total(parts, prices), network_total(parts, powers), *rates)["total_usd"]
+    return float(share_saved(rails, full))
 
 
 def ownership_sensitivity(
@@ -505,16 +661,12 @@ def ownership_sensitivity(
     gpus, hb_domain_size, radix, years
         As in `ownership_costs`.
     ranges
-        Catalog rows with low and high of the inputs of `ownership_saving`, such as `book_rows`.
+        Catalog rows of the inputs of `ownership_saving`, such as `book_rows`.
 
     Returns
     -------
-    Table of `tornado_table`, low and high in the units of the rows.
-
-    Raises
-    ------
-    ValueError
-        A row has no low or no high.
+    Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
+    rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
     """
     own = {name: row.value for name, row in ranges.items()}
 
@@ -522,10 +674,16 @@ def ownership_sensitivity(
         return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
 
     table = tornado_table(
-        {name: (row.low, row.high) for name, row in ranges.items()},
+        {name: tuple(row.value if end is None else end for end in (row.low, row.high)) for name, row in ranges.items()},
         at,
         ownership_saving(gpus, hb_domain_size, radix, years, own),
         lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
     )
     units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
-    return table.assign(input=[units.words(name) + units_of[name] for name in table["input"]])
+    table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
+    for column, name in (("price_book", "port_price"), ("power_book", "port_power")):
+        table[column] = ranges[name].name
+    fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
+    text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
+    table.attrs["warnings"] = (text,) if fixed else ()
+    return table

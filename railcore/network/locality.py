@@ -246,7 +246,7 @@ def oversubscribed_leaves(
     Returns
     -------
     Columns placement (bands as one name), oversubscription s, leaf_gpus d, uplinks, most_leaving [NICs' worth], fits,
-    tiers, chips, cables, cost_usd, power_w, saved (share of the cost at s = 1).
+    tiers, chips, cables, cost_usd, power_w, price_book, saved (share of the cost at s = 1).
 
     Raises
     ------
@@ -255,7 +255,7 @@ def oversubscribed_leaves(
     """
     share("outside", outside)
     ports, rows = int(equipment.radix(planes)) * planes, []
-    parts = ["tiers", "chips", "cables", "cost_usd", "power_w"]
+    parts = ["tiers", "chips", "cables", "cost_usd", "power_w", "price_book"]
     for s in np.atleast_1d(np.asarray(ratios, float)):
         network = rail_plane_networks(gpus, rails, planes, equipment, tier_oversubscription=(float(s),)).iloc[0]
         leaf = int(down_ports(np.array(ports), s))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from railcore.facts import catalog
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
-from railcore.network.cost import PriceBook, book_rate, network_total, price_book
+from railcore.network.cost import PriceBook, network_total, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNT_METHODS = ("smooth", "rounded", "whole")
@@ -96,8 +96,9 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     Equipment; a port draws its share of the chip's power.
     """
     switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    watts = PriceBook(switch["power"] / switch["capacity"], module["power"] / module["bandwidth"]).scaled(nic_Bps)
-    return Equipment(chip, nic_Bps, price_book(book).scaled(nic_Bps / book_rate(book)), watts)
+    watts = nic_Bps * switch["power"] / switch["capacity"], nic_Bps * module["power"] / module["bandwidth"]
+    powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps)
+    return Equipment(chip, nic_Bps, price_book(book).at_rate(nic_Bps), powers)
 
 
 def network_parts(
@@ -181,7 +182,7 @@ def rail_plane_networks(
     Columns gpus, rails, planes, tiers, rail_gpus (GPUs that a GPU reaches without forwarding, itself included),
     leaf_gpus (GPUs under one tier-1 switch, the same under those of all planes), chips, boxes, switch_links (logical,
     between switches), cables (of them), transceivers (on them), chips_usd, links_usd, host_links_usd (transceivers
-    below tier 1), cost_usd = chips_usd + links_usd, power_w of the same.
+    below tier 1), cost_usd = chips_usd + links_usd, power_w of the same, price_book (whose prices they are).
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
@@ -212,6 +213,7 @@ def rail_plane_networks(
             "host_links_usd": equipment.prices.transceiver * 2 * hosts,
             "cost_usd": chips_usd + links_usd,
             "power_w": network_total(wired, equipment.powers) - equipment.powers.transceiver * 2 * hosts,
+            "price_book": equipment.prices.label(),
         }
     )
 
@@ -308,7 +310,8 @@ def compare_shapes(gpus: Sequence[int], shapes: Shapes, equipment: Equipment) ->
 def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """`compare_shapes` with one row for each network and number of GPUs, and a column for each way to count.
 
-    Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count.
+    Columns network, gpus, tiers, leaf_gpus, boxes and power_w counted whole; chips, cables and cost_usd by every count;
+    price_book.
     """
     keys = ["network", "gpus"]
     by_count = {count: rows.set_index(keys) for count, rows in table.groupby("count")}
@@ -316,16 +319,18 @@ def counts_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     for column, name in (("chips", "chips_{}"), ("cables", "cables_{}"), ("cost_usd", "cost_{}_usd")):
         for count in COUNT_METHODS:
             beside[name.format(count)] = by_count[count][column]
+    beside["price_book"] = by_count["whole"]["price_book"]
     return beside.reset_index()
 
 
 def cost_with_optics(table: pd.DataFrame) -> pd.DataFrame:
     """Cost by part of networks of `rail_plane_networks` with a column network, with optics at the ends of all links.
 
-    Columns links, network, part, cost_usd.
+    Columns links, network, part, cost_usd, price_book.
     """
-    costs = table[["network", *COST_PARTS]].rename(columns=COST_PARTS)
-    return costs.melt("network", var_name="part", value_name="cost_usd").assign(links="all optics")
+    named = ["network", "price_book"]
+    costs = table[[*named, *COST_PARTS]].rename(columns=COST_PARTS)
+    return costs.melt(named, var_name="part", value_name="cost_usd").assign(links="all optics")
 
 
 def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, equipment: Equipment) -> pd.DataFrame:
@@ -344,7 +349,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
 
     Returns
     -------
-    Columns links, network, part, cost_usd.
+    Columns of `cost_with_optics`.
 
     Raises
     ------

@@ -165,6 +165,29 @@ class RailFabric(HBDomains):
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
 
+    @cached_property
+    def nic_shares(self) -> tuple[float, float]:
+        """Share of its NIC's bandwidth that a GPU has at worst while all GPUs send at once, flows spread evenly.
+
+        (To a GPU of its own rail, to one of another rail; both in another HB domain, over the network alone.) At worst
+        all GPUs below a block of switches send beyond it: the least, over the blocks that such routes leave, of uplinks
+        / GPUs of a full block of a tier, at most 1. Routes within a rail stay in its pod. 0 where rails do not meet;
+        NaN where there are no such GPUs. GPUs of different rank are of different rails, also where their rails are
+        fewer.
+        """
+        layout, shares, gpus = self.layout, [], 1.0
+        for tier in range(1, self.tiers):
+            gpus *= float(layout.fan_in[tier - 1])
+            uplinks = self.parts.links_by_tier[tier] / (float(layout.blocks[tier - 1]) * self.planes)
+            shares.append(min(1.0, uplinks / gpus))
+        if self.domains == 1:
+            return math.nan, math.nan
+        within = min(shares[: int(layout.pod_tier) - 1], default=1.0)
+        if self.hb_domain_size == 1:
+            return within, math.nan
+        joined = self.rails == 1 or math.isfinite(self.oversubscription)
+        return within, min(shares, default=1.0) if joined else 0.0
+
     def endpoints(self, rail: int) -> list[tuple[int, int]]:
         """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""
         ranks = range(rail, self.hb_domain_size + 1, self.rails)

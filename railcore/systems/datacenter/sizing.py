@@ -10,10 +10,10 @@ from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import variant_value
 from railcore.facts.units import show
+from railcore.network.cost import DEFAULT_BOOK
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
-_DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog, as the book below
-_DEFAULT_BOOK = "street2025"
+_DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
 
 
 @checked
@@ -160,7 +160,7 @@ def number_format(rate: str) -> str:
 def size(
     budget_usd: ArrayLike | None = None,
     platform: str = _DEFAULT_PLATFORM,
-    price_book: str = _DEFAULT_BOOK,
+    price_book: str = DEFAULT_BOOK,
     variant: str = "",
     rate_format: str = "",
     power_w: ArrayLike | None = None,

@@ -78,13 +78,13 @@ def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values:
 def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Figure:
     """Cost as colour over rails (across) and planes (up), tiers written on it, with marks at (rails, planes).
 
-    Columns rails, planes, cost_usd, tiers.
+    Columns rails, planes, cost_usd, tiers, price_book.
     """
     figure, ax = plt.subplots(figsize=(9.5, 4.2))
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
     mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=heat_colours(), rasterized=True)
-    figure.colorbar(mesh, ax=ax, label="cost [billion USD]")
+    figure.colorbar(mesh, ax=ax, label=f"cost [billion USD]\nat prices of {data['price_book'].iloc[0]}")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
             dark = table.loc[count, run].mean() > table.to_numpy().mean()
