@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.path import Path
 from scipy.sparse import csr_array
 
 from railcore.documents.flops2024.siting_claims import REGIONS
@@ -210,6 +211,15 @@ def test_embedded_grid_is_whole():
     assert EMBEDDED.plants["power_w"].sum() == pytest.approx(1.2e12, rel=0.01)
     assert len(state_outlines()) == 49 and "District of Columbia" in state_outlines()
     assert cities()["population"].min() >= 50_000
+
+
+def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds():
+    east, north = (axis.ravel() for axis in np.meshgrid(np.arange(-125, -66, 0.5), np.arange(24, 50, 0.5)))
+    inside = np.full(len(east), "", object)
+    for name, rings in state_outlines().items():
+        hits = sum(Path(ring).contains_points(np.column_stack([east, north])).astype(int) for ring in rings)
+        inside[hits % 2 == 1] = name
+    assert (state_of(north, east) == inside).all()
 
 
 def test_state_of_places_and_of_the_sea():
