@@ -96,6 +96,8 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: cost.PriceBook("600 USD", "8 W"), "port is '600 USD': give a number in W"),
         (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
         (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
+        (lambda: dc.size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
+        (lambda: dc.size(["1 G USD", None]), "budget_usd is"),
         (lambda: dc.size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
         (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '90 days'"),
     ],
