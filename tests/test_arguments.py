@@ -23,7 +23,7 @@ from railcore.training.layer_time import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.search import best_times, search, strategy_blocks
 
-PRICES, POWERS = cost.PriceBook(port=600, transceiver=400), cost.power_book("street2025")
+PRICES, POWERS = cost.PriceBook(600, 400, dac=100), cost.PriceBook(20, 10, dac=0.1)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
