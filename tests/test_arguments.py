@@ -23,7 +23,7 @@ from railcore.training.layer_time import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.search import best_times, search, strategy_blocks
 
-PRICES, POWERS = cost.PriceBook(port=600, transceiver=400, dac=100), cost.power_book("street2025")
+PRICES, POWERS = cost.PriceBook(600, 400, dac=100), cost.PriceBook(20, 10, dac=0.1)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
@@ -96,6 +96,8 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: cost.PriceBook("600 USD", "8 W"), "port is '600 USD': give a number in W"),
         (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
         (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
+        (lambda: dc.size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
+        (lambda: dc.size(["1 G USD", None]), "budget_usd is"),
         (lambda: dc.size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
         (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '90 days'"),
     ],

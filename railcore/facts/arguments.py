@@ -62,10 +62,10 @@ def si(name: str, value: Any, example: str) -> Any:
         return value
     like = example.partition(" ")[2]
     try:
-        found = [units.parse(text, like) if isinstance(text, str) else text for text in texts]
-    except ValueError:
+        found = np.asarray([units.parse(text, like) if isinstance(text, str) else text for text in texts], float)
+    except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
-    return found[0] if isinstance(value, str) else np.asarray(found, float)
+    return float(found[0]) if isinstance(value, str) else found
 
 
 def _kinds(annotation: Any) -> frozenset:
