@@ -63,7 +63,7 @@ def test_edited_parameters_are_run_but_not_published(suite):
     assert but(project.snapshot(suite), notebook) == but(before, notebook)
     assert recorded(suite) == "5"
     status, printed = project.run(suite)
-    assert status == 0 and not project.ran(printed) and "(tiers 2 -> 5)" in printed
+    assert status == 0 and not project.ran(printed) and "(tiers 2 -> 5)" in printed and "up to date" in printed
     for change in (lambda: edit_first(suite, 7), lambda: project.run(suite, project.FIRST, "-p", "tiers", "9")):
         change()
         assert project.ran(project.run(suite)[1]) == {project.FIRST}
