@@ -12,6 +12,8 @@ else
 RUN = .venv/bin/python
 SETUP = .venv/.stamp
 endif
+# Given to make, never taken from the environment.
+$(foreach name,PUBLISH FORCE KEEP DISCARD,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
 NBVAL_OUT = $(CURDIR)/build/nbval
 
 .PHONY: help figures test check lab bench assumptions grid slow test-browser lock clean

@@ -312,7 +312,7 @@ def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
 
 
 def test_the_ledger_is_read_by_its_counts(lab, page):
-    page.goto(f"{lab.url}lab/tree/figures/reproduction.md?reset&factory=Markdown%20Preview&token={lab.token}")
+    page.goto(f"{lab.url}lab/tree/figures/reproduction.md?reset&token={lab.token}")
     ledger = page.locator(".jp-MarkdownViewer")
     ledger.locator("table").first.wait_for()
     page.wait_for_timeout(1500)

@@ -19,6 +19,8 @@ from railcore.workbench.driver.run import load_notebook
 _LAB = files.BUILD / "lab"
 _COPIES = _LAB / "notebooks"
 _COPIED = _LAB / ".copied.json"  # hash of the sources that each copy was made from
+_SETTINGS = _LAB / ".settings"  # of this JupyterLab where the user has none of their own
+_VIEWERS = {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}}
 _LINKED = ("data", "figures", "railcore", "README.md")  # what notebooks link to, and a reader looks into
 
 
@@ -28,9 +30,11 @@ def start() -> NoReturn:
     for line in refresh():
         print(line)
     sys.stdout.flush()
+    files.write_whole(_SETTINGS / "overrides.json", json.dumps(_VIEWERS))
     index = str(_COPIES / "00_index.ipynb")
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={_LAB}", index]
     command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
+    command.append(f"--LabApp.app_settings_dir={_SETTINGS}")
     if os.geteuid() == 0:
         command.append("--allow-root")
     os.execve(sys.executable, command, kernel_environment())

@@ -6,7 +6,7 @@ from railcore.facts import claims
 from railcore.facts.tables import markdown_table
 
 _MEANINGS = {  # in the order in which somebody who doubts reads
-    "differs": "farther off",
+    "differs": "off by more than 10% of the document's value, or beyond the tolerance of a 0",
     "close": "within 10% of the document's value",
     "unavailable": "needs data that the project does not carry",
     "reproduced": "the relation holds within the tolerance of the printed digits",

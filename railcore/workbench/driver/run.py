@@ -207,8 +207,8 @@ def _run(wanted: list[str], plan: _Plan) -> int:
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if plan.custom:
         where = ", ".join(_relative(_folder(name, True)) for name in wanted if name in plan.custom)
-        untouched = "what these notebooks have published is untouched"
-        print_line(f"results with your own numbers are in {where} until the next such run; {untouched}")
+        state = "until the next such run" if ran else "and up to date"
+        print_line(f"results with your own numbers are in {where} {state}; what is published of them is untouched")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
         left = f"half published, as said above: {', '.join(half)}" if half else "what they had published is unchanged"
