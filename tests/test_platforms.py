@@ -20,6 +20,7 @@ PUBLISHED = {  # HB domain [GPUs] and NIC of the documents' platforms, as the no
 
 NOTEBOOKS = {  # names of platform, HB domain and NIC in the notebooks that take them, and what the defaults come to
     "02": ("hb_platform", 256, "400 Gbps"),
+    "06": ("platform", 8, "400 Gbps"),
     "07": ("hb_platform", 256, "400 Gbps"),
     "08": ("platform", 8, "200 Gbps"),
     "10": ("platform", 72, "800 Gbps"),
