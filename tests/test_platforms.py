@@ -1,6 +1,7 @@
 """A platform brings its own HB domain and NIC; what is given in their place is shown."""
 
 import json
+import re
 
 import pytest
 
@@ -19,6 +20,7 @@ PUBLISHED = {  # HB domain [GPUs] and NIC of the documents' platforms, as the no
 
 NOTEBOOKS = {  # names of platform, HB domain and NIC in the notebooks that take them, and what the defaults come to
     "02": ("hb_platform", 256, "400 Gbps"),
+    "06": ("platform", 8, "400 Gbps"),
     "07": ("hb_platform", 256, "400 Gbps"),
     "08": ("platform", 8, "200 Gbps"),
     "10": ("platform", 72, "800 Gbps"),
@@ -76,6 +78,17 @@ def test_strategies_of_8192_gpus_in_racks_of_72_have_the_racks_links():
     for name, text in (("nic", "3 kW"), ("hb_domain_size", "a rack")):
         with pytest.raises(ValueError, match=f"parameter '{name}' is"):
             links_of("08", (name, text))
+
+
+def test_sliders_follow_a_menu_of_platforms():
+    """Where a panel has such a menu, the HB domain and the NIC may be left to the platform."""
+    numbers = [path.stem[:2] for path in files.NOTEBOOKS.glob("*_*.ipynb")]
+    panels = {number: notebook(number)["cells"][-1]["source"] for number in numbers}
+    menus = {number: text for number, text in panels.items() if "\n    platform=(" in text}
+    assert {"04", "06", "08"} <= set(menus)
+    for number, text in menus.items():
+        for line in re.findall(r"\n    (?:hb_domain_size|nic)=.*", text):
+            assert "None" in line, (number, line)
 
 
 def test_each_notebook_says_what_links_it_takes():

@@ -13,7 +13,7 @@ class PlatformLinks:
     """Links of a platform's GPUs, and as text what they are and where each is from.
 
     platform: of the catalog. hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain). hb_Bps, nic_Bps:
-    bandwidth of a GPU's HB interconnect and NIC, one direction [bytes/s]. hb_switches: of a domain, 0 is a full mesh.
+    bandwidth of a GPU's HB interconnect and NIC, one direction [bytes/s].
     origins: of HB domain, HB bandwidth and NIC: "of the platform", "given", or the document whose row it is.
     """
 
@@ -21,13 +21,12 @@ class PlatformLinks:
     hb_domain_size: int
     hb_Bps: float
     nic_Bps: float
-    hb_switches: int
     origins: tuple[str, ...]
 
     @property
     def mesh(self) -> bool:
-        """True where HB links join the GPUs pair by pair, without switches."""
-        return self.hb_switches == 0
+        """True where the platform's HB links join its GPUs pair by pair, without switches."""
+        return catalog.item("platforms", self.platform)["hb_switches"] == 0
 
     def __str__(self) -> str:
         hb, nic = (f"{units.show(speed, 'bps')} per GPU" for speed in (self.hb_Bps, self.nic_Bps))
@@ -80,4 +79,4 @@ def platform_links(
         name: units.parse(value, "bps") if isinstance(value, str) else float(positive(name, value, "bytes/s"))
         for name, value in zip(("hb", "nic"), values.values(), strict=True)
     }
-    return PlatformLinks(platform, size, speeds["hb"], speeds["nic"], int(box["hb_switches"]), tuple(origins))
+    return PlatformLinks(platform, size, speeds["hb"], speeds["nic"], tuple(origins))

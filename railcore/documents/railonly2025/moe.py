@@ -59,12 +59,14 @@ def platform_slowdown_readings(links: Mapping[str, PlatformLinks], domains: int)
     return table
 
 
-def routing_slowdowns(demand: ArrayLike, links: PlatformLinks) -> pd.DataFrame:
+def routing_slowdowns(demand: ArrayLike, links: PlatformLinks, mesh: bool | None = None) -> pd.DataFrame:
     """Every routing of one exchange, counted: columns routing, phases, time_s, slowdown over rail-optimized direct.
 
-    demand [i, j] [bytes]: see `expert_demand`. phases: "in turn" or "pipelined".
+    demand [i, j] [bytes]: see `expert_demand`. phases: "in turn" or "pipelined". mesh: False puts the HB bandwidth of a
+    mesh behind a switch; None leaves it as it is.
     """
-    K, hb_Bps, nic_Bps, mesh = links.hb_domain_size, links.hb_Bps, links.nic_Bps, links.mesh
+    K, hb_Bps, nic_Bps = links.hb_domain_size, links.hb_Bps, links.nic_Bps
+    mesh = links.mesh if mesh is None else mesh
     direct = routed_time(link_loads(demand, K, "direct").busiest(mesh), hb_Bps, nic_Bps, "direct", 1.0)
     rows = []
     for phases in ("in turn", "pipelined"):
@@ -91,15 +93,14 @@ def platform_routing_slowdowns(
     -------
     Columns platform, load, bandwidth_ratio and those of `routing_slowdowns`.
     """
-    switched = {
-        f"{name}, if switched": replace(links, hb_switches=1) for name, links in platforms.items() if links.mesh
-    }
+    drawn = {name: (links, links.mesh) for name, links in platforms.items()}
+    drawn |= {f"{name}, if switched": (links, False) for name, (links, mesh) in drawn.items() if mesh}
     tables = []
     for load, skew in ROUTING_LOADS.items():
         demand = expert_demand(bytes_per_gpu, gpus, 1.0 if load == "uniform" else imbalance, skew, experts)
-        for name, links in {**platforms, **switched}.items():
+        for name, (links, mesh) in drawn.items():
             first = {"platform": name, "load": load, "bandwidth_ratio": links.nic_Bps / links.hb_Bps}
-            tables.append(routing_slowdowns(demand, links).assign(**first))
+            tables.append(routing_slowdowns(demand, links, mesh).assign(**first))
     table = pd.concat(tables, ignore_index=True)
     return table[["platform", "load", "bandwidth_ratio", "routing", "phases", "time_s", "slowdown"]]
 
