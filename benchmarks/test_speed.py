@@ -154,6 +154,13 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     assert len(table) == len(radii) * len(supply.RULES) * len(REGIONS) * 2
 
 
+def test_places_near_a_city(benchmark):
+    """Two places of 75 km within 500 km of Chicago, grid read before; target 1 s on one core."""
+    us, asked = grid.load_grid(), {"near": "Chicago", "near_m": 500e3, "k": 2}
+    found = benchmark.pedantic(split.find_places, (us, 1e9, 75e3, "idle fuelled"), asked, rounds=5, warmup_rounds=1)
+    assert len(found.places) == 2
+
+
 @pytest.mark.parametrize("objective", ["shortest", "spare"])
 def test_siting_split_into_one_to_six_places(benchmark, objective):
     """At 100 km, 500 km apart; target 10 s on one core."""

@@ -90,6 +90,7 @@ def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
     status, printed = project.run(suite)
     assert status == 1
     assert f"{project.SECOND}: FAILED, cell 1 (1 / 0): ZeroDivisionError" in printed
+    assert f"{project.SECOND}: warning: the speed is a crawl" in printed
     assert f"{project.FIRST}: done" in printed
     (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
     assert project.snapshot(suite) == before

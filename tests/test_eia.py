@@ -81,10 +81,10 @@ def test_a_workbook_becomes_plants_by_site_and_fuel(tmp_path):
     assert rows.loc[(11, "gas"), "power_w"] == 80 * MW and rows.loc[(11, "gas"), "interconnect"] == "Texas"
     said = " ".join(found.attrs["warnings"])
     for words in (
-        "1 generators have no net summer",
+        "1 generator without net summer",
         "2 rows of storage, 70 MW",
-        "1 rows outside",
-        "1 rows without",
+        "1 row outside",
+        "1 row without",
     ):
         assert words in said, said
     assert list(found.columns) == REQUIRED_COLUMNS["plants"].split()

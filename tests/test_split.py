@@ -326,7 +326,7 @@ def test_rows_of_every_k():
     [
         ({"k": 0}, "k is 0"),
         ({"k": 2.5}, "k is 2.5"),
-        ({"k": 10}, "there are 9 candidates"),
+        ({"k": 10}, "as there are candidates, 9"),
         ({"demand_w": -1.0}, "demand_w"),
         ({"demand_w": np.nan}, "demand_w"),
         ({"objective": "nearest"}, "shortest, spare"),

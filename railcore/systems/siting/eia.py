@@ -185,7 +185,7 @@ def _without(table: pd.DataFrame, lost: pd.Series, text: str, notes: list[str]) 
     """The other rows; what is left out is said in `notes`."""
     if lost.any():
         total = units.show(float(table.loc[lost, "power_w"].sum()), "W", 4)
-        notes.append(f"{int(lost.sum())} rows {text}, {total}, are left out")
+        notes.append(f"left out: {units.counted(lost.sum(), 'rows')} {text}, {total}")
     return table[~lost]
 
 
@@ -240,7 +240,7 @@ def _generators(table: pd.DataFrame, where: str) -> pd.DataFrame:
     if (blank := power_w.isna()).any() and plain_name(_NAMEPLATE) in map(plain_name, header):
         own = find_columns(header, {"": (_NAMEPLATE,)}, where)[""]
         power_w = power_w.fillna(as_numbers(table, own, where) * units.MW)
-        notes = [f"{int(blank.sum())} generators have no net summer capacity: nameplate is taken for it"]
+        notes = [f"nameplate power is taken for {units.counted(blank.sum(), 'generators')} without net summer capacity"]
     text = {key: table[here[key]].map(_text) for key in ("name", "state", "authority", "energy", "mover")}
     check_authorities(text["authority"], f"{where}, column {here['authority']!r}")
     fuel = _meaning(text["energy"], "energy source", f"{where}, column {here['energy']!r}")

@@ -220,7 +220,7 @@ class SplitTerms:
     def check(self, options: SiteOptions) -> None:
         """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
         if self.k > len(options):
-            raise ValueError(f"k is {self.k}: there are {len(options)} candidates, give at most as many places")
+            raise ValueError(f"k is {self.k}: give at most as many places as there are candidates, {len(options)}")
         if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
             known = np.unique(options.authority).tolist()
             raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {known}")

@@ -315,3 +315,5 @@ def _say_failed(name: str, error: Exception, folder: Path) -> None:
         text += "; put this right and run `make figures` again"
     seen = f" (see {_relative(where)})" if where.exists() else ""
     print(f"{name}: FAILED, {text}{seen}", file=sys.stderr, flush=True)
+    for text in outputs.kept_warnings(where.parent):  # which may say why
+        print_line(f"{name}: warning: {text}")
