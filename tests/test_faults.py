@@ -1,9 +1,12 @@
 import math
 
 import networkx as nx
+import pandas as pd
 import pytest
+from graph_faults import connected, cut_nics, fault_effect, nic_bandwidth_left, node_bandwidth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_graph import fabrics
 
 from railcore.documents import rail_networks
 from railcore.facts import claims
@@ -11,14 +14,11 @@ from railcore.network.reliability import gpus_stopped
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
     FAULT_KINDS,
-    cut_nics,
     fail,
     failed_part,
-    fault_effect,
     fault_effects,
-    nic_bandwidth_left,
+    lost_gpus,
     nics_cut_by_rail_switch,
-    node_bandwidth,
     recovery_options,
     replace_gpu,
 )
@@ -29,9 +29,58 @@ ONE_TIER, TWO_TIERS = rail_only(16, 4, 4), rail_only(32, 4, 4)
 
 
 def left(fabric, kind):
-    row = fault_effect(fabric.graph(), kind)
-    assert row.pop("fault") == kind
+    (row,) = fault_effects(fabric).query("fault == @kind").to_dict("records")
     return row
+
+
+def on_the_graph(fabric):
+    """The table of `fault_effects`, every row walked on the graph."""
+    graph = fabric.graph()
+    return pd.DataFrame([fault_effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))])
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        RailFabric(gpus, 4, radix, layer, rails, share, planes, inside, hb_switches=hb)
+        for gpus, radix, layer, rails, share, planes, inside, hb in [
+            (32, 4, math.inf, 0, 1, 1, (), 1),
+            (30, 4, math.inf, 0, 1, 1, (), 2),
+            (27, 8, math.inf, 0, None, 1, (), 0),
+            (16, 8, math.inf, 0, 2, 2, (), 18),
+            (64, 4, 1.0, 0, 1, 1, (), 1),
+            (62, 8, 1.0, 2, 1, 4, (), 0),
+            (64, 8, 3.0, 0, 1, 2, (), 18),
+            (40, 6, 2.0, 0, 1, 1, (2.0,), 2),
+            (48, 8, math.inf, 0, 1, 1, (3.0,), 1),
+            (40, 4, math.inf, 1, 1, 1, (), 0),
+            (64, 8, math.inf, 1, 1, 2, (2.0,), 1),
+            (4, 4, math.inf, 0, 1, 1, (), 1),
+        ]
+    ],
+    ids=str,
+)
+def test_symmetry_finds_what_the_graph_has(fabric):
+    pd.testing.assert_frame_equal(fault_effects(fabric), on_the_graph(fabric), rtol=1e-12, check_dtype=False)
+
+
+@given(fabrics())
+@settings(max_examples=25, deadline=None)
+def test_symmetry_finds_what_the_graph_of_any_fabric_has(fabric):
+    pd.testing.assert_frame_equal(fault_effects(fabric), on_the_graph(fabric), rtol=1e-12, check_dtype=False)
+
+
+@given(fabrics(gpus=st.integers(1, 60)), st.sampled_from(FAULT_KINDS))
+@settings(max_examples=40, deadline=None)
+def test_a_job_loses_gpus_that_failed_or_are_cut_off_or_have_lost_their_domain(fabric, kind):
+    before, K = fabric.graph(), fabric.hb_domain_size
+    after = fail(before, kind)
+    names = [f"D{gpu // K + 1}.GPU{gpu % K + 1}" for gpu in range(fabric.gpus)]
+    alone = [
+        g for g in names if g in after and node_bandwidth(before, g, ("hb",)) > node_bandwidth(after, g, ("hb",)) == 0
+    ]
+    gone = {*names} - connected(after) | {*alone}
+    assert {names[gpu] for gpu in lost_gpus(fabric, kind)} == gone
 
 
 # K = 4: a GPU's NIC is a quarter of its domain's. One tier: 4 hosts on a rail's switch. Two tiers: 4 leaves of 2 hosts

@@ -7,8 +7,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from graph_routes import named_flows, wired_loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_graph import fabrics
 
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
@@ -28,14 +30,16 @@ CROSSING = Strategy(tensor=12, pipeline=2, data=5)
 BATCH = 32
 
 
-def table(*rows):
-    return pd.DataFrame(rows, columns=["source", "target", "bytes"])
+def table(*rows, size=4):
+    """Flows between GPUs by name, in HB domains of `size`."""
+    flows = pd.DataFrame(rows, columns=["source", "target", "bytes"])
+    places = {name: gpu for gpu, name in enumerate(routed_flows.gpu_names(range(512), size))}
+    return flows.assign(source=flows["source"].map(places), target=flows["target"].map(places))
 
 
-def flows_of(matrix, size):
+def flows_of(matrix):
     source, target = np.nonzero(matrix)
-    entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
-    return routed_flows.named_flows(entries, size)
+    return pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
 
 
 SMALL = [
@@ -53,7 +57,7 @@ def test_bytes_are_conserved_at_every_node(fabric, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.uniform(1, 9, (24, 24)) * (rng.random((24, 24)) < 0.2)
     np.fill_diagonal(matrix, 0)
-    loads, graph = routed_flows.wired_loads(fabric.graph(), flows_of(matrix, 4)), fabric.graph()
+    loads, graph = routed_flows.fabric_loads(fabric, flows_of(matrix)), fabric.graph()
     out, into = (loads.groupby(end)["bytes"].sum().reindex(list(graph), fill_value=0.0) for end in ("from", "to"))
     names = routed_flows.gpu_names(range(24), 4)
     gained = pd.Series(0.0, list(graph))
@@ -70,7 +74,7 @@ def test_bytes_are_conserved_at_every_node(fabric, seed):
 def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
     graph = fabric.graph()
     path = route(graph, "D1.GPU1", target)
-    loads = routed_flows.wired_loads(graph, table(("D1.GPU1", target, 7.0)))
+    loads = routed_flows.fabric_loads(fabric, table(("D1.GPU1", target, 7.0)))
     assert set(zip(loads["from"], loads["to"], strict=True)) == set(pairwise(path))
     assert set(loads["bytes"]) == {7.0}
 
@@ -78,16 +82,12 @@ def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
 def test_equal_ways_share_by_their_bandwidth():
     fabric = rail_only(32, 4, 4)  # leaves of two hosts, two spines on each rail
     flows = table(("D1.GPU1", "D8.GPU1", 8.0))
-    whole = routed_flows.wired_loads(fabric.graph(), flows)
-    assert sorted(whole["bytes"]) == [4.0] * 4 + [8.0] * 2
-    left = fabric.graph()
-    spine = whole["to"][whole["tier"] == 2].iloc[0]
-    trunk = next(edge for edge in left.edges(spine) if left.edges[edge]["kind"] == "trunk")
-    left.edges[trunk]["bandwidth_Bps"] *= 3
-    leaf = trunk[1]
-    flows = table((next(n for n in left[leaf] if "GPU" in n), "D8.GPU1", 8.0))
-    loads = routed_flows.wired_loads(left, flows).set_index(["from", "to"])["bytes"]
-    assert loads[(leaf, spine)] == pytest.approx(6.0)
+    assert sorted(routed_flows.fabric_loads(fabric, flows)["bytes"]) == [4.0] * 4 + [8.0] * 2
+    trunks = rail_optimized(32, 4, 16)  # a leaf for each rail, and four links to each of two spines
+    loads = routed_flows.fabric_loads(trunks, table(("D1.GPU1", "D1.GPU2", 7.0)), "HB switch")
+    assert sorted(loads["bytes"]) == [3.5] * 4 + [7.0] * 2
+    loads = routed_flows.fabric_loads(trunks, table(("D2.GPU1", "D3.GPU2", 7.0)), "trunk link")
+    assert sorted(loads["bytes"]) == [3.0] * 2 + [4.0] * 2 + [7.0] * 2
 
 
 @pytest.mark.parametrize("build", [rail_only, rail_optimized])
@@ -95,15 +95,14 @@ def test_equal_ways_share_by_their_bandwidth():
 def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, size, radix):
     fabric, ring = build(gpus, size, radix), routed_flows.domain_ring(gpus, size)
     assert set(ring["source"]) == set(ring["target"]) and len(ring) == gpus
-    assert ring["target"].iloc[[0, -1]].tolist() == ["D2.GPU1", f"D1.GPU{size}"]
+    assert ring["target"].iloc[[0, -1]].tolist() == [size, size - 1]
     graph, counted = fabric.graph(), Counter()
-    for flow in ring.itertuples():
+    for flow in named_flows(ring, size).itertuples():
         counted.update(pairwise(route(graph, flow.source, flow.target, forward=False)))
     slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
-    loads = routed_flows.wired_loads(graph, ring.assign(bytes=5e9))
+    loads = routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
     assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_Bps / slowest)
-    pd.testing.assert_frame_equal(routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9)), loads)
 
 
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
@@ -111,7 +110,7 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
     fabric = rail_only(32, 4, 8)
     demand = experts.expert_demand(1e9, 32, 3.0, skew)
     counted = experts.link_loads(demand, 4, "two-hop")
-    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
         ("to", "host", counted.nic_ingress_bytes),
@@ -126,7 +125,7 @@ def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
     fabric = rail_optimized(32, 4, 8)
     demand = experts.expert_demand(1e9, 32)
     counted = experts.link_loads(demand, 4, "direct")
-    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
     np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
     within = loads[loads["kind"] == "hb"].groupby("from")["bytes"].sum()
@@ -134,31 +133,88 @@ def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
 
 
 def test_flows_that_cannot_be_routed_are_refused():
-    graph = rail_only(16, 4, 4).graph()
-    with pytest.raises(ValueError, match=r"D9.GPU1, which the graph lacks"):
-        routed_flows.wired_loads(graph, table(("D1.GPU1", "D9.GPU1", 1.0)))
-    alone = rail_only(4, 1, 4).graph()
-    with pytest.raises(ValueError, match=r"D1.GPU1 to D2.GPU1: they are cut off"):
-        routed_flows.wired_loads(faults.fail(alone, "NIC"), table(("D1.GPU1", "D2.GPU1", 1.0)))
+    with pytest.raises(ValueError, match="GPU 16, which has failed or is none of the fabric's 16"):
+        routed_flows.fabric_loads(rail_only(16, 4, 4), table(("D1.GPU1", "D5.GPU1", 1.0)))
+    with pytest.raises(ValueError, match="GPU 0, which has failed"):
+        routed_flows.fabric_loads(rail_only(16, 4, 4), table(("D1.GPU1", "D2.GPU1", 1.0)), "GPU")
+    alone = rail_only(4, 1, 4)
+    with pytest.raises(ValueError, match="GPU 0 to GPU 1: they are cut off"):
+        routed_flows.fabric_loads(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), "NIC")
     with pytest.raises(ValueError, match="have no NIC left"):
-        routed_flows.moved_to_other_rails(alone, table(("D1.GPU1", "D2.GPU1", 1.0)), ["D1.GPU1"])
+        routed_flows.moved_to_other_rails(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), [0])
+    with pytest.raises(ValueError, match="fault is 'spine': this fabric has no such part"):
+        routed_flows.flow_times(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), "spine")
 
 
 def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
-    graph = rail_only(16, 4, 4).graph()
+    fabric = rail_only(16, 4, 4)
     flows = table(("D1.GPU1", "D2.GPU1", 6.0), ("D1.GPU2", "D2.GPU2", 6.0))
-    spread = routed_flows.moved_to_other_rails(graph, flows, ["D1.GPU1"])
-    across = spread[spread["source"].str[:2] != spread["target"].str[:2]]
-    assert across["bytes"].sum() == 12.0 and not across["source"].eq("D1.GPU1").any()
-    assert across.groupby("source")["bytes"].sum().to_dict() == {"D1.GPU2": 8.0, "D1.GPU3": 2.0, "D1.GPU4": 2.0}
-    assert (across["source"].str[-4:] == across["target"].str[-4:]).all()
-    one = routed_flows.moved_to_other_rails(graph, flows, ["D1.GPU1", "D1.GPU2", "D2.GPU2"], True)
-    loads = routed_flows.wired_loads(graph, one)
+    spread = routed_flows.moved_to_other_rails(fabric, flows, [0])
+    across = spread[spread["source"] // 4 != spread["target"] // 4]
+    assert across["bytes"].sum() == 12.0 and not across["source"].eq(0).any()
+    assert across.groupby("source")["bytes"].sum().to_dict() == {1: 8.0, 2: 2.0, 3: 2.0}
+    assert (across["source"] % 4 == across["target"] % 4).all()
+    assert spread.groupby("flow")["bytes"].sum()[1] == 6.0
+    one = routed_flows.moved_to_other_rails(fabric, flows, [0, 1, 5], True)
+    loads = routed_flows.fabric_loads(fabric, one)
     assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
-    next_one = routed_flows.moved_to_other_rails(graph, table(("D1.GPU2", "D2.GPU2", 6.0)), ["D2.GPU2"], True)
-    assert set(next_one["source"]) == {"D1.GPU2", "D1.GPU3", "D2.GPU3"}
-    last = routed_flows.moved_to_other_rails(graph, table(("D1.GPU4", "D2.GPU4", 6.0)), ["D1.GPU4"], True)
-    assert "D1.GPU1" in set(last["source"])
+    next_one = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU2", "D2.GPU2", 6.0)), [5], True)
+    assert set(next_one["source"]) == {1, 2, 6}
+    last = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU4", "D2.GPU4", 6.0)), [3], True)
+    assert 0 in set(last["source"])
+
+
+def some_flows(gpus, seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.uniform(1, 9, (gpus, gpus)) * (rng.random((gpus, gpus)) < rng.choice([0.02, 0.2]))
+    return flows_of(matrix * (1 - np.eye(gpus)))
+
+
+def assert_as_on_the_graph(fabric, flows, fault):
+    graph = fabric.graph()
+    if fault is None or any(faults.failed_part(graph, fault)):
+        after = graph if fault is None else faults.fail(graph, fault)
+        try:
+            expected = wired_loads(after, named_flows(flows, fabric.hb_domain_size))
+        except ValueError:
+            with pytest.raises(ValueError, match="cut off from each other"):
+                routed_flows.fabric_loads(fabric, flows, fault)
+            return
+        tables = routed_flows.fabric_loads(fabric, flows, fault), expected
+        found, expected = (some.set_index(["from", "to"]).sort_index() for some in tables)
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-9, check_dtype=False, check_index_type=False)
+
+
+FAULTS = st.sampled_from([None, "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch"])
+
+
+@given(fabrics(gpus=st.sampled_from([24, 48])), FAULTS, st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_links_carry_what_routing_every_flow_gives(fabric, fault, seed):
+    if fabric.gpus % fabric.hb_domain_size == 0 and fabric.rails in (1, fabric.hb_domain_size):
+        assert_as_on_the_graph(fabric, some_flows(fabric.gpus, seed), fault)
+
+
+@given(fabrics(gpus=st.integers(2, 50)), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_flows_that_no_domain_forwards_in_any_fabric(fabric, seed):
+    flows, K = some_flows(fabric.gpus, seed), fabric.hb_domain_size
+    rails = [flows[end] % K % fabric.rails for end in ("source", "target")]
+    assert_as_on_the_graph(fabric, flows[(rails[0] == rails[1]) | (flows["source"] // K == flows["target"] // K)], None)
+
+
+def test_the_source_forwards_else_the_target_else_both():
+    split = rail_only(48, 4, 8, tier_oversubscription=(3.0,))  # leaves of six, and one spine for each rail
+    leaves = {node for node in split.graph() if node.startswith("R1.T1")}
+    assert len(leaves) == 2
+    flows = table(("D1.GPU1", "D12.GPU1", 9.0))
+    loads = routed_flows.fabric_loads(split, flows, "spine")
+    assert_as_on_the_graph(split, flows, "spine")
+    assert loads.loc[loads["to"].str.contains("HB"), ["from", "bytes"]].values.tolist()[0] == ["D1.GPU1", 9.0]
+    assert set(loads.loc[loads["kind"] == "hb", "bytes"]) == {9.0, 3.0}
+    half = rail_only(18, 4, 8)  # the last domain has ranks 1 and 2 only
+    loads = routed_flows.fabric_loads(half, table(("D5.GPU1", "D1.GPU3", 6.0)))
+    assert [name for name in loads["to"] if "HB" in name] == ["D1.HB1"]
 
 
 WIDE = [rail_only(128, 8, 16, hb_switches=4), rail_optimized(128, 8, 16, hb_switches=4)]
@@ -169,15 +225,16 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 @pytest.mark.parametrize("fault", ["NIC", "rail switch"])
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
     flows = list(routed_flows.flow_patterns(MODEL, ALIGNED, BATCH, 8).values())
-    effect = faults.fault_effect(fabric.graph(), fault)
+    (effect,) = faults.fault_effects(fabric).query("fault == @fault").to_dict("records")
     assert routed_flows.nic_bandwidth_share(fabric, flows) == pytest.approx(1.0)
     assert routed_flows.nic_bandwidth_share(fabric, flows, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
-    assert routed_flows.nic_bandwidth_share(fabric, flows, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
+    one = [(some, routed_flows.flow_times(fabric, some, fault, one_neighbour=True)) for some in flows]
+    assert min(routed_flows.share_of_nic(fabric, *each) for each in one) == pytest.approx(1 / (1 + cut))
 
 
 def test_what_a_nic_itself_limits_is_no_loss():
-    into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)))
+    into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)), size=8)
     assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
     assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), []) == 1.0
 
@@ -434,7 +491,7 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
     demand = experts.expert_demand(1e9, 32)
-    loads = routed_flows.wired_loads(fabric.graph(), flows_of(demand * (1 - np.eye(32)), 4))
+    loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
     direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from graph_faults import nic_bandwidth_left, node_bandwidth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -277,10 +278,10 @@ def without(graph, fault):
 
 def counted(before, after, fault):
     live = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    had, has = ({g: faults.node_bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
+    had, has = ({g: node_bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
     touched = [g for g in live if has[g] < had[g]]
     cut = [g for g in live if not has[g]]
-    share = faults.nic_bandwidth_left(before, after)
+    share = nic_bandwidth_left(before, after)
     alone = [g for g in cut if not share[before.nodes[g]["domain"]]]
     left = np.mean([has[g] / had[g] for g in touched]) if touched else 0.0
     return fault, len(touched) or 1, left, len(cut), len(cut) - len(alone), len(alone), min(share.values())

@@ -15,7 +15,7 @@ from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic, two_stage
 from railcore.training.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
 from railcore.training.parallelism import Strategy
-from railcore.training.routed_flows import domain_ring, nic_bandwidth_share, wired_loads
+from railcore.training.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
 from railcore.training.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves
 
@@ -143,10 +143,10 @@ def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
     n, k, _ = case
     ring = domain_ring(n, k).assign(bytes=sent)
     for fabric in (rail_only(*case), rail_optimized(*case)):
-        loads = wired_loads(fabric.graph(), ring)
+        loads = fabric_loads(fabric, ring)
         assert loads["time_s"].max() == pytest.approx(sent / 5e10) and not loads["kind"].eq("hb").any()
         assert nic_bandwidth_share(fabric, [ring]) == pytest.approx(1)
-    alone = wired_loads(rail_only(k, k, k).graph(), domain_ring(k, k).assign(bytes=sent))  # one domain: no link
+    alone = fabric_loads(rail_only(k, k, k), domain_ring(k, k).assign(bytes=sent))  # one domain: no link
     assert alone["time_s"].sum() == 0
 
 

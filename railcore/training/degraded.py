@@ -6,9 +6,9 @@ iteration time is that of NICs with this share. Ranks fill HB domains (scale-up 
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,14 @@ from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only
+from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.routed_flows import fabric_loads, flow_patterns, gpu_names, named_flows, nic_bandwidth_share
+from railcore.training.routed_flows import fabric_loads, flow_patterns, flow_times, nic_bandwidth_share, share_of_nic
 from railcore.training.search import search, strategy_label
 from railcore.training.transformer import Transformer
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
@@ -51,7 +49,7 @@ def dense_slowdown(
     Parameters
     ----------
     fabric
-        Of strategy.gpus GPUs, wired link by link, some thousands at most.
+        Of strategy.gpus GPUs.
     model, machine, strategy
         The job, and a GPU; its links are those of the fabric.
     global_batch
@@ -72,7 +70,7 @@ def dense_slowdown(
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     patterns = list(flow_patterns(model, strategy, global_batch, K).values())
     whole = traffic.iteration_traffic(model, strategy, global_batch).entries()
-    flows = named_flows(whole[whole["source"] // K != whole["target"] // K], K)
+    flows = whole[whole["source"] // K != whole["target"] // K]
     for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
@@ -93,7 +91,7 @@ def dense_slowdowns(
     Parameters
     ----------
     fabric
-        Wired link by link, some thousands of GPUs at most.
+        The cluster.
     models
         By name; a model that fits no strategy is left out.
     machine
@@ -192,32 +190,44 @@ def mixture_slowdowns(
 
 
 def failed_part_slowdowns(
-    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
+    fabric: RailFabric,
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    progress: Callable[[str], object] | None = None,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
 
     The first row, fault "none", is the whole fabric. What happens after a fault:
 
     - A GPU fails, or has neither NICs nor an HB domain: a spare one takes over, or the job drops the replicas that it
-      was part of. The other replicas then run the whole batch, or only their part of it.
+      was part of, and a few more where those left fill HB domains unevenly. The others then run the whole batch, or
+      only their part of it.
     - A NIC loses its rail: its traffic moves to other rails at both ends, in equal parts to all of them or to one.
     - A trunk or spine fails: its traffic takes the others.
     - An HB switch fails: the others carry all, as a slower HB domain. Without others its GPUs count as cut off.
 
+    An iteration waits for its slowest ranks: all NICs count as having the least share of bandwidth that a rank
+    receives in any of the job's patterns of traffic.
+
     Parameters
     ----------
     fabric
-        Of strategy.gpus GPUs, wired link by link, some thousands at most.
+        Of strategy.gpus GPUs.
     model, machine, strategy
         The job, and a GPU; its links are those of the fabric.
     global_batch
         B [sequences].
+    progress
+        Called with a line of text before each fault, such as `print`.
 
     Returns
     -------
-    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut, nic_share
-    and hb_share (of the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share
-    (tokens/s over the whole fabric's), limit ("feasible", or the first thing that rules the strategy out).
+    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut,
+    gpus_waited_for (whose traffic the fault makes the slowest: the others wait for them), nic_share and hb_share (of
+    the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the
+    whole fabric's), limit ("feasible", or the first thing that rules the strategy out).
 
     Raises
     ------
@@ -229,15 +239,23 @@ def failed_part_slowdowns(
     railonly2025, Fault Tolerance Properties.
     """
     _check_fabric_size(fabric, strategy)
-    graph = fabric.graph()
-    flows = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
-    job: dict[str, Any] = {"nic_share": nic_bandwidth_share(fabric, flows), "hb_share": 1.0}
+    tell = progress or (lambda line: None)
+    tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")
+    patterns = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
+    whole = [flow_times(fabric, pattern) for pattern in patterns]
+    job: dict[str, Any] = {"gpus_waited_for": 0, "nic_share": _nic_share(fabric, patterns, whole), "hb_share": 1.0}
     job |= {"data": strategy.data, "global_batch": global_batch}
     rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
-    for effect in faults.fault_effects(fabric).to_dict("records"):
+    slowed = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * job["nic_share"])
+    effects = faults.fault_effects(fabric).to_dict("records")
+    for done, effect in enumerate(effects, start=1):
+        tell(f"{fabric_name(fabric)}, fault {done} of {len(effects)}: {effect['fault']}")
         fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
-        lost = _lost_ranks(fabric, graph, effect["fault"])
-        ways = _without_ranks(strategy, global_batch, lost) if lost else _on_other_links(fabric, flows, effect)
+        lost = faults.lost_gpus(fabric, effect["fault"])
+        if lost.size:
+            ways = _without_ranks(model, slowed, strategy, global_batch, lost)
+        else:
+            ways = _rerouted(fabric, patterns, whole, effect)
         rows += [fault | job | way for way in ways]
     for row in rows:
         row["iteration_s"], row["limit"] = math.inf, "no replica left"
@@ -245,63 +263,72 @@ def failed_part_slowdowns(
             padded = _padded(strategy, row["global_batch"], row["data"])
             time = _time_on_fabric(model, machine, fabric, padded, row["nic_share"], row["hb_share"])
             row["iteration_s"], row["limit"] = time
-    table = pd.DataFrame(rows).assign(fabric=graph.name)
+    table = pd.DataFrame(rows).assign(fabric=fabric_name(fabric))
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]
     table = table.assign(gpus_idle=(stopped - table["gpus_failed"]).clip(lower=0), tokens_share=speed / speed.iloc[0])
     columns = (
-        "fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share data global_batch iteration_s tokens_share "
-        "limit"
+        "fabric fault job gpus_failed gpus_idle nics_cut gpus_waited_for nic_share hb_share data global_batch "
+        "iteration_s tokens_share limit"
     )
     return table[columns.split()]
 
 
-def _on_other_links(
-    fabric: RailFabric, flows: Sequence[pd.DataFrame], effect: Mapping[str, Any]
+def _nic_share(fabric: RailFabric, patterns: Sequence[pd.DataFrame], times: Sequence[np.ndarray]) -> float:
+    """The least `share_of_nic` over a job's patterns."""
+    return min((share_of_nic(fabric, *each) for each in zip(patterns, times, strict=True)), default=1.0)
+
+
+def _rerouted(
+    fabric: RailFabric, patterns: Sequence[pd.DataFrame], whole: Sequence[np.ndarray], effect: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Ways to go on after a fault that takes no rank from the job."""
-    fault = effect["fault"]
-    if fault == "HB switch":
-        return [{"job": "HB domain on its other switches", "hb_share": effect["hb_bandwidth"]}]
-    every = nic_bandwidth_share(fabric, flows, fault)
-    if not effect["nics_cut"]:
-        return [{"job": "rerouted over the other links", "nic_share": every}]
-    one = nic_bandwidth_share(fabric, flows, fault, one_neighbour=True)
-    return [
-        {"job": "moved to all other rails", "nic_share": every},
-        {"job": "moved to one other rail", "nic_share": one},
-    ]
+    """Ways to go on after a fault that takes no rank from the job. whole: `flow_times` without it."""
+    if effect["fault"] == "HB switch":
+        left = {"hb_share": effect["hb_bandwidth"], "gpus_waited_for": fabric.hb_domain_size}
+        return [{"job": "HB domain on its other switches", **left}]
+    ways = {"rerouted over the other links": False}
+    if effect["nics_cut"]:
+        ways = {"moved to all other rails": False, "moved to one other rail": True}
+    rows = []
+    for job, one in ways.items():
+        times = [flow_times(fabric, pattern, effect["fault"], one) for pattern in patterns]
+        share, slowest = _nic_share(fabric, patterns, times), {-1}
+        for pattern, before, now in zip(patterns, whole, times, strict=True):
+            if now.max() > before.max() * (1 + 1e-9) and share_of_nic(fabric, pattern, now) <= share * (1 + 1e-9):
+                flows = pattern[now >= now.max() * (1 - 1e-9)]
+                slowest |= {*flows["source"], *flows["target"]}
+        rows.append({"job": job, "nic_share": share, "gpus_waited_for": len(slowest) - 1})
+    return rows
 
 
-def _padded(strategy: Strategy, global_batch: int, data: int) -> dict[str, Any]:
+def _without_ranks(
+    model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, lost: np.ndarray
+) -> list[dict[str, Any]]:
+    """Ways to go on after a fault that takes ranks from the job.
+
+    Replicas that are left may fill HB domains unevenly, which slows their collectives: the job does without up to K
+    more, whatever gives the most tokens/s.
+    """
+    each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
+    most = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
+    data = np.arange(most, max(most - machine.hb_domain_size, 0), -each)
+    rows: list[dict[str, Any]] = [{"job": "spare GPUs take over"}]
+    batches = {"whole": np.full_like(data, global_batch), "less": global_batch // strategy.data * data}
+    for name, batch in batches.items():
+        best = {"data": 0, "global_batch": global_batch}
+        if data.size:
+            found = iteration_times(model, machine, _padded(strategy, batch, data))
+            speed = np.where(found.reason == REASONS.index("feasible"), batch / found.total_s, 0)
+            best = {"data": int(data[speed.argmax()]), "global_batch": int(batch[speed.argmax()])}
+        rows.append({"job": f"replicas dropped, {name} batch", **best})
+    return rows
+
+
+def _padded(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike) -> dict[str, Any]:
     """The strategy on fewer replicas, with the micro-batches of each rounded up to what its schedule takes."""
     unit = strategy.pipeline if strategy.interleave > 1 else 1
-    each = data * strategy.micro_batch * unit
-    return strategy.columns(-(-global_batch // each) * each) | {"data": data}
-
-
-def _lost_ranks(fabric: RailFabric, graph: "nx.Graph", fault: str) -> list[int]:
-    """Ranks that a fault takes from the job: failed, cut off from most others, or without an HB domain they had."""
-    import networkx as nx
-
-    after = faults.fail(graph, fault)
-    most: set[str] = max(nx.connected_components(after), key=len, default=set())
-    if fabric.hb_domain_size > 1:
-        most = {name for name in most if faults.node_bandwidth(after, name, ("hb",))}
-    names = gpu_names(range(fabric.gpus), fabric.hb_domain_size)
-    return [rank for rank, name in enumerate(names) if name not in most]
-
-
-def _without_ranks(strategy: Strategy, global_batch: int, lost: list[int]) -> list[dict[str, Any]]:
-    """Ways to go on after a fault that takes ranks from the job."""
-    each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
-    data = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
-    less = global_batch // strategy.data * data
-    return [
-        {"job": "spare GPUs take over"},
-        {"job": "replicas dropped, whole batch", "data": data},
-        {"job": "replicas dropped, less batch", "data": data, "global_batch": less},
-    ]
+    each = np.asarray(data) * strategy.micro_batch * unit
+    return strategy.columns(1) | {"data": data, "global_batch": -(-np.asarray(global_batch) // each) * each}
 
 
 def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:

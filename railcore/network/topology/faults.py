@@ -1,16 +1,18 @@
 """What one failed part cuts off: NICs, GPUs, bandwidth and routes on the graph; at any size in closed form."""
 
 import math
-from collections import defaultdict
+from dataclasses import replace
 
 import networkx as nx
+import numpy as np
 import pandas as pd
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import convert
-from railcore.network.topology.graph import bisection_bandwidth, rail_bisection_bandwidth, route, same_rail_switches
+from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+from railcore.network.topology.wiring import Wiring, connected_gpus, rail_flow, switches_on_the_way
 
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
@@ -56,77 +58,94 @@ def fail(graph: nx.Graph, kind: str) -> nx.Graph:
     return left
 
 
-def node_bandwidth(graph: nx.Graph, node: str, kinds: tuple[str, ...]) -> float:
-    """Bandwidth of a node's edges of these kinds, one direction [bytes/s]."""
-    return sum(at["bandwidth_Bps"] for _, _, at in graph.edges(node, data=True) if at["kind"] in kinds)
-
-
-def cut_nics(before: nx.Graph, after: nx.Graph) -> list[str]:
-    """Live GPUs whose NIC has lost every link."""
-    gpus = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    return [g for g in gpus if node_bandwidth(before, g, ("host",)) and not node_bandwidth(after, g, ("host",))]
-
-
 def _left(has: float, had: float) -> float:
     return has / had if had else 1.0
 
 
-def nic_bandwidth_left(before: nx.Graph, after: nx.Graph) -> dict[int, float]:
-    """Share of NIC bandwidth that the live GPUs of each HB domain keep, 1 where they had none."""
-    had: dict[int, float] = defaultdict(float)
-    has: dict[int, float] = defaultdict(float)
-    for node, at in after.nodes(data=True):
-        if at["kind"] == "gpu":
-            had[at["domain"]] += node_bandwidth(before, node, ("host",))
-            has[at["domain"]] += node_bandwidth(after, node, ("host",))
-    return {domain: _left(has[domain], had[domain]) for domain in had}
+def wiring_left(whole: Wiring, kind: str) -> Wiring | None:
+    """What is left of a fabric's wiring without the part that `failed_part` names; None where it has no such part.
 
-
-def fault_effect(graph: nx.Graph, kind: str) -> dict:
-    """What is left when one part of a kind fails.
-
-    gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even their HB domain connects
-    to the largest remaining part; shares left of what there was (1 is all): domain_nic_bandwidth (all NICs of the
-    domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU that is worst off), rail_bisection
-    (between the halves of the live endpoints of rail 1, network only); switches_before and switches_after on the way
-    from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of them is gone or cut off).
+    Raises ValueError for an unknown kind.
     """
-    after = fail(graph, kind)
-    gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
-    live = [g for g in gpus if g in after]
-    largest = max(nx.connected_components(after), key=len) if len(after) else set()
-    hb = [_left(node_bandwidth(after, g, ("hb",)), node_bandwidth(graph, g, ("hb",))) for g in live]
-    rail = [g for g in live if graph.nodes[g]["rail"] == 1]
-    half = len(rail) // 2
-    flows = [bisection_bandwidth(net, rail[:half], rail[-half:]) if half else 1.0 for net in (graph, after)]
-    last = f"D{max(graph.nodes[g]['domain'] for g in gpus)}.GPU1"
-    return {
-        "fault": kind,
-        "gpus_failed": len(gpus) - len(live),
-        "nics_cut": len(cut_nics(graph, after)),
-        "gpus_cut_off": len([g for g in live if g not in largest]),
-        "domain_nic_bandwidth": min(nic_bandwidth_left(graph, after).values(), default=math.nan),
-        "hb_bandwidth": min(hb, default=math.nan),
-        "rail_bisection": _left(flows[1], flows[0]),
-        "switches_before": _switches(graph, "D1.GPU1", last),
-        "switches_after": _switches(after, "D1.GPU1", last),
-    }
+    one_of("kind", kind, FAULT_KINDS)
+    fabric, leaf = whole.fabric, whole.leaf
+    if kind in ("GPU", "HB domain"):
+        return whole.without_gpus(1 if kind == "GPU" else fabric.hb_domain_size)
+    if kind == "HB switch":
+        if not fabric.hb_switches or fabric.hb_domain_size == 1:
+            return None
+        return replace(whole, hb_share=np.where(whole.domain, 1.0, 1 - 1 / fabric.hb_switches))
+    if not fabric.tiers:
+        return None
+    if kind in ("NIC", "host link"):
+        left = leaf.copy()
+        left[:: 1 if kind == "NIC" else fabric.planes, 0] = -1
+        return replace(whole, leaf=left)
+    first, names = int(leaf[0, 0]), np.arange(len(whole.switches))
+    if kind == "rail switch":
+        chassis = whole.switches[first].chassis
+        return whole.without_switches(np.array([switch.chassis == chassis for switch in whole.switches]))
+    trunk = np.flatnonzero(whole.lower == first)[:1]
+    if not trunk.size:
+        return None
+    if kind == "spine":
+        return whole.without_switches(names == whole.upper[trunk])
+    return replace(whole, links=whole.links - (np.arange(whole.links.size) == trunk))
 
 
-def _switches(graph: nx.Graph, source: str, target: str) -> float:
-    try:
-        path = route(graph, source, target)
-    except ValueError:
-        return math.nan
-    return float(sum(graph.nodes[node]["kind"] == "switch" for node in path))
+def cut_from_network(whole: Wiring, left: Wiring) -> np.ndarray:
+    """Live GPUs whose NIC has lost every link."""
+    return np.flatnonzero(left.gpu_works & (whole.leaf >= 0).any(axis=0) & (left.leaf < 0).all(axis=0))
 
 
 @checked
 def fault_effects(fabric: RailFabric) -> pd.DataFrame:
-    """`fault_effect` of every kind of fault that the fabric has a part for, a row each."""
-    graph = fabric.graph()
-    rows = [fault_effect(graph, kind) for kind in FAULT_KINDS if any(failed_part(graph, kind))]
-    return pd.DataFrame(rows).assign(fabric=graph.name).set_index(["fabric", "fault"]).reset_index()
+    """What is left when one part fails, a row for each kind of part that the fabric has.
+
+    Columns fabric, fault; gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even
+    their HB domain connects to the largest remaining part; shares left of what there was (1 is all):
+    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU
+    that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only);
+    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of
+    them is gone or cut off).
+    """
+    whole, rows = Wiring.of(fabric), []
+    before, flows = switches_on_the_way(whole), dict[bytes, int]()
+    for kind in FAULT_KINDS:
+        if (left := wiring_left(whole, kind)) is None:
+            continue
+        live, on_rail = left.gpu_works, np.arange(fabric.gpus) % fabric.hb_domain_size % fabric.rails == 0
+        had, has = (np.bincount(whole.domain[live], (w.leaf >= 0).sum(axis=0)[live]) for w in (whole, left))
+        lives = np.unique(whole.domain[live])
+        sides, rail = np.where(live, 0, 3), np.flatnonzero(on_rail & live)
+        half = rail.size // 2
+        sides[rail[:half]], sides[rail[rail.size - half :]] = 1, 2
+        if (key := sides.tobytes()) not in flows:
+            flows[key] = rail_flow(whole, whole, sides)
+        row = {
+            "fabric": fabric_name(fabric),
+            "fault": kind,
+            "gpus_failed": int(np.count_nonzero(~live)),
+            "nics_cut": cut_from_network(whole, left).size,
+            "gpus_cut_off": int(np.count_nonzero(live & ~connected_gpus(left))),
+            "domain_nic_bandwidth": min(map(_left, has[lives], had[lives]), default=math.nan),
+            "hb_bandwidth": min(left.hb_share[live], default=math.nan),
+            "rail_bisection": _left(rail_flow(whole, left, sides), flows[key]),
+            "switches_before": before,
+            "switches_after": switches_on_the_way(left),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def lost_gpus(fabric: RailFabric, kind: str) -> np.ndarray:
+    """GPUs that a fault takes from a job: failed, cut off from most others, or without the HB domain that they had.
+
+    GPUs count from 0, domain by domain. Raises ValueError for an unknown kind.
+    """
+    whole = Wiring.of(fabric)
+    left = wiring_left(whole, kind) or whole
+    return np.flatnonzero(~connected_gpus(left) | (whole.hb_works & ~left.hb_works))
 
 
 @checked

@@ -9,13 +9,13 @@ upper end), bandwidth_Bps (one direction, all its links together).
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 
 import networkx as nx
 import pandas as pd
 
 from railcore.facts.units import convert
+from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
 
 def build_graph(fabric, rails: range | None = None) -> nx.Graph:
@@ -25,14 +25,13 @@ def build_graph(fabric, rails: range | None = None) -> nx.Graph:
     """
     if rails is not None and math.isfinite(fabric.oversubscription):
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
-    graph = nx.Graph(name=_name(fabric))
+    graph = nx.Graph(name=fabric_name(fabric))
     if rails is None:
         add_hb_domains(graph, fabric)
         rails = range(1, fabric.rails + 1)
     else:
         _add_rails(graph, fabric, rails)
-    for plane in range(1, fabric.planes + 1) if fabric.tiers else ():
-        _wire_plane(_Wiring(graph, fabric, plane), rails)
+    _add_network(graph, wire_list(fabric, rails))
     return graph
 
 
@@ -41,10 +40,11 @@ def first_pod(fabric) -> nx.Graph:
 
     A rail stands whole in a pod, and its leaves meet there: routes within a rail are those of the whole fabric.
     """
-    graph, rails = nx.Graph(name=f"{_name(fabric)}, pod 1"), _pods(fabric)[0]
+    graph, rails, wires = nx.Graph(name=f"{fabric_name(fabric)}, pod 1"), rails_of_pods(fabric)[0], WireList(fabric)
     _add_rails(graph, fabric, rails)
     if fabric.tiers:
-        _wire_pod(_Wiring(graph, fabric, 1), rails)
+        wires.add_pod(1, rails)
+    _add_network(graph, wires)
     return graph
 
 
@@ -158,7 +158,8 @@ def edge_table(graph: nx.Graph) -> pd.DataFrame:
     return table[["from", "to", "kind", "tier", "links", "bandwidth_Gbps"]]
 
 
-def _name(fabric) -> str:
+def fabric_name(fabric) -> str:
+    """What a fabric is called in tables and titles, from its rails, its layer over them and its planes."""
     s, planes = fabric.oversubscription, f", {fabric.planes} planes" if fabric.planes > 1 else ""
     if fabric.rails == 1:
         return f"fat tree{planes}"
@@ -196,93 +197,15 @@ def add_hb_domains(graph: nx.Graph, fabric) -> None:
             graph.add_edges_from(pairs, **edge, bandwidth_Bps=fabric.hb_Bps / (size - 1))
 
 
-def _spread(items: list, groups: int) -> list[list]:
-    """Consecutive groups whose lengths differ by one at most."""
-    size, more = divmod(len(items), groups)
-    return [items[a:b] for a, b in pairwise(group * size + min(group, more) for group in range(groups + 1))]
-
-
-class _Wiring:
-    """Adds switches and edges of one plane, numbering switches by place and tier."""
-
-    def __init__(self, graph: nx.Graph, fabric, plane: int):
-        self.graph, self.fabric, self.layout, self.plane = graph, fabric, fabric.layout, plane
-        self.numbers: dict[str, int] = {}
-        self.prefix = f"P{plane}." if fabric.planes > 1 else ""
-
-    def switch(self, tier: int, rail: int | None, chassis: str | None = None) -> str:
-        place = f"{self.prefix}{f'R{rail}.' if rail else ''}T{tier}"
-        self.numbers[place] = self.numbers.get(place, 0) + 1
-        name = f"{place}.S{self.numbers[place]}"
-        self.graph.add_node(
-            name, kind="switch", tier=tier, domain=None, rank=None, rail=rail, plane=self.plane, chassis=chassis or name
-        )
-        return name
-
-    def link(self, lower: str, upper: str, tier: int, links: int) -> None:
-        kind = "host" if tier == 1 else "trunk"
-        self.graph.add_edge(lower, upper, kind=kind, tier=tier, links=links, bandwidth_Bps=links * self.fabric.link_Bps)
-
-    def hosts(self, gpus: list[tuple[int, int]], leaf: str) -> None:
-        for d, j in gpus:
-            self.link(f"D{d}.GPU{j}", leaf, 1, 1)
-
-
-def _wire_plane(wiring: _Wiring, rails: range) -> None:
-    layout, blocks = wiring.layout, []
-    for pod in _pods(wiring.fabric):
-        if members := [rail for rail in pod if rail in rails]:
-            blocks += _wire_pod(wiring, members)
-    for tier in range(layout.pod_tier + 1, layout.tiers + 1):
-        groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.down[tier - 1]))
-        blocks = [_wire_block(wiring, tier, children, None) for children in _spread(blocks, groups)]
-
-
-def _pods(fabric) -> list[range]:
-    """Rails (from 1) of each pod."""
-    rails, size = range(1, fabric.rails + 1), int(fabric.layout.rails_per_pod)
-    return [rails[at : at + size] for at in range(0, fabric.rails, size)]
-
-
-def _wire_pod(wiring: _Wiring, rails: Sequence[int]) -> list[list[tuple[str, int]]]:
-    """Leaves and inner tiers of the rails of one pod; gives its blocks, each the (switch, uplinks) at its head."""
-    fabric, layout = wiring.fabric, wiring.layout
-    leaf_uplinks, only = int(layout.uplinks(1, layout.hosts_per_leaf)), rails[0] if len(rails) == 1 else None
-    if layout.pod_tier == 1 and not only and math.isinf(fabric.oversubscription):  # a VLAN of one switch for each rail
-        for rail in rails:
-            wiring.hosts(fabric.endpoints(rail), wiring.switch(1, rail, f"{wiring.prefix}R{rails[0]}-{rails[-1]}.T1"))
-        return []  # no layer above
-    if layout.pod_tier == 1:
-        leaf = wiring.switch(1, only)
-        for rail in rails:
-            wiring.hosts(fabric.endpoints(rail), leaf)
-        return [[(leaf, leaf_uplinks)]]
-    blocks = []
-    for rail in rails:
-        for members in _spread(fabric.endpoints(rail), int(layout.leaves_per_rail)):
-            leaf = wiring.switch(1, rail)
-            wiring.hosts(members, leaf)
-            blocks.append([(leaf, leaf_uplinks)])
-    for tier in range(2, layout.pod_tier + 1):
-        groups = 1 if tier == layout.pod_tier else int(layout.blocks[tier - 1] // layout.pods)
-        blocks = [_wire_block(wiring, tier, children, only) for children in _spread(blocks, groups)]
-    return blocks
-
-
-def _wire_block(
-    wiring: _Wiring, tier: int, children: list[list[tuple[str, int]]], rail: int | None
-) -> list[tuple[str, int]]:
-    """Switches of `tier` over the children: switches at one place in their blocks share a group of switches."""
-    layout = wiring.layout
-    fan_in, heads = int(layout.fan_in[tier - 1]), []
-    trunk = int(layout.down[tier - 1]) // fan_in
-    for place, (_, uplinks) in enumerate(children[0]):
-        left = uplinks
-        while left > 0:
-            width = min(trunk, left)
-            switch = wiring.switch(tier, rail)
-            for child in children:
-                wiring.link(child[place][0], switch, tier, width)
-            heads.append((switch, int(layout.uplinks(tier, fan_in * width))))
-            left -= width
-    return heads
+def _add_network(graph: nx.Graph, wires: WireList) -> None:
+    """Add switches, host links and trunks to a graph of their GPUs."""
+    switches, link_Bps = wires.switches, wires.fabric.link_Bps
+    for name, tier, rail, plane, chassis in switches:
+        place = {"domain": None, "rank": None, "rail": rail, "plane": plane}
+        graph.add_node(name, kind="switch", tier=tier, **place, chassis=chassis)
+    for leaf, gpus in wires.hosts:
+        pairs = ((f"D{d}.GPU{j}", switches[leaf].name) for d, j in gpus)
+        graph.add_edges_from(pairs, kind="host", tier=1, links=1, bandwidth_Bps=link_Bps)
+    for lower, upper, links in wires.trunks:
+        at = {"kind": "trunk", "tier": switches[upper].tier, "links": links, "bandwidth_Bps": links * link_Bps}
+        graph.add_edge(switches[lower].name, switches[upper].name, **at)
