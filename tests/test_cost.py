@@ -595,22 +595,24 @@ def test_powers_of_the_same_name_count(own_catalog):
 
 
 def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
-    head, rate, *_ = OURS.format(rate=400).splitlines()
-    own_catalog("prices", f"{head}\n{rate}\n")
-    with pytest.raises(ValueError, match="book 'ours' of prices has no port_price, transceiver_price: add "):
-        cost.price_book("ours")
+    head, *rows = OURS.format(rate=400).splitlines()
+    for kept in ([], [0], [1], [0, 1], [1, 2]):
+        own_catalog("prices", "\n".join([head, *(rows[i] for i in kept)]))
+        with pytest.raises(catalog.UnknownName) as refused:
+            cost.price_book("ours")
+        for i, parameter in enumerate(("bandwidth", "port_price", "transceiver_price")):
+            assert (parameter in str(refused.value).partition("Rows to add:")[2]) == (i not in kept)
+        assert '`python -m railcore catalog template prices "ours"`' in str(refused.value)
     with pytest.raises(catalog.UnknownName, match="book of prices 'energy' does not exist"):
         cost.price_book("energy")
-    own_catalog("prices", f"{head}\nours,port_price,1,,,USD,measured,x,2026,\n")
-    lacking = "has no transceiver_price, bandwidth: add .* `python -m railcore catalog template prices ours`"
-    with pytest.raises(ValueError, match=lacking):
-        cost.price_book("ours")
 
 
 def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
     book = cost.PriceBook(1, 1, name="mine")
     with pytest.raises(ValueError, match="book 'mine' has no dac"):
         cost.network_total(rail_only(512, 8, 16).parts, book, 1)
+    rows = cost.ownership_costs(**OWNED, prices=book, powers=book, electricity_price=2e-8, pue=1.2)
+    assert list(rows.host_links) == ["optics"] * 2 and "'mine' has no dac" in rows.attrs["warnings"][0]
     with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
         book.at_rate(1e11)
 

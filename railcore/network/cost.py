@@ -147,14 +147,14 @@ def _book(family: str, name: str) -> PriceBook:
     if name not in (known := _book_names(family)):
         raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
     item, dac = catalog.item(family, name), f"dac_{what}"
-    needed = [f"port_{what}", f"transceiver_{what}", *(["bandwidth"] if family == "prices" else [])]
     for row in item.rows:
         if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
             raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
-    rate = item.get("bandwidth")
+    port, transceiver = item[f"port_{what}"], item[f"transceiver_{what}"]
+    rate = item["bandwidth"] if family == "prices" else item.get("bandwidth")
     if rate is None and name in catalog.names("prices"):  # of the prices of the same name
         rate = catalog.item("prices", name).get("bandwidth")
-    book = PriceBook(item[needed[0]], item[needed[1]], item.get(dac), name=name, rate_Bps=rate)
+    book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate)
     if dac in item or name == DEFAULT_BOOK:
         return book
     return _with_default_copper(book, family, dac)
@@ -612,22 +612,22 @@ def ownership_costs(
     Returns
     -------
     Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd, price_book, power_book.
-    attrs["warnings"]: texts where the GPUs do not fill HB domains.
-
-    Raises
-    ------
-    ValueError
-        A book has no copper.
+    attrs["warnings"]: texts where the GPUs do not fill HB domains, and where a book has no copper and its rows are left
+    out.
     """
-    rows = []
+    rows, without = [], [book.name for book in (prices, powers) if book.dac is None]
     for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer, rails_per_switch=None)
-        for links, copper in (("optics", 0), ("copper", 1)):
+        for links, copper in (("optics", 0),) if without else (("optics", 0), ("copper", 1)):
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
-    return _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
+    table = _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
+    if without:
+        text = f"No copper to the hosts: book {' and '.join(map(repr, without))} has no dac, the number of a cable."
+        table.attrs["warnings"] += (text,)
+    return table
 
 
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
