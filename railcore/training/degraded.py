@@ -193,7 +193,7 @@ def failed_part_slowdowns(
     fabric: RailFabric,
     model: Transformer,
     machine: Machine,
-    strategy: Strategy,
+    strategy: Strategy | Mapping[str, Any],
     global_batch: int,
     progress: Callable[[str], object] | None = None,
 ) -> pd.DataFrame:
@@ -216,7 +216,7 @@ def failed_part_slowdowns(
     fabric
         Of strategy.gpus GPUs.
     model, machine, strategy
-        The job, and a GPU; its links are those of the fabric.
+        The job, and a GPU; its links are those of the fabric. A strategy may be what `search` found.
     global_batch
         B [sequences].
     progress
@@ -238,6 +238,8 @@ def failed_part_slowdowns(
     ----------
     railonly2025, Fault Tolerance Properties.
     """
+    if not isinstance(strategy, Strategy):
+        strategy = Strategy.from_columns(strategy)
     _check_fabric_size(fabric, strategy)
     tell = progress or (lambda line: None)
     tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")
@@ -334,10 +336,10 @@ def _padded(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike) -> dic
 def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
 
-    Columns fault, job, then nics_cut, nic_share, iteration_s and tokens_share of each fabric ("nic_share, rail-only"),
-    NaN where it has no such part.
+    Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
+    ("nic_share, rail-only"), NaN where it has no such part.
     """
-    shown = ["nics_cut", "nic_share", "iteration_s", "tokens_share"]
+    shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
     wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]
