@@ -13,10 +13,10 @@ from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_figures
 from railcore.network.cost import compare_rail_networks, power_book, price_book
 from railcore.network.scale_out import network_parts
-from railcore.network.topology import rail_only, rail_optimized, rail_parts
+from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, split, supply
-from railcore.training import machine, traffic, two_stage
+from railcore.training import degraded, machine, traffic, two_stage
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
@@ -59,6 +59,31 @@ def test_graph_of_65536_gpus(benchmark, fabric):
     benchmark.extra_info["peak_MB"] = peak_mb(CLUSTER.format(fabric.__name__))
     graph = benchmark.pedantic(lambda: fabric(65536, 256, 64).graph(), rounds=5, warmup_rounds=1)
     assert sum(kind == "gpu" for _, kind in graph.nodes(data="kind")) == 65536
+
+
+@pytest.mark.parametrize("gpus", [8192, 16384, 65536])
+@pytest.mark.parametrize("fabric", [rail_only, rail_optimized])
+def test_effects_of_every_kind_of_fault(benchmark, fabric, gpus):
+    def effects():
+        wiring.whole_wiring.cache_clear()
+        return faults.fault_effects(fabric(gpus, 8, 64))
+
+    table = benchmark.pedantic(effects, rounds=5, warmup_rounds=1)
+    assert len(table) == len(faults.FAULT_KINDS)
+
+
+@pytest.mark.parametrize(("platform", "gpus", "batch"), [("DGX H100", 8192, 2048), ("GB200 NVL72", 8208, 2052)])
+@pytest.mark.parametrize("layer", [np.inf, 1.0], ids=["rail-only", "rail-optimized"])
+def test_slowdown_of_a_job_by_every_kind_of_fault(benchmark, platform, gpus, batch, layer):
+    model, box = catalog_model("Llama-3 405B"), machine.catalog_machine(platform)
+    fabric, job = degraded.platform_fabric(platform, gpus, 64).with_layer(layer), search(model, box, gpus, batch)
+
+    def slowdowns():
+        wiring.whole_wiring.cache_clear()
+        return degraded.failed_part_slowdowns(fabric, model, box, job.strategy(), batch)
+
+    table = benchmark.pedantic(slowdowns, rounds=5, warmup_rounds=1)
+    assert (table["tokens_share"] > 0).all()
 
 
 def two_stages(gpus):

@@ -18,6 +18,7 @@ from railcore.network.topology.graph import route
 from railcore.training import degraded, experts, machine, routed_flows
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
+from railcore.training.search import search
 from railcore.training.transformer import Transformer
 from railcore.workbench.charts import curves
 
@@ -324,6 +325,35 @@ def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
     assert (broken["tokens_share"] <= 1 + 1e-12).all() and (broken["tokens_share"] > 0).all()
     pair = broken.pivot_table("tokens_share", ["fabric", "fault"], "job")
     assert (pair["moved to one other rail"].dropna() < pair["moved to all other rails"].dropna()).all()
+
+
+def test_the_job_waits_for_the_domains_behind_the_failed_part(broken):
+    moved = broken[broken["job"].str.startswith("moved to all")].set_index(["fabric", "fault"])["gpus_waited_for"]
+    assert moved[("rail-optimized", "NIC")] < moved[("rail-optimized", "rail switch")] <= 128
+    assert (moved > 0).all() and moved[("rail-only", "rail switch")] == 128  # a rail is one switch
+    assert (broken[broken["fault"] == "HB switch"]["gpus_waited_for"] == 8).all()
+    rest = broken[(broken["nic_share"] == 1) & (broken["hb_share"] == 1)]
+    assert (rest["gpus_waited_for"] == 0).all()
+
+
+def test_thousands_of_gpus_with_a_line_for_each_fault():
+    found, told = search(MODEL, H100, 2048, 256, top=1).strategy(), []
+    fabric = rail_only(2048, 8, 64)
+    table = degraded.failed_part_slowdowns(fabric, MODEL, H100, found, 256, progress=told.append)
+    assert told[0] == "rail-only, 2,048 GPUs: flows of the job" and len(told) == 1 + table["fault"].nunique() - 1
+    assert "rail-only, fault 4 of 8: rail switch" in told
+    same = degraded.failed_part_slowdowns(fabric, MODEL, H100, Strategy.from_columns(found), 256)
+    pd.testing.assert_frame_equal(table, same)
+    switch = table[table["job"] == "moved to all other rails"].set_index("fault").loc["rail switch"]
+    assert switch["nics_cut"] == 32 and switch["nic_share"] == pytest.approx(7 / 8)
+
+
+def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
+    strategy = Strategy(tensor=4, data=64, sharding="weights")  # two ranks of a ring in each domain
+    found = degraded.failed_part_slowdowns(rail_only(256, 8, 64, nic_Bps=1e9), MODEL, H100, strategy, 64)
+    less = found[found["job"] == "replicas dropped, less batch"].set_index("fault")
+    assert less.loc["GPU", ["data", "gpus_idle"]].tolist() == [62, 7]
+    assert less.loc["HB domain", ["data", "gpus_idle"]].tolist() == [62, 0]
 
 
 def test_bandwidth_shares_give_the_iteration_time(broken):

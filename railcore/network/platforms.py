@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from railcore.facts import catalog, units
+from railcore.facts.arguments import si
 from railcore.facts.catalog import variant_value
 from railcore.facts.checks import positive, whole
 
@@ -76,7 +77,7 @@ def platform_links(
         origins.append("given" if value is not None else f"of {document}" if of_document else "of the platform")
     size = int(whole("hb_domain_size", values.pop("gpus")))
     speeds = {
-        name: units.parse(value, "bps") if isinstance(value, str) else float(positive(name, value, "bytes/s"))
+        name: float(positive(name, si(name, value, "400 Gbps"), "bytes/s"))
         for name, value in zip(("hb", "nic"), values.values(), strict=True)
     }
     return PlatformLinks(platform, size, speeds["hb"], speeds["nic"], tuple(origins))

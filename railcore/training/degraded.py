@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
@@ -22,13 +23,14 @@ from railcore.network.topology import RailFabric, faults, rail_only
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
 from railcore.training.iteration import REASONS, iteration_times
-from railcore.training.machine import Machine
+from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import fabric_loads, flow_patterns, flow_times, nic_bandwidth_share, share_of_nic
 from railcore.training.search import search, strategy_label
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, as_model
 
 
+@checked
 def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
     """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there."""
     box = catalog.item("platforms", platform)
@@ -41,6 +43,7 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
     return {"rail-only": fabric.with_layer(math.inf), "rail-optimized": fabric.with_layer(1.0)}
 
 
+@checked
 def dense_slowdown(
     fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
 ) -> pd.DataFrame:
@@ -189,11 +192,12 @@ def mixture_slowdowns(
     return table.assign(slowdown=slowdown)[of_size.cumcount() > 0].reset_index(drop=True)
 
 
+@checked
 def failed_part_slowdowns(
     fabric: RailFabric,
-    model: Transformer,
-    machine: Machine,
-    strategy: Strategy,
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping[str, Any],
     global_batch: int,
     progress: Callable[[str], object] | None = None,
 ) -> pd.DataFrame:
@@ -216,7 +220,7 @@ def failed_part_slowdowns(
     fabric
         Of strategy.gpus GPUs.
     model, machine, strategy
-        The job, and a GPU; its links are those of the fabric.
+        The job, and a GPU, or their names in the catalog; its links are those of the fabric. A strategy may be what `search` found.
     global_batch
         B [sequences].
     progress
@@ -238,6 +242,9 @@ def failed_part_slowdowns(
     ----------
     railonly2025, Fault Tolerance Properties.
     """
+    model, machine = as_model(model), as_machine(machine)
+    if not isinstance(strategy, Strategy):
+        strategy = Strategy.from_columns(strategy)
     _check_fabric_size(fabric, strategy)
     tell = progress or (lambda line: None)
     tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")
@@ -334,10 +341,10 @@ def _padded(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike) -> dic
 def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
 
-    Columns fault, job, then nics_cut, nic_share, iteration_s and tokens_share of each fabric ("nic_share, rail-only"),
-    NaN where it has no such part.
+    Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
+    ("nic_share, rail-only"), NaN where it has no such part.
     """
-    shown = ["nics_cut", "nic_share", "iteration_s", "tokens_share"]
+    shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
     wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]

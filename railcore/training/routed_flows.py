@@ -20,7 +20,7 @@ import pandas as pd
 
 from railcore.network.topology import RailFabric
 from railcore.network.topology.faults import cut_from_network, wiring_left
-from railcore.network.topology.wiring import Wiring
+from railcore.network.topology.wiring import Wiring, whole_wiring
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import from_transfers
 from railcore.training.transfers import TrafficOptions, step_transfers
@@ -90,7 +90,7 @@ class _Network:
 
 @lru_cache(maxsize=4)
 def _network(fabric: RailFabric, fault: str | None) -> _Network:
-    whole = Wiring.of(fabric)
+    whole = whole_wiring(fabric)
     left = whole if fault is None else wiring_left(whole, fault)
     if left is None:
         raise ValueError(f"fault is {fault!r}: this fabric has no such part, give another")
@@ -318,6 +318,8 @@ def moved_to_other_rails(
     ValueError
         Where no NIC is left.
     """
+    if not len(cut):
+        return flows.assign(flow=np.arange(len(flows)))
     K, gone = fabric.hb_domain_size, np.zeros(fabric.gpus + 1, bool)
     gone[[*cut, fabric.gpus]] = True
     source, target = (flows[end].to_numpy(int) for end in ("source", "target"))

@@ -12,7 +12,7 @@ from railcore.facts.checks import one_of, whole
 from railcore.facts.units import convert
 from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.network.topology.wiring import Wiring, connected_gpus, rail_flow, switches_on_the_way
+from railcore.network.topology.wiring import Wiring, connected_gpus, rail_flow, switches_on_the_way, whole_wiring
 
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
@@ -109,7 +109,7 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of
     them is gone or cut off).
     """
-    whole, rows = Wiring.of(fabric), []
+    whole, rows = whole_wiring(fabric), []
     before, flows = switches_on_the_way(whole), dict[bytes, int]()
     for kind in FAULT_KINDS:
         if (left := wiring_left(whole, kind)) is None:
@@ -143,7 +143,7 @@ def lost_gpus(fabric: RailFabric, kind: str) -> np.ndarray:
 
     GPUs count from 0, domain by domain. Raises ValueError for an unknown kind.
     """
-    whole = Wiring.of(fabric)
+    whole = whole_wiring(fabric)
     left = wiring_left(whole, kind) or whole
     return np.flatnonzero(~connected_gpus(left) | (whole.hb_works & ~left.hb_works))
 

@@ -6,7 +6,7 @@ GPUs count from 0, domain by domain; switches count from 0 in the order in which
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -133,18 +133,6 @@ class Wiring:
     links: np.ndarray
     hb_share: np.ndarray
 
-    @classmethod
-    def of(cls, fabric) -> "Wiring":
-        """All parts of a fabric."""
-        wires, size = wire_list(fabric), fabric.hb_domain_size
-        leaf = np.full((fabric.planes, fabric.gpus), -1)
-        for switch, gpus in wires.hosts:
-            domain, rank = np.array(gpus, int).reshape(-1, 2).T
-            leaf[wires.switches[switch].plane - 1, (domain - 1) * size + rank - 1] = switch
-        lower, upper, links = np.array(wires.trunks, int).reshape(-1, 3).T
-        works = np.ones(fabric.gpus, bool), np.ones(len(wires.switches), bool)
-        return cls(fabric, wires.switches, *works, leaf, lower, upper, links, np.ones(fabric.gpus))
-
     @cached_property
     def domain(self) -> np.ndarray:
         """HB domain of every GPU, from 0."""
@@ -169,6 +157,19 @@ class Wiring:
         leaf = np.where((self.leaf >= 0) & gone[self.leaf], -1, self.leaf) if gone.size else self.leaf
         links = np.where(gone[self.lower] | gone[self.upper], 0, self.links)
         return replace(self, switch_works=~gone, leaf=leaf, links=links)
+
+
+@lru_cache(maxsize=4)
+def whole_wiring(fabric) -> Wiring:
+    """All parts of a fabric; kept for the next call."""
+    wires, size = wire_list(fabric), fabric.hb_domain_size
+    leaf = np.full((fabric.planes, fabric.gpus), -1)
+    for switch, gpus in wires.hosts:
+        domain, rank = np.array(gpus, int).reshape(-1, 2).T
+        leaf[wires.switches[switch].plane - 1, (domain - 1) * size + rank - 1] = switch
+    lower, upper, links = np.array(wires.trunks, int).reshape(-1, 3).T
+    works = np.ones(fabric.gpus, bool), np.ones(len(wires.switches), bool)
+    return Wiring(fabric, wires.switches, *works, leaf, lower, upper, links, np.ones(fabric.gpus))
 
 
 def connected_gpus(wiring: Wiring) -> np.ndarray:
