@@ -30,8 +30,8 @@ import pandas as pd
 from railcore.facts import catalog, units
 from railcore.workbench import outputs
 ports = catalog.item("switches", "12.8T")["ports"]
-outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
 outputs.show_warnings(*["the speed is a crawl"] * (units.parse(speed, "bps") < 1e6))
+outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
 """
 TIERS, SPEED = "tiers: int = 2  # tiers of a rail", 'speed: str = "400 Gbps"  # of a link'
 INDEX = """
