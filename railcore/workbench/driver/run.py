@@ -34,7 +34,7 @@ def load_notebook(name: str, folder: Path | None = None) -> dict:
     folder: of the file, notebooks/ by default.
     """
     path = (folder or files.NOTEBOOKS) / f"{name}.ipynb"
-    place = f"{path.parent.name}/{path.name}" if folder is None else os.path.relpath(path, files.ROOT)
+    place = os.path.relpath(path, files.ROOT) if folder else f"notebooks/{path.name}"
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
