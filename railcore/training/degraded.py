@@ -220,7 +220,8 @@ def failed_part_slowdowns(
     fabric
         Of strategy.gpus GPUs.
     model, machine, strategy
-        The job, and a GPU, or their names in the catalog; its links are those of the fabric. A strategy may be what `search` found.
+        The job, and a GPU, or their names in the catalog; the GPU's links are those of the fabric. A strategy may be
+        what `search` found.
     global_batch
         B [sequences].
     progress
