@@ -85,9 +85,9 @@ def test_what_was_changed_by_hand_is_restored(suite):
 def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
     before = project.snapshot(suite)
     good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
-    project.write_notebook(suite, project.SECOND, project.SPEED, project.OTHER + "1 / 0")
+    project.write_notebook(suite, project.SECOND, 'speed: str = "1 bps"', project.OTHER + "1 / 0")
     (suite / "build" / "stamps" / f"{project.FIRST}.json").unlink()
-    status, printed = project.run(suite)
+    status, printed = project.run(suite, "--publish")
     assert status == 1
     assert f"{project.SECOND}: FAILED, cell 1 (1 / 0): ZeroDivisionError" in printed
     assert f"{project.SECOND}: warning: the speed is a crawl" in printed
