@@ -14,7 +14,7 @@ from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, 
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import best_times, search
+from railcore.training.search import best_times, search, strategy_label
 from railcore.training.transformer import catalog_model
 
 LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
@@ -117,6 +117,19 @@ def test_numbers_that_fill_but_split_no_model_are_replaced_by_some_that_do():
     for gpus in numbers:
         found = search(GPT3, MACHINE, gpus, 1536, top=1, tensor=8)
         assert found.evaluated and not [text for text in found.warnings if "fill" in text]
+
+
+def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
+    """Racks of 72 hold no even groups of 16; 64 of their GPUs do, and 128 such racks are as many GPUs."""
+    found = search("Llama-3 405B", MACHINE, 8192, 2048)
+    fewer = search("Llama-3 405B", replace(MACHINE, hb_domain_size=64), 8192, 2048)
+    text = found.warnings[-1]
+    assert "64 of the 72 GPUs of each HB domain in use (128 HB domains in place of 114)" in text
+    times = found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0]
+    assert times > 1.5 and f"{times:.3g} times as fast" in text
+    assert strategy_label(fewer.strategy()) in text and text.endswith("hb_domain_size=64.")
+    assert fewer.warnings == ()
+    assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if "as fast" in text]  # 73 has no divisors
 
 
 def test_a_table_of_best_times_says_so():
