@@ -282,9 +282,10 @@ class SearchResult:
         smaller = smaller[smaller < K]
         if self.best.empty or not smaller.size:
             return ()
-        size, limits = int(smaller[-1]), {name: values for name, values in self.limits.items() if values is not None}
-        box, options = replace(self.machine, hb_domain_size=size), {"runtime": self.runtime, "offload": self.offload}
-        row = search(self.model, box, self.gpus, top=1, **options, **limits).best.iloc[0]
+        size = int(smaller[-1])
+        options: dict[str, Any] = {name: values for name, values in self.limits.items() if values is not None}
+        options |= {"runtime": self.runtime, "offload": self.offload, "top": 1}
+        row = search(self.model, replace(self.machine, hb_domain_size=size), self.gpus, **options).best.iloc[0]
         times = self.best["sequence_s"].iloc[0] / row["sequence_s"]
         if times < _CLEARLY_FASTER:
             return ()
