@@ -47,8 +47,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
         wanted += of_gpu if lacking else []
     rows = {each: [_blank_row(need, item) for need in catalog.missing_rows(each, item)] for each, item in wanted}
     for row in rows.get("platforms", ()):
-        if row["parameter"] == "gpu":
-            row["value"] = gpu
+        if row["parameter"] == "gpu" and gpu:
+            row |= {"value": gpu, "source": catalog.GIVEN}
     for row in rows.get("efficiencies", ()):
         if "fraction" in row["parameter"]:
             row |= _borrowed(row["parameter"], like or _nearest_gpu(row["name"]))
