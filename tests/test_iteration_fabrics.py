@@ -336,6 +336,26 @@ def test_the_job_waits_for_the_domains_behind_the_failed_part(broken):
     assert (rest["gpus_waited_for"] == 0).all()
 
 
+def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_than_with_a_gpu():
+    fabric, strategy = rail_only(64, 8, 16), Strategy(data=64)
+    small = replace(H100, memory_bytes=1e9)
+    table = degraded.failed_part_slowdowns(fabric, MODEL, small, strategy, 64)
+    assert set(table["limit"]) == {"memory"}
+    (text,) = table.attrs["warnings"]
+    assert "not feasible even with nothing failed (memory)" in text
+    kept = table[table["job"] == "replicas dropped, less batch"].set_index("fault")["tokens_share"]
+    assert kept["GPU"] >= kept["HB domain"]
+    fits = degraded.failed_part_slowdowns(fabric, MODEL, H100, strategy, 64)
+    assert set(fits["limit"]) == {"feasible"} and fits.attrs["warnings"] == ()
+    pd.testing.assert_series_equal(fits["data"], table["data"])
+
+
+def test_hb_domains_other_than_the_machines_are_a_warning():
+    table = degraded.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
+    (text,) = table.attrs["warnings"]
+    assert "HB domains are those of the fabric, 16 GPUs, not the machine's 8" in text
+
+
 def test_thousands_of_gpus_with_a_line_for_each_fault():
     found, told = search(MODEL, H100, 2048, 256, top=1).strategy(), []
     fabric = rail_only(2048, 8, 64)

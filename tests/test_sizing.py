@@ -120,6 +120,21 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
 
 
+def test_a_sizing_names_its_book_and_its_number_format():
+    ours, theirs = datacenter.size(1e9, "DGX H200"), datacenter.size(1e9, "DGX H200", "flops2024", rate_format="bf16")
+    assert "price_book='street2025', rate_format='fp8'" in repr(ours)
+    assert "price_book='flops2024', rate_format='bf16'" in repr(theirs)
+    assert ours.gpus / theirs.gpus == pytest.approx(ours.compute_share / theirs.compute_share, rel=1e-2)
+    assert datacenter.size(1e9, "DGX A100").rate_format == "bf16"
+    assert datacenter.size(1e9, gpu_dense_flops=1e15).rate_format == Sizing(3e6, **BASE).price_book == ""
+
+
+def test_a_site_takes_the_number_format_for_its_dense_rate():
+    assert datacenter.site(100, "DGX H200", "fp8") == datacenter.site(100, "DGX H200", "fp8_dense_rate")
+    with pytest.raises(catalog.UnknownName, match="no row 'fp4_dense_rate'"):
+        datacenter.site(100, "DGX H200", "fp4")
+
+
 def test_a_rate_names_the_format_that_a_machine_runs_in():
     assert number_format("fp8_dense_rate") == number_format("fp8_sparse_rate") == "fp8"
     assert size(rate_format=number_format("fp8_sparse_rate")).dense_flops == size().dense_flops / 2

@@ -232,7 +232,8 @@ def failed_part_slowdowns(
     Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut,
     gpus_waited_for (whose traffic the fault makes the slowest: the others wait for them), nic_share and hb_share (of
     the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the
-    whole fabric's), limit ("feasible", or the first thing that rules the strategy out).
+    whole fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: those of the
+    fabric, and texts where the whole job is not feasible and where HB domains are not the machine's.
 
     Raises
     ------
@@ -279,7 +280,20 @@ def failed_part_slowdowns(
         "fabric fault job gpus_failed gpus_idle nics_cut gpus_waited_for nic_share hb_share data global_batch "
         "iteration_s tokens_share limit"
     )
-    return table[columns.split()]
+    table = table[columns.split()]
+    table.attrs["warnings"] = _job_warnings(fabric, machine, table["limit"].iloc[0])
+    return table
+
+
+def _job_warnings(fabric: RailFabric, machine: Machine, limit: str) -> tuple[str, ...]:
+    """Texts where the whole job is not feasible, by its limit, and where HB domains are not the machine's."""
+    texts = fabric.warnings
+    if limit != "feasible":
+        texts += (f"The job is not feasible even with nothing failed ({limit}): its times are of no real run.",)
+    if fabric.hb_domain_size != min(machine.hb_domain_size, fabric.gpus):
+        sizes = f"{fabric.hb_domain_size:,} GPUs, not the machine's {machine.hb_domain_size:,}"
+        texts += (f"HB domains are those of the fabric, {sizes}: take fabric and machine of one platform.",)
+    return texts
 
 
 def _nic_share(fabric: RailFabric, patterns: Sequence[pd.DataFrame], times: Sequence[np.ndarray]) -> float:
@@ -326,7 +340,8 @@ def _without_ranks(
         best = {"data": 0, "global_batch": global_batch}
         if data.size:
             found = iteration_times(model, machine, _padded(strategy, batch, data))
-            speed = np.where(found.reason == REASONS.index("feasible"), batch / found.total_s, 0)
+            feasible = found.reason == REASONS.index("feasible")
+            speed = np.where(feasible | ~feasible.any(), batch / found.total_s, 0)  # by time alone where nothing fits
             best = {"data": int(data[speed.argmax()]), "global_batch": int(batch[speed.argmax()])}
         rows.append({"job": f"replicas dropped, {name} batch", **best})
     return rows

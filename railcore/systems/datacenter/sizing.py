@@ -27,6 +27,8 @@ class Sizing:
     gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
     pue: power usage effectiveness, facility power over IT power.
     power_w: that the facility may draw, PUE x IT [W]; None for as much as the budget's racks do.
+    price_book, rate_format: whose shares of the budget these are, and the number format of the peak rates; "" where the
+    numbers were given themselves.
     binding: which of the two leaves fewer whole racks, "budget" or "power"; "both" where they leave as many.
 
     Raises ValueError naming the argument that is out of range; for a budget or a power too small for one rack it says
@@ -45,6 +47,8 @@ class Sizing:
     other_power_share: Any = 0.0
     pue: Any = 1.0
     power_w: Any = None
+    price_book: str = ""
+    rate_format: str = ""
     binding: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +116,7 @@ class Sizing:
 
     @property
     def dense_flops(self) -> Any:
-        """Peak rate without sparsity [FLOP/s]."""
+        """Peak rate without sparsity, in `rate_format` [FLOP/s]."""
         return self.gpus * self.gpu_dense_flops
 
     @property
@@ -213,7 +217,8 @@ def size(
         "pue": lambda: catalog.item("prices", "energy")["pue"],
     }
     read_values = {name: read() for name, read in known.items() if name not in changes}
-    return Sizing(budget_usd, power_w=power_w, **read_values, **changes)
+    names = {"price_book": price_book, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}
+    return Sizing(budget_usd, power_w=power_w, **names, **read_values, **changes)
 
 
 @checked
@@ -271,7 +276,7 @@ def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", var
     platform
         Of the catalog's platforms: a rack or a server, one HB domain.
     rate
-        Row of the platform's GPU with its rate, such as "fp8_dense_rate".
+        Row of the platform's GPU with its rate, such as "fp8_dense_rate"; "fp8" is short for it.
     catalog_site
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
@@ -292,7 +297,7 @@ def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", var
     gpu = catalog.item("gpus", rack["gpu"])
     known = {
         "rack_gpus": lambda: int(rack["gpus"]),
-        "gpu_rate": lambda: gpu[rate],
+        "gpu_rate": lambda: gpu[f"{rate}_dense_rate" if rate in _NUMBER_FORMATS else rate],
         "memory_bytes": lambda: variant_value(gpu, "memory", variant),
         "hb_Bps": lambda: variant_value(rack, "hb_bandwidth", variant),
         "nic_Bps": lambda: variant_value(rack, "nic_bandwidth", variant),
