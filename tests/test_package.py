@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -48,8 +49,21 @@ def tree(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    return build(files.ROOT, "wheel", tmp_path_factory.mktemp("dist"))
+def project(tmp_path_factory) -> Path:
+    """What is packed, in a folder with links to it in build/, as `make lab` leaves them."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("railcore", "data"):
+        shutil.copytree(files.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "build" / "lab").mkdir(parents=True, exist_ok=True)
+        (folder / "build" / "lab" / name).symlink_to(folder / name)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"):
+        shutil.copy(files.ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(project, tmp_path_factory) -> Path:
+    return build(project, "wheel", tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +154,8 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
 
 
-def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
-    with tarfile.open(build(files.ROOT, "sdist", tmp_path)) as packed:
+def test_the_sdist_builds_the_same_wheel(project, wheel, tmp_path):
+    with tarfile.open(build(project, "sdist", tmp_path)) as packed:
         packed.extractall(tmp_path, filter="data")
     again = build(next(tmp_path.glob("railcore-*/")), "wheel", tmp_path / "dist")
     read = [{info.filename: info.CRC for info in zipfile.ZipFile(path).infolist()} for path in (wheel, again)]

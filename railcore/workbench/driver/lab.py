@@ -26,13 +26,15 @@ _LINKED = ("data", "figures", "railcore", "README.md")  # what notebooks link to
 
 def start() -> NoReturn:
     """Bring the copies up to date, say which are kept, and become JupyterLab, on this machine only."""
-    print("JupyterLab works on copies in build/lab; notebooks/ stays as it is")
+    print("JupyterLab works on copies of the notebooks, in build/lab; notebooks/ stays as it is")
     for line in refresh():
         print(line)
     sys.stdout.flush()
     files.write_whole(_SETTINGS / "overrides.json", json.dumps(_VIEWERS))
     index = str(_COPIES / "00_index.ipynb")
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={_LAB}", index]
+    # The root is the project: the server shows no picture behind a link that leads out of its root.
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
+    command.append(f"--ServerApp.preferred_dir={_COPIES}")
     command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
     command.append(f"--LabApp.app_settings_dir={_SETTINGS}")
     if os.geteuid() == 0:
