@@ -108,7 +108,7 @@ def test_declared_rows_are_of_families_and_fit_the_rows_that_we_have():
     known = {(row.family, row.parameter) for row in catalog.values()}
     for need in catalog.row_needs():
         assert need.meaning and (not need.required or need.uses)
-        assert (need.family, need.parameter) in known or need.parameter == "fp8_sparse_rate"
+        assert (need.family, need.parameter) in known or need.parameter in ("fp8_sparse_rate", "bandwidth")
         for row in catalog.values():
             if (row.family, row.parameter) == (need.family, need.parameter):
                 kinds = [unit if unit == "name" else units.unit(unit)[0] for unit in (row.unit, need.unit)]
@@ -231,7 +231,10 @@ def test_template_takes_the_shares_of_the_gpu_that_is_named():
 def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():
     assert list(catalog_template.template("platforms", "HGX B200", gpu="B200")) == ["platforms"]
     assert list(catalog_template.template("platforms", "HGX B300", gpu="B300")) == ["platforms", "gpus", "efficiencies"]
-    assert list(catalog_template.template("prices", "ours")) == ["prices", "powers"]
+    books = catalog_template.template("prices", "ours")
+    assert list(books) == ["prices", "powers"]
+    assert all(row["note"].startswith("optional: ") for row in books["powers"])  # a book may leave them out
+    assert not books["prices"][0]["note"].startswith("optional: ")
     assert catalog_template.template("platforms", "GH200")["platforms"][0]["parameter"] == "price"
 
 

@@ -21,6 +21,7 @@ COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source"
 INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
 GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
+BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
 _SHOWN = 10  # faults of a file in a message
 
