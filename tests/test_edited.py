@@ -186,7 +186,7 @@ def test_a_parameters_cell_that_cannot_be_read_is_refused_before_it_runs(suite):
     assert status == 1 and f"{project.FIRST}: FAILED, parameters cell, line 1: the value is no literal" in printed
 
 
-@pytest.mark.parametrize(("given", "passed"), [("PUBLISH=1", True), ("PUBLISH=0", False), ("NB=", False)])
+@pytest.mark.parametrize(("given", "passed"), [("PUBLISH=1", True), ("PUBLISH=0", False), ("PUBLISH=false", False), ("NB=", False)])
 def test_make_hands_publish_on(given, passed):
     command = ["make", "-n", "figures", "PYTHON=python", given]
     around = project.environment(files.ROOT) | {"PUBLISH": "1"}  # somebody else's variable counts for nothing

@@ -150,5 +150,6 @@ def test_make_clean_refuses_to_remove_work_and_names_it(suite):
     listed = printed.partition("cannot make again:\n")[2].splitlines()[:2]
     assert listed == [f"build/lab/notebooks/{FIRST}.ipynb", "build/lab/notebooks/my trial.ipynb"]
     assert clean(python="/nowhere/python")[0] != 0 and own.exists()
+    assert clean("FORCE=0")[0] != 0 and own.exists()
     assert clean("FORCE=1")[0] == 0 and not (suite / "build").exists() and (suite / "figures").exists()
     assert (suite / "data" / "claims.csv").exists()  # links were removed, not what they lead to
