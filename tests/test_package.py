@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import textwrap
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -13,11 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from test_readme import EXAMPLES
 
 import railcore
 from railcore.facts import files
 
+README = (files.ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README, re.M | re.S)]
 IMPORT_ALL = """
 import importlib, pathlib, railcore
 for floor in ("facts", "network", "training", "systems", "documents"):
@@ -103,6 +105,10 @@ def test_every_model_imports_with_what_the_package_requires(installed):
     found = installed("-", text=IMPORT_ALL)
     assert (found.stdout, found.stderr) == (f"{railcore.__version__}\n", "")
     assert "No module named 'matplotlib'" in installed("-c", "import matplotlib").stderr
+
+
+def test_readme_has_examples():
+    assert len(EXAMPLES) >= 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][:60])

@@ -343,12 +343,12 @@ def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
 
     Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
-    ("nic_share, rail-only"), NaN where it has no such part.
+    ("rail-only_nic_share"), NaN where it has no such part.
     """
     shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
-    wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]
+    wide.columns = [f"{fabric}_{name}" for name, fabric in wide.columns]  # units stay at the end
     return keys.merge(wide.reset_index(), how="left")
 
 
