@@ -188,6 +188,7 @@ def test_a_rate_that_a_gpu_lacks_is_refused_with_those_that_it_has():
     ):
         with pytest.raises(catalog.UnknownName, match=r"(?s)no row 'fp8_dense_rate'.*it has.*'bf16_dense_rate'") as no:
             ask()
+        assert ": give one of these as the rate, or add it. Rows to add:" in str(no.value)
         assert "efficiencies.csv, 'A100': matmul_fraction_fp8" in str(no.value)
         assert 'catalog template gpus "A100"' in str(no.value)
 

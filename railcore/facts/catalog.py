@@ -43,6 +43,8 @@ class MissingRow(UnknownName):
         need = next(need for need in row_needs(family) if need.parameter == parameter)
         use = f", needed for {' and '.join(need.uses)}" if need.uses else ""
         there = "" if need.required else f"; the nearest that it has are {nearest_names(parameter, item(family, name))}"
+        if family == "gpus" and parameter.endswith("_rate") and there:
+            there += ": give one of these as the rate, or add it"
         rows = rows_to_add(family, name, parameter)
         KeyError.__init__(self, f"{name!r} of {family} has no row {parameter!r}{use}{there}{rows}")
 
