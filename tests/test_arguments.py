@@ -99,7 +99,7 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: rail_only(64, 8, 16, nic_Bps="fast"), "nic_Bps is 'fast': give a number in B/s"),
         (lambda: rail_only(64, 8, 16, nic_Bps="400"), "nic_Bps is '400': give a number in B/s"),
         (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 Gbps"), "memory_bytes is '141 Gbps'"),
-        (lambda: cost.PriceBook("600 USD", "8 W"), "port is '600 USD': give a number in W"),
+        (lambda: cost.PriceBook("600 USD", "8 W"), "mixes USD and W .port '600 USD', transceiver '8 W'.: give all in"),
         (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
         (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
         (lambda: dc.size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),

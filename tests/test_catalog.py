@@ -128,11 +128,11 @@ def test_inputs_that_were_looked_up(monkeypatch):
 def test_overlay_replaces_a_row_and_adds_others(overlay):
     before = catalog.item("gpus", "H100")
     new = {"name": "H100", "low": "", "high": "", "kind": "measured"}
-    overlay({**new, "value": "0.65"}, {**new, "parameter": "noise", "unit": "dB"}, {"name": "X100"})
+    overlay({**new, "value": "0.65"}, {**new, "parameter": "power_mine", "unit": "dB"}, {"name": "X100"})
     after = catalog.item("gpus", "H100")
     assert after["power"] == 650
     assert (before["power"], before["memory"]) == (700, after["memory"])
-    assert set(after) == {*before, "noise"}
+    assert set(after) == {*before, "power_mine"}
     assert catalog.item("gpus", "X100")["power"] == 2000
     assert catalog.names("gpus")[-1] == "X100"
 

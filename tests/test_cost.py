@@ -36,13 +36,14 @@ FABRICS = st.builds(
     st.integers(3, 32),
     st.sampled_from([1, 2, math.inf]),
 )
+WATTS = cost.PriceBook(1, 1)  # where only the cost counts
 TABLES = {"railonly2025": "railonly2025.table1", "railonly2023": "railonly2023.table2"}
 
 
 def table(book, share_switches=True):
     cases = pd.DataFrame(claims.cases(TABLES[book]))
     prices = cost.price_book(book)
-    powers = cost.power_book(book) if book == "railonly2025" else prices
+    powers = cost.power_book(book) if book == "railonly2025" else WATTS
     return cost.compare_rail_networks(cases.n, 256, cases.r, prices, powers, share_switches)
 
 
@@ -143,7 +144,7 @@ def test_what_the_texts_say_of_the_tables():
 def test_parts_that_can_fail_by_hand():
     """Radix 64, three tiers against two: 5 N / 64 switches and 3 N links, and 3 N / 64 switches and 2 N links."""
     book = cost.price_book("railonly2025")
-    row = cost.compare_rail_networks(65536, 256, 64, book, book)
+    row = cost.compare_rail_networks(65536, 256, 64, book, WATTS)
     assert table1.printed_text_values(row)["fault_parts_ratio"] == pytest.approx((3 / 64 + 2) / (5 / 64 + 3))
 
 
@@ -160,8 +161,8 @@ def test_the_ends_of_the_savings_are_those_of_all_rows():
 def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radix):
     """At 32,768 GPUs and radix 256 two rails share a switch: in the tables, in one cluster and over the years alike."""
     book = cost.price_book("railonly2023")
-    row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, book).iloc[0]
-    rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, book).set_index("network")
+    row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, WATTS).iloc[0]
+    rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, WATTS).set_index("network")
     assert list(rows.index) == ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 4:1", "rail-only"]
     assert rows.cost_saved["rail-optimized"] == 0 < rows.cost_saved["rails + layer 4:1"] < row.cost_saving
     assert rows.cost_saved["rail-only"] == pytest.approx(row.cost_saving)
@@ -237,7 +238,7 @@ def test_one_ratio_serves_all_printed_savings_of_2025(what, book):
 
 def test_prices_of_2023_do_not_give_the_savings_of_2025():
     cases, book = table("railonly2025"), cost.price_book("railonly2023")
-    ours = cost.compare_rail_networks(cases.gpus, 256, cases.radix, book, book).cost_saving
+    ours = cost.compare_rail_networks(cases.gpus, 256, cases.radix, book, WATTS).cost_saving
     ids = [f"railonly2025.table1.n{row.gpus}.r{row.radix}.cost_saving" for row in cases.itertuples()]
     assert max(abs(saved - claims.paper_value(name)) for saved, name in zip(ours, ids, strict=True)) > 0.01
 
@@ -363,7 +364,7 @@ def test_contenders_meet_the_full_clos(gpus):
 
 def test_parts_of_each_contender():
     book = cost.price_book("street2025")
-    totals = cost.cluster_breakdown(1024, 16, 16, 3, book, book).groupby("network").cost_usd.sum()
+    totals = cost.cluster_breakdown(1024, 16, 16, 3, book, WATTS).groupby("network").cost_usd.sum()
     expected = {"rail-optimized": 1, "rails + layer 3:1": 3, "rail-only": math.inf}
     parts = {name: rail_parts(1024, 16, 16, layer) for name, layer in expected.items()}
     parts |= {
@@ -384,7 +385,8 @@ def test_ratio_that_gives_a_total():
 
 def test_curve_of_link_rates():
     book = cost.price_book("railonly2023")
-    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], book, book, (1, 0.5))
+    powers = cost.PriceBook(book.port, book.transceiver, rate_Bps=book.rate_Bps)
+    curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], book, powers, (1, 0.5))
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
     assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
@@ -508,7 +510,7 @@ def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscripti
 def test_a_plain_clos_costs_as_much_as_rail_optimized_in_the_documents_cases(name):
     book = cost.price_book("railonly2023")
     for n, radix in table_cases(name).itertuples(index=False):
-        rows = cost.cluster_networks(n, 256, radix, 4, book, book).set_index("network").cost_usd
+        rows = cost.cluster_networks(n, 256, radix, 4, book, WATTS).set_index("network").cost_usd
         assert rows["Clos"] == rows["rail-optimized"]
 
 
@@ -649,6 +651,46 @@ def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
     assert list(rows.host_links) == ["optics"] * 2 and "'mine' has no dac" in rows.attrs["warnings"][0]
     with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
         book.at_rate(1e11)
+
+
+def test_books_in_each_others_place_are_refused():
+    cluster, prices, powers = (4096, 16, 32), cost.price_book("street2025"), cost.power_book("street2025")
+    texts = cost.PriceBook(port="600 USD", transceiver="400 USD", name="mine")
+    calls = [
+        lambda *books: cost.cluster_networks(*cluster, 4, *books),
+        lambda *books: cost.cluster_breakdown(*cluster, 4, *books),
+        lambda *books: cost.compare_rail_networks(*cluster, *books),
+        lambda *books: cost.parts_breakdown(rail_only(*cluster).parts, *books),
+        lambda *books: cost.part_totals(rail_only(*cluster).parts, *books),
+        lambda *books: cost.ownership_costs(**OWNED, prices=books[0], powers=books[1], electricity_price=0, pue=1),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="prices is book 'street2025', which is in W: give one in USD"):
+            call(powers, prices)
+        with pytest.raises(ValueError, match="powers is book 'mine', which is in USD: give one in W"):
+            call(prices, texts.scaled(1))
+        call(cost.PriceBook(1, 1), cost.PriceBook(2, 1))  # numbers alone do not tell
+    assert (texts.scaled(2).unit, powers.at_rate(1e11).unit, cost.PriceBook(1, 1).unit) == ("USD", "W", "")
+    with pytest.raises(ValueError, match="port is '6 W': give a number in USD"):
+        cost.PriceBook("6 W", 1, unit="USD")
+
+
+def test_powers_of_another_link_rate_than_the_prices_are_a_warning():
+    prices, powers = cost.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps"), cost.power_book("street2025")
+    cluster = (4096, 16, 32)
+    tables = [
+        lambda *books: cost.cluster_networks(*cluster, 4, *books),
+        lambda *books: cost.cluster_breakdown(*cluster, 4, *books),
+        lambda *books: cost.compare_rail_networks(*cluster, *books),
+        lambda *books: cost.oversubscription_costs(*cluster, [2], *books),
+        lambda *books: cost.ownership_costs(**OWNED, prices=books[0], powers=books[1], electricity_price=0, pue=1),
+    ]
+    for table in tables:
+        (text,) = table(prices, powers).attrs["warnings"]
+        assert "Prices of mine are of 800 Gbps links, powers of street2025 of 400 Gbps links" in text
+        assert "matching_books" in text
+        for fine in (powers.at_rate(prices.rate_Bps), cost.PriceBook(20, 10, 0.1)):
+            assert table(prices, fine).attrs["warnings"] == ()
 
 
 def test_a_scaled_book_says_so():

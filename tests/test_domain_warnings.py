@@ -15,7 +15,7 @@ from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, 
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import best_times, search, slowdown_by_sustained_rate
+from railcore.training.search import best_times, search, slowdown_by_sustained_rate, strategy_label
 from railcore.training.transformer import catalog_model
 
 LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
@@ -138,6 +138,19 @@ def test_failures_and_sustained_rates_say_so():
         ["Llama-3 8B"], "DGX H100", [64], 24, [0.5, 1.0], batches={"Llama-3 8B": [64]}, tensor=8
     )
     assert found.attrs["warnings"] == domain_warnings(64, 24)
+
+
+def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
+    """Racks of 72 hold no even groups of 16; 64 of their GPUs do, and 128 such racks are as many GPUs."""
+    found = search("Llama-3 405B", MACHINE, 8192, 2048)
+    fewer = search("Llama-3 405B", replace(MACHINE, hb_domain_size=64), 8192, 2048)
+    text = found.warnings[-1]
+    assert "64 of the 72 GPUs of each HB domain in use (128 HB domains in place of 114)" in text
+    times = found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0]
+    assert times > 1.5 and f"{times:.3g} times as fast" in text
+    assert strategy_label(fewer.strategy()) in text and text.endswith("hb_domain_size=64.")
+    assert fewer.warnings == ()
+    assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if "as fast" in text]  # 73 has no divisors
 
 
 def test_a_table_of_best_times_says_so():

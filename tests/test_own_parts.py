@@ -273,6 +273,27 @@ def test_rows_that_are_not_filled_in_count_as_not_there(own):
     assert NEW not in catalog.names("transceivers")
 
 
+def test_a_platform_of_which_only_the_gpu_is_given_is_not_there_yet(own, tmp_path):
+    words = ["catalog", "template", "platforms", "HGX B300", "--gpu", "B300", "--write", str(tmp_path)]
+    assert railcore(*words)[0] == 0
+    status, out, err = railcore("list", "platforms", catalog_folder=tmp_path)
+    assert (status, err) == (0, "") and "GB200 NVL72" in out and "HGX B300" not in out
+    rows = catalog_template.template("platforms", "HGX B200", gpu="B200")
+    own({"platforms": filled("platforms", rows["platforms"])})
+    row = catalog.item("platforms", "HGX B200").row("gpu")
+    assert (row.value, row.source) == ("B200", "given on the command line")
+
+
+def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
+    own({})
+    for name, said in (("ours", False), ("ours", True)):
+        if said:
+            monkeypatch.delenv("RAILCORE_CATALOG")
+        with pytest.raises(catalog.UnknownName) as refusal:
+            cost.price_book(name)
+        assert ("RAILCORE_CATALOG, the folder of your own rows, is not set" in str(refusal.value)) == said
+
+
 # --- list
 
 
@@ -369,6 +390,18 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,
         assert f"\n  line {line}, {fault}" in text
     assert "\n  line 8, X gpus: duplicate row: delete one" in text
     assert 'catalog template gpus "B3000"' in text and "efficiencies.csv, 'B3000': processors" in text
+
+
+def test_a_parameter_that_nothing_reads_is_a_fault_of_its_line(own):
+    rows = [f"ours,{name},90,,,USD,measured,q,," for name in ("dac_prize", "prot_price", "port_price_flops2024")]
+    own("prices.csv", "\n".join([HEAD, *rows]).encode())
+    with pytest.raises(ValueError, match=r"prices\.csv has 2 faults") as refusal:
+        catalog.names("prices")
+    text = str(refusal.value)
+    assert "line 2, ours dac_prize: unknown parameter 'dac_prize': the nearest are 'dac_price'" in text
+    assert "line 3, ours prot_price: unknown parameter 'prot_price'" in text and "'port_price'" in text
+    own("scaling_tables.csv", f"{HEAD}\nmine,anything,1,,,1,measured,q,,\n".encode())  # asks for no certain rows
+    assert catalog.item("scaling_tables", "mine")["anything"] == 1
 
 
 def test_the_first_ten_faults_are_told(own):

@@ -24,6 +24,7 @@ GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
 BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
 _SHOWN = 10  # faults of a file in a message
+GIVEN = "given on the command line"  # source of what a template has filled in
 
 
 class UnknownName(KeyError, ValueError):
@@ -183,11 +184,25 @@ def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> V
             gpu = text["value"]  # the platforms are being read: not to be asked which of them have it
             near, rows = nearest_names(gpu, names("gpus")), _rows_to_add([(each, gpu) for each in GPU_FAMILIES])
             faults.append(f"{gpu!r} is no GPU of gpus.csv: the nearest are {near}{rows}")
+        elif (known := _known_parameters(family)) and not _is_of(known, text["parameter"]):
+            near = nearest_names(text["parameter"], known)
+            faults.append(f"unknown parameter {text['parameter']!r}: the nearest are {near}")
     return Value(family, **{**text, **numbers}, own=own)
 
 
+def _known_parameters(family: str) -> tuple[str, ...]:
+    """Parameters of our items and those that railcore asks for; none for a family of which it asks no certain rows."""
+    asked = {need.parameter for need in row_needs(family)}
+    return tuple(asked | {name for item in _family(family, None, 0).values() for name in item}) if asked else ()
+
+
+def _is_of(known: Iterable[str], parameter: str) -> bool:
+    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_value` reads it."""
+    return any(f"{parameter}_".startswith(f"{each}_") for each in known)
+
+
 def _rows(path: Path, own: bool = False) -> list[Value]:
-    """Rows of a file, its family by its name; rows that are not filled in are not there.
+    """Rows of a file, its family by its name; rows and items that are not filled in are not there.
 
     Raises ValueError with the faults of the whole file.
     """
@@ -203,9 +218,11 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
         raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
     rows: dict[tuple[str, str], Value] = {}
     found: list[str] = []
-    for row in reader:
-        text = {key: (row[key] or "").strip() for key in COLUMNS}
-        if None not in row and not any(text[key] for key in ("value", "low", "high", "source")):
+    lines = [(reader.line_num, row, {key: (row[key] or "").strip() for key in COLUMNS}) for row in reader]
+    filled = [any(text[key] for key in ("value", "low", "high", "source")) for _, _, text in lines]
+    begun = {text["name"] for (_, _, text), some in zip(lines, filled, strict=True) if some and text["source"] != GIVEN}
+    for (line, row, text), some in zip(lines, filled, strict=True):
+        if None not in row and not (some and text["name"] in begun):
             continue
         key, faults = (text["name"], text["parameter"]), []
         if None in row:
@@ -215,7 +232,7 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
             if key in rows:
                 faults.append("duplicate row: delete one")
             rows[key] = value
-        found += [f"line {reader.line_num}, {' '.join(key)}: {fault}" for fault in faults]
+        found += [f"line {line}, {' '.join(key)}: {fault}" for fault in faults]
     if len(found) == 1:
         raise ValueError(f"{where} {found[0]}")
     if found:
@@ -363,4 +380,5 @@ def _rows_to_add(items: list[tuple[str, str]], asked: tuple[str, str] | None = N
         return ""
     gpu = " --gpu NAME" if ("gpus", "") in lacking else ""
     command = f'python -m railcore catalog template {lacking[0][0]} "{lacking[0][1]}"{gpu}'
-    return f". Rows to add:{''.join(lines)}\n`{command}` prints them to fill in, with units"
+    unset = "" if os.environ.get("RAILCORE_CATALOG") else "\nRAILCORE_CATALOG, the folder of your own rows, is not set"
+    return f". Rows to add:{''.join(lines)}\n`{command}` prints them to fill in, with units{unset}"

@@ -48,8 +48,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
         for row in rows.get(each, ()):
             row["note"] = f"optional: {row['note'].removeprefix('optional: ')}"
     for row in rows.get("platforms", ()):
-        if row["parameter"] == "gpu":
-            row["value"] = gpu
+        if row["parameter"] == "gpu" and gpu:
+            row |= {"value": gpu, "source": catalog.GIVEN}
     for row in rows.get("efficiencies", ()):
         if "fraction" in row["parameter"]:
             row |= _borrowed(row["parameter"], like or _nearest_gpu(row["name"]))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import Quantity, checked, si
-from railcore.facts.checks import at_least, positive, share, whole
+from railcore.facts.checks import at_least, one_of, positive, share, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
@@ -22,7 +22,8 @@ DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own le
 class PriceBook:
     """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC).
 
-    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension.
+    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. unit: "USD" or "W", "" where only numbers
+    are given and it is not known; what is known is not taken for the other.
     dac: None where the book has no copper. name, copper_name: whose numbers they are, and whose copper's is where it is
     another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or None.
 
@@ -35,14 +36,20 @@ class PriceBook:
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     rate_Bps: Quantity | None = field(default=None, kw_only=True)
+    unit: str = field(default="", kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("port", "transceiver", "dac")}
-        power = any(units.dimension_of(value) == "W" for value in given.values())
+        said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, given.values())]
+        if len(said) > 1:
+            values = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+            raise ValueError(f"book {self.name!r} mixes USD and W ({values}): give all in USD or all in W")
+        one_of("unit", self.unit, ("", "USD", "W"))
+        object.__setattr__(self, "unit", self.unit or "".join(said))
         for name, value in given.items():
             if value is not None:
-                object.__setattr__(self, name, si(name, value, "25 W" if power else "600 USD"))
+                object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
                 at_least(name, getattr(self, name))
         if self.rate_Bps is not None:
             object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
@@ -158,7 +165,7 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     if rate is None and name in catalog.names("prices"):  # of the prices of the same name
         rate = catalog.item("prices", name).get("bandwidth")
     rate = rate_Bps if rate is None else rate
-    book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate)
+    book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate, unit=unit)
     if dac in item or name == DEFAULT_BOOK:
         return book
     return _with_default_copper(book, family, dac)
@@ -178,11 +185,26 @@ def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
 
 
 def _with_books(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False) -> pd.DataFrame:
-    """A table of costs with columns price_book and power_book, the names of the books that it is made with."""
+    """A table of costs with columns price_book and power_book, its books by name; warnings as `_book_warnings`."""
     for column, book in (("price_book", prices), ("power_book", powers)):
         if book is not None:
             table[column] = book.label(copper)
+    table.attrs["warnings"] = (*table.attrs.get("warnings", ()), *_book_warnings(prices, powers))
     return table
+
+
+def _book_warnings(prices: PriceBook, powers: PriceBook | None) -> tuple[str, ...]:
+    """A text where prices and powers are of unlike link rates. Raises ValueError for books in each other's place."""
+    for name, book, unit in (("prices", prices, "USD"), ("powers", powers, "W")):
+        if book is not None and book.unit not in ("", unit):
+            raise ValueError(f"{name} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
+    if powers is None or None in (prices.rate_Bps, powers.rate_Bps) or prices.rate_Bps == powers.rate_Bps:
+        return ()
+    rates = [units.show(rate, "bps") for rate in (prices.rate_Bps, powers.rate_Bps) if rate]
+    return (
+        f"Prices of {prices.name} are of {rates[0]} links, powers of {powers.name} of {rates[1]} links: "
+        "cost.matching_books gives both at one rate.",
+    )
 
 
 @checked
@@ -201,7 +223,11 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
 
 
 def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
-    """Columns tiers, switches, ports, links, transceivers, cost_usd, power_w of networks, an entry for each."""
+    """Columns tiers, switches, ports, links, transceivers, cost_usd, power_w of networks, an entry for each.
+
+    Raises ValueError for prices and powers in each other's place.
+    """
+    _book_warnings(prices, powers)
     counts = {name: getattr(parts, name) for name in ("tiers", "switches", "ports", "links", "transceivers")}
     return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
 
@@ -292,7 +318,7 @@ def _with_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLi
     texts = domain_warnings(int(n[ragged[0]]), int(k[ragged[0]])) if ragged.size else ()
     if ragged.size > 1:
         texts = (f"{ragged.size:,} rows have GPUs that do not fill HB domains. The first: {texts[0]}",)
-    table.attrs["warnings"] = texts
+    table.attrs["warnings"] = (*texts, *table.attrs.get("warnings", ()))
     return table
 
 
@@ -341,7 +367,8 @@ def cluster_networks(
     cost_saved_over_any_to_any (of the cheapest any-to-any network: one that gives any two GPUs the NICs' bandwidth);
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
-    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains.
+    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains,
+    and where prices and powers are of unlike link rates.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -632,6 +659,7 @@ def ownership_costs(
             books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
     table = _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
+    table.attrs["warnings"] += _book_warnings(prices, powers)
     if without:
         text = f"No copper to the hosts: book {' and '.join(map(repr, without))} has no dac, the number of a cable."
         table.attrs["warnings"] += (text,)

@@ -99,7 +99,7 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     """
     switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
     watts = nic_Bps * switch["power"] / switch["capacity"], nic_Bps * module["power"] / module["bandwidth"]
-    powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps)
+    powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps, unit="W")
     return Equipment(chip, nic_Bps, price_book(book).at_rate(nic_Bps), powers)
 
 

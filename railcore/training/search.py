@@ -32,6 +32,7 @@ from railcore.training.transformer import LEVELS, Transformer, as_model, as_mode
 
 _BLOCK_ROWS = 131_072  # strategies at a time: bounds the memory of a search
 _TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that divides
+_CLEARLY_FASTER = 1.05  # times as fast: worth a warning
 _SPLIT = ("tensor", "context", "pipeline", "data")
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 Allowed = dict[str, tuple[int, ...] | None]  # values of each name in STRATEGY_COLUMNS, None for whatever divides
@@ -217,9 +218,10 @@ class SearchResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Where GPUs do not fill HB domains, and where groups of the best strategy lie unevenly in them."""
+        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and what would be faster."""
         uneven = self._estimate(self.best.head(1)).warnings if len(self.best) else ()
-        return (*domain_warnings(self.gpus, self.machine.hb_domain_size), *self._better_numbers(), *uneven)
+        ragged = (*domain_warnings(self.gpus, self.machine.hb_domain_size), *self._better_numbers(), *uneven)
+        return (*ragged, *self._faster_with_fewer_of_a_domain()) if ragged else ()
 
     def _better_numbers(self) -> tuple[str, ...]:
         """Nearest numbers of GPUs that fill HB domains and divide the model, where the nearest that fill do not."""
@@ -276,6 +278,27 @@ class SearchResult:
 
     def _estimate(self, strategies: pd.DataFrame) -> IterationEstimate:
         return iteration_times(self.model, self.machine, strategies, self.runtime, self.offload)
+
+    def _faster_with_fewer_of_a_domain(self) -> tuple[str, ...]:
+        """The best with as many GPUs of each HB domain in use as divide the cluster, where it is clearly faster."""
+        K = self.machine.hb_domain_size
+        smaller = divisors(self.gpus)[1:]
+        smaller = smaller[smaller < K]
+        if self.best.empty or not smaller.size:
+            return ()
+        size = int(smaller[-1])
+        options: dict[str, Any] = {name: values for name, values in self.limits.items() if values is not None}
+        options |= {"runtime": self.runtime, "offload": self.offload, "top": 1}
+        row = search(self.model, replace(self.machine, hb_domain_size=size), self.gpus, **options).best.iloc[0]
+        times = self.best["sequence_s"].iloc[0] / row["sequence_s"]
+        if times < _CLEARLY_FASTER:
+            return ()
+        domains = f"{self.gpus // size:,} HB domains in place of {math.ceil(self.gpus / K):,}"
+        return (
+            f"The time may be too long. With {size:,} of the {K:,} GPUs of each HB domain in use ({domains}) the "
+            f"best strategy takes {show(row['total_s'], 's', 3)}, {strategy_label(row)}: {times:.3g} times as fast. "
+            f"Search with a machine of hb_domain_size={size}.",
+        )
 
 
 @checked
