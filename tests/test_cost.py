@@ -539,8 +539,8 @@ def test_a_cluster_of_one_hb_domain_needs_no_network():
 
 
 def test_networks_that_cost_the_same_are_both_the_cheapest():
-    book = cost.price_book("street2025")
-    rows = cost.cluster_networks(8192, 8, 64, 4.0, book, book).set_index("network")
+    books = cost.matching_books("street2025")
+    rows = cost.cluster_networks(8192, 8, 64, 4.0, *books).set_index("network")
     assert set(rows.index[rows.cheapest == "any-to-any"]) == {"rail-optimized", "Clos"}
 
 

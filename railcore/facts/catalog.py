@@ -52,8 +52,9 @@ class MissingRow(UnknownName):
 
 def nearest_names(name: object, known: Iterable[str]) -> str:
     """The names nearest to one that is not there, quoted."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name).lower(), [entry.lower() for entry in names], n=3, cutoff=0.4)
+    names, text = sorted(known), str(name).lower()
+    near = difflib.get_close_matches(text, [entry.lower() for entry in names], n=3, cutoff=0.4)
+    near = near or [entry.lower() for entry in names if text and entry.lower().startswith(text)]
     return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:8]))
 
 

@@ -545,7 +545,7 @@ def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers
 
 
 def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
-    """Cost of rail-only with redundant parts, divided by that of the any-to-any Clos without them.
+    """Cost of rail-only with redundant parts, divided by that of rail-optimized without them.
 
     cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
     spare_switch_and_optics (one for each rail), everything_doubled, price_book. attrs["warnings"]: a text where GPUs of

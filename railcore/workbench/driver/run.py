@@ -18,7 +18,6 @@ from railcore.facts import catalog, claims, files, units
 from railcore.workbench import outputs
 from railcore.workbench.driver import kernels, parameters, publish
 
-_CPU_LIMIT_S = 8.0
 _publishing, _pending = False, 0
 
 
@@ -228,8 +227,8 @@ def _run(wanted: list[str], plan: _Plan) -> int:
         what = f"{units.counted(len(ran), 'notebooks')} run, {units.counted(new, 'files')} changed"
         what = what if ran else "nothing to do: every notebook is up to date"
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
-    if plan.custom:
-        where = ", ".join(_relative(_folder(name, True)) for name in wanted if name in plan.custom)
+    if made := [name for name in wanted if name in plan.custom and name not in failed]:
+        where = ", ".join(_relative(_folder(name, True)) for name in made)
         state = "until the next such run" if ran & plan.custom else "and up to date"
         print_line(f"results with your own numbers are in {where} {state}; what is published of them is untouched")
     if failed:
@@ -322,11 +321,9 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
     else:
         published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
-    print_line(f"{name}: done in {seconds:.1f} s, {count} files")
+    print_line(f"{name}: done in {seconds:.1f} s ({report['cpu_s']:.1f} s of CPU), {count} files")
     for text in outputs.kept_warnings(folder):
         print_line(f"{name}: warning: {text}")
-    if report["cpu_s"] > _CPU_LIMIT_S and name not in plan.custom:
-        print_line(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {_CPU_LIMIT_S:g} a notebook may take")
     return new
 
 
