@@ -14,6 +14,7 @@ SETUP = .venv/.stamp
 endif
 # Given to make, never taken from the environment.
 $(foreach name,PUBLISH FORCE KEEP DISCARD,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
+yes = $(filter 1 yes true,$($(1)))
 NBVAL_OUT = $(CURDIR)/build/nbval
 
 .PHONY: help figures test check lab bench assumptions grid slow test-browser lock clean
@@ -22,7 +23,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"] [PUBLISH=1]
-	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(filter-out 0 no,$(PUBLISH)),--publish)
+	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(call yes,PUBLISH),--publish)
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
@@ -40,7 +41,7 @@ check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
 
 lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01_network_cost or DISCARD=01_network_cost, of an edited copy]
-	@$(RUN) -m railcore lab $(if $(KEEP),--keep $(KEEP)) $(if $(DISCARD),--discard $(DISCARD)) $(if $(FORCE),--force)
+	@$(RUN) -m railcore lab $(if $(KEEP),--keep $(KEEP)) $(if $(DISCARD),--discard $(DISCARD)) $(if $(call yes,FORCE),--force)
 
 bench: $(SETUP) ## Measure the speed targets
 	$(RUN) -m pytest benchmarks --benchmark-columns=min,median,max,rounds
@@ -61,11 +62,11 @@ test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a sl
 
 lock: ## Write constraints.txt from pyproject.toml, for Python 3.11 to 3.13 [UPGRADE=1 for the newest versions]
 	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv"; exit 1; }
-	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --fork-strategy fewest \
+	uv pip compile --quiet $(if $(call yes,UPGRADE),--upgrade) --universal --python-version 3.11 --fork-strategy fewest \
 	  --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
 
 clean: ## Remove build/ and .venv/, which can be made again, unless build/lab holds work of yours [FORCE=1]
-	@if [ -d build/lab ] && [ -z "$(FORCE)" ]; then \
+	@if [ -d build/lab ] && [ -z "$(call yes,FORCE)" ]; then \
 	  own=`$(RUN) -m railcore lab --list 2>/dev/null` || own="notebooks that may be edited (no .venv to compare them)"; \
 	  if [ -n "$$own" ]; then \
 	    echo "build/lab holds what make cannot make again:"; echo "$$own"; \

@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.network import cost
+from railcore.network import cost, scale_out
 from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
 from railcore.network.topology.rails import PhotonicRails, RailFabric
 from railcore.systems import datacenter as dc
@@ -72,7 +73,7 @@ def test_texts_in_a_list_are_an_array():
     speeds = dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps=["400 Gbps", "800 Gbps", 2e11]).nic_Bps
     assert isinstance(speeds, np.ndarray) and speeds.tolist() == [5e10, 1e11, 2e11]
     assert dc.size(["1 G USD", "20 G USD"]).racks.tolist() == dc.size([1e9, 2e10]).racks.tolist()
-    few = {"gpus": [16], "hb_domain_sizes": [8], "batches": {"GPT-3 6.7B": [16]}}
+    few = {"gpus": [16], "hb_domain_sizes": [8]}
     name = next(name for name in catalog.names("models") if transformer.catalog_model(name).layers <= 40)
     few["batches"] = {name: [16]}
     table = best_times([name], "DGX H100", **few, nics_Bps=["200 Gbps", "400 Gbps"])
@@ -84,6 +85,11 @@ def test_places_are_found_for_quantities_as_text():
     typed = find_places(small_grid(), "1 GW", "75 km", **asked, k=2, least_separation_m="160 km")
     given = find_places(small_grid(), 1e9, 75e3, **asked, k=2, least_separation_m=160e3)
     pd.testing.assert_frame_equal(typed.places, given.places)
+    caps = [find_places(small_grid(), 1e9, 75e3, **asked, authority_caps={"PJM": cap}) for cap in ("2 GW", 2e9)]
+    pd.testing.assert_frame_equal(caps[0].places, caps[1].places)
+    assert cost.total_cost(1, 1, 1, "0.36 USD/kWh", 1) == cost.total_cost(1, 1, 1, 1e-7, 1)
+    typed, given = (scale_out.catalog_equipment("51.2T", nic, "flops2024", "400G DR4") for nic in ("400 Gbps", 5e10))
+    assert typed == given
 
 
 @pytest.mark.parametrize(
@@ -124,10 +130,10 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: search("Llama-3 40B", BOX, 16, 16), "model 'Llama-3 40B' does not exist: the nearest are .*405B"),
+        (lambda: search("Llama-3 40B", BOX, 16, 16), "models item 'Llama-3 40B' does not exist: .*405B"),
         (
             lambda: search(MODEL, "DGX H1000", 16, 16),
-            "machine 'DGX H1000' does not exist: the nearest are .*'DGX H100'",
+            r"(?s)platforms item 'DGX H1000' does not exist: the nearest are .*'DGX H100'.*Rows to add:.*hb_switches",
         ),
         (
             lambda: iteration_times(["Llama-3 70B"], BOX, {}),
@@ -137,7 +143,7 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
             lambda: search(MODEL, MODEL, 16, 16),
             "machine is Transformer.*: give catalog_machine",
         ),
-        (lambda: dc.layer("Llama-4", "fp8"), "model 'Llama-4' does not exist"),
+        (lambda: dc.layer("Llama-4", "fp8"), "models item 'Llama-4' does not exist"),
         (
             lambda: faults.fault_effects("rail-only"),
             r"fabric is 'rail-only': give rail_only\(gpus, hb_domain_size, radix\)",
@@ -155,15 +161,44 @@ def test_another_name_or_kind_of_thing_is_refused_with_the_remedy(call, message)
         call()
 
 
-def test_a_missing_or_unknown_keyword_is_pythons_own_error():
-    for call in (
-        lambda: rail_only(64, 8),
-        lambda: search(MODEL),
-        lambda: dc.size(1e10, racks=5),
-        lambda: Strategy(tp=8),
-    ):
+def test_a_missing_argument_is_pythons_own_error():
+    for call in (lambda: rail_only(64, 8), lambda: search(MODEL)):
         with pytest.raises(TypeError, match="argument"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dc.size(1e10, powr_w=3), "argument of Sizing 'powr_w' does not exist: the nearest are .*'power_w'"),
+        (
+            lambda: machine.catalog_machine("DGX H100", hb_domain=8),
+            "of Machine 'hb_domain' .*'hb_domain_size'",
+        ),
+        (lambda: rail_only(64, 8, 16, plane=2), "argument of RailFabric 'plane' does not exist: .*'planes'"),
+        (lambda: Strategy(tensors=8), "argument of Strategy 'tensors' does not exist: the nearest are .*'tensor'"),
+        (lambda: find_places(small_grid(), 1e9, 75e3, "installed", oill=True), "of find_places 'oill' .* are 'oil'"),
+        (
+            lambda: find_places(small_grid(), 1e9, 75e3, "installed", asked={"most_cola": 1.0}, step_deg=1.0),
+            "argument of site_options 'most_cola' does not exist: the nearest are 'most_coal'",
+        ),
+        (lambda: dc.size(1e10, price_book="ours"), "price_book 'ours' .*: the nearest are 'flops2024', 'street2025'"),
+        (lambda: dc.size(1e10, rate_format="fp5"), "rate_format is 'fp5': give one of fp4, fp8, bf16"),
+        (lambda: Strategy.from_columns({"tensor": 8}), "strategy lacks context, pipeline, .*sequence_parallel: give"),
+        (
+            lambda: cost.total_cost(1, 1, 1, "0.1 EUR", 1),
+            "electricity_price is '0.1 EUR': give a number in USD/J, or a text such as '0.1 USD/kWh'",
+        ),
+        (lambda: machine.catalog_machine("DGX H100", nic_Bps=[1e9, 2e9]), r"nic_Bps is \[.*: give a number in B/s"),
+        (
+            lambda: find_places(small_grid(), 1e9, 75e3, "installed", step_deg=1.0, authority_caps={"PJM": "2 GB"}),
+            r"authority_caps\['PJM'\] is '2 GB': give a number in W, or a text such as '2 GW'",
+        ),
+    ],
+)
+def test_what_is_unknown_or_of_another_shape_is_refused_by_its_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_what_is_checked_looks_the_same():
@@ -177,11 +212,17 @@ def test_a_number_of_a_quantity_stays_what_it_is():
     def same(power_w: Quantity, nics: int | None = None, names_m: str = "") -> object:
         return power_w, nics, names_m
 
+    @checked
+    def every(power_w: ArrayLike) -> object:
+        return power_w
+
     powers = np.array([1.0, 2.0])
-    assert same(powers)[0] is powers and same(5)[0] == 5 and same(1.0, None) == (1.0, None, "")
+    assert every(powers) is powers and same(5)[0] == 5 and same(1.0, None) == (1.0, None, "")
     assert same(1.0, 8.0, "5 km") == (1.0, 8, "5 km")
     with pytest.raises(ValueError, match=r"nics is \[8\]: give a whole number"):
         same(1.0, [8])
+    with pytest.raises(ValueError, match=r"power_w is array.*: give a number in W"):
+        same(powers)
 
 
 # Whatever is typed

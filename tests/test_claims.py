@@ -376,3 +376,7 @@ def test_recording_nothing(tmp_path):
 def test_the_last_digits_of_a_machine_leave_a_value_exact(value, deviation):
     row = {"id": "railonly2025.table1.n32768.r64.switches_rail_only", "value": value}
     assert claims.comparison_row({**row, "verdict": "", "basis": "", "reason": ""})["deviation"] == deviation
+
+
+def test_a_rate_is_no_count():
+    assert claims.claim_amount(1, "1/s") == "1 1/s" and claims.claim_amount(1, "racks") == "1 rack"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.network.reliability import cluster_failures
 from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, rail_only, rail_optimized
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import best_times, search, strategy_label
+from railcore.training.search import best_times, search, slowdown_by_sustained_rate, strategy_label
 from railcore.training.transformer import catalog_model
 
 LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
@@ -54,6 +55,10 @@ def test_arguments_out_of_range_are_named():
 )
 def test_a_fabric_says_so(fabric):
     assert fabric.warnings == domain_warnings(8192, 72)
+
+
+def test_another_layer_keeps_the_warning_of_a_cluster_smaller_than_a_domain():
+    assert rail_only(64, 72, 64).with_layer(1.0).warnings == domain_warnings(64, 72)
 
 
 def test_a_fabric_of_whole_domains_and_one_smaller_than_a_domain():
@@ -117,6 +122,22 @@ def test_numbers_that_fill_but_split_no_model_are_replaced_by_some_that_do():
     for gpus in numbers:
         found = search(GPT3, MACHINE, gpus, 1536, top=1, tensor=8)
         assert found.evaluated and not [text for text in found.warnings if "fill" in text]
+
+
+def test_no_number_is_advised_where_none_does():
+    """Llama-3 70B has no factor of 3 in its layers, heads or batch of 2,048."""
+    found = search("Llama-3 70B", MACHINE, 8192, 2048, top=1, tensor=8, interleave=1, micro_batch=1)
+    assert found.warnings[1].startswith("No number of GPUs within 200 HB domains of these fills them and splits")
+    assert "take another batch" in found.warnings[1]
+    assert not search("Llama-3 70B", MACHINE, 8136, 2048, top=1, tensor=8).evaluated
+
+
+def test_failures_and_sustained_rates_say_so():
+    assert cluster_failures(8192, 72, 64, "GB200 NVL72").attrs["warnings"] == domain_warnings(8192, 72)
+    found = slowdown_by_sustained_rate(
+        ["Llama-3 8B"], "DGX H100", [64], 24, [0.5, 1.0], batches={"Llama-3 8B": [64]}, tensor=8
+    )
+    assert found.attrs["warnings"] == domain_warnings(64, 24)
 
 
 def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():

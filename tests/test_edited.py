@@ -57,13 +57,15 @@ def test_edited_parameters_are_run_but_not_published(suite):
     where = f"build/custom/{project.FIRST}"
     assert (
         f"{project.FIRST}: its parameters differ from the published ones (tiers 2 -> 5): results go to {where}; "
-        "make figures PUBLISH=1 makes them the published ones\n"
+        f"make figures NB={project.FIRST} PUBLISH=1 makes them the published ones\n"
     ) in printed
     assert f"results with your own numbers are in {where} until" in printed
     assert but(project.snapshot(suite), notebook) == but(before, notebook)
     assert recorded(suite) == "5"
+    (suite / "build" / "stamps" / f"{project.SECOND}.json").unlink()
     status, printed = project.run(suite)
-    assert status == 0 and not project.ran(printed) and "(tiers 2 -> 5)" in printed and "up to date" in printed
+    assert status == 0 and project.ran(printed) == {project.SECOND} and "1 notebook run, 0 files changed" in printed
+    assert "(tiers 2 -> 5)" in printed and f"are in {where} and up to date" in printed
     for change in (lambda: edit_first(suite, 7), lambda: project.run(suite, project.FIRST, "-p", "tiers", "9")):
         change()
         assert project.ran(project.run(suite)[1]) == {project.FIRST}
@@ -100,7 +102,8 @@ def test_they_are_published_on_purpose_and_then_the_others_differ(suite):
     edit_first(suite, 5)
     assert project.run(suite)[0] == 0
     status, printed = project.run(suite, "--publish")
-    assert status == 0 and project.ran(printed) == {project.FIRST, "00_index"} and "differ from" not in printed
+    assert status == 0 and project.ran(printed) == {project.FIRST, "00_index"}
+    assert f"{project.FIRST}: its parameters differ from the published ones (tiers 2 -> 5): those in the" in printed
     assert f"{project.FIRST},tiers,5" in (suite / RECORD).read_text()
     assert ",5,1.5,differs," in (suite / "figures" / "reproduction.csv").read_text()
     status, printed = project.run(suite)
@@ -120,12 +123,17 @@ def test_a_notebook_that_was_never_published_is_published(suite):
     assert project.run(suite)[0] == 0 and THIRD not in (suite / RECORD).read_text()
 
 
-@pytest.mark.parametrize("lost", [["figures/MANIFEST.csv"], [RECORD], ["figures/MANIFEST.csv", RECORD]])
-@pytest.mark.parametrize("clone", [False, True])
-def test_edited_parameters_are_not_published_after_a_loss(suite, lost, clone):
+@pytest.mark.parametrize(
+    ("damage", "clone"), [("both tables lost", False), ("both sides of a merge", False), ("record lost", True)]
+)
+def test_edited_parameters_are_not_published_after_a_loss(suite, damage, clone):
     before = project.snapshot(suite)
-    for name in lost:
-        (suite / name).unlink()
+    if damage == "both sides of a merge":
+        (suite / RECORD).write_text((suite / RECORD).read_text() + f"{project.FIRST},tiers,5\n")
+    else:
+        (suite / RECORD).unlink()
+    if damage == "both tables lost":
+        (suite / "figures" / "MANIFEST.csv").unlink()
     if clone:
         shutil.rmtree(suite / "build")
     edit_first(suite, 5)
@@ -136,9 +144,10 @@ def test_edited_parameters_are_not_published_after_a_loss(suite, lost, clone):
             assert (suite / path).read_bytes() == before[path]
     edit_first(suite, 2)
     status, printed = project.run(suite)
-    healed = not (clone and RECORD in lost)  # a clone cannot know what they were
+    healed = not clone  # which cannot know what they were
     assert status == 0 and (project.snapshot(suite) == before) == healed
     assert ("parameters.csv has lost its published parameters (restore that file" in printed) != healed
+    assert "parameters.csv is missing" not in printed  # which would say that it is made again
     if not healed:
         assert project.run(suite, "--publish")[0] == 0
         assert project.snapshot(suite) == before
@@ -180,13 +189,25 @@ def test_parameters_edited_while_others_run_are_not_published(suite):
     assert "5e+10" in (suite / "figures" / "extra" / "02_table.csv").read_text()
 
 
+def test_a_renamed_notebook_is_refused_before_what_it_has_published_goes(suite):
+    before = project.snapshot(suite)
+    first = suite / "notebooks" / f"{project.FIRST}.ipynb"
+    first.rename(first.with_stem("01_cost_of_network"))
+    status, printed = project.run(suite)
+    assert status == 2 and f"notebooks/01_cost_of_network.ipynb is {project.FIRST} in data/" in printed
+    first.with_stem("01_cost_of_network").rename(first)
+    assert project.snapshot(suite) == before
+
+
 def test_a_parameters_cell_that_cannot_be_read_is_refused_before_it_runs(suite):
     edit_first(suite, "tiers: int = 1 + 1")
     status, printed = project.run(suite)
     assert status == 1 and f"{project.FIRST}: FAILED, parameters cell, line 1: the value is no literal" in printed
 
 
-@pytest.mark.parametrize(("given", "passed"), [("PUBLISH=1", True), ("PUBLISH=0", False), ("NB=", False)])
+@pytest.mark.parametrize(
+    ("given", "passed"), [("PUBLISH=1", True), ("PUBLISH=0", False), ("PUBLISH=false", False), ("NB=", False)]
+)
 def test_make_hands_publish_on(given, passed):
     command = ["make", "-n", "figures", "PYTHON=python", given]
     around = project.environment(files.ROOT) | {"PUBLISH": "1"}  # somebody else's variable counts for nothing

@@ -15,11 +15,12 @@ from test_graph import fabrics
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
-from railcore.training import degraded, experts, machine, routed_flows
+from railcore.training import degraded, experts, machine, routed_flows, traffic
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.search import search
 from railcore.training.transformer import Transformer
+from railcore.workbench import outputs
 from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
@@ -272,8 +273,17 @@ def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
 def test_aligned_groups_need_no_forwarding_and_others_do():
     aligned = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
     narrow = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
-    assert aligned["hb_forwarded_bytes"].tolist() == [0, 0]
-    assert narrow["hb_forwarded_bytes"].iloc[0] > 0 and narrow["hb_forwarded_bytes"].iloc[1] == 0
+    assert aligned["hb_forwarded_bytes"].tolist() == narrow["hb_forwarded_bytes"].tolist() == [0, 0]
+    hops = degraded.dense_slowdown(rail_only(32, 8, 16), MODEL, H100, replace(NARROW, pipeline=8, data=1), BATCH)
+    assert hops["hb_forwarded_bytes"].iloc[0] > 0 and hops["hb_forwarded_bytes"].iloc[1] == 0
+
+
+def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration():
+    rings = degraded.dense_slowdown(rail_only(64, 8, 16), MODEL, H100, Strategy(data=64, sharding="weights"), 64)
+    assert (rings["hb_forwarded_bytes"] == 0).all() and (rings["busiest_link_s"] < rings["iteration_s"]).all()
+    whole = traffic.iteration_traffic(MODEL, Strategy(data=64, sharding="weights"), 64).entries()
+    one_ring_s = whole.loc[whole["source"] == 7, "bytes"].sum() / H100.nic_Bps
+    assert rings["busiest_link_s"].iloc[0] == pytest.approx(one_ring_s / 8 * (7 / 8) / (63 / 64))
 
 
 def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
@@ -430,9 +440,11 @@ def test_fabrics_beside_each_other(broken):
     rows = broken[["fault", "job"]].drop_duplicates()
     assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
     only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
-    found = wide.set_index(["fault", "job"])["tokens_share, rail-only"]
+    found = wide.set_index(["fault", "job"])["rail-only_tokens_share"]
     assert found.dropna().to_dict() == only.to_dict()
     assert found.isna().sum() == 2  # a rail of one switch has neither trunk nor spine
+    shown = outputs.readable(wide)
+    assert shown["rail-only iteration"].str.endswith("s").any() and "rail-only NIC share" in shown
 
 
 JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"
@@ -447,6 +459,13 @@ def test_without_failures_all_time_counts():
     np.testing.assert_allclose(found["goodput"], 1, atol=1e-5)
     np.testing.assert_allclose(found["effective_tokens_per_s"], found["tokens_per_s"], rtol=1e-5)
     assert (of_job(rate_factor=1.0)["goodput"] > of_job(rate_factor=10.0)["goodput"]).all()
+
+
+def test_a_strategy_that_does_not_fit_has_no_speed_but_a_warning():
+    whole, odd = of_job(), degraded.training_goodput(MODEL, H100, replace(JOB[0], pipeline=5), [160], [40], *JOB[3:])
+    assert not whole.attrs["warnings"] and (odd["limit"] == "layers").all()
+    assert odd[["tokens_per_s", "effective_tokens_per_s"]].isna().all().all()
+    assert odd.attrs["warnings"] == (f"t8 p5 sp b1 does not fit {MODEL.name} on 160 GPUs: layers.",)
 
 
 def test_goodput_falls_with_gpus_restarts_and_checkpoints():
@@ -563,7 +582,8 @@ def test_a_machine_checks_its_way_to_the_experts():
 
 
 def test_plots_show_every_line():
-    figure = curves.goodput_by_gpus(of_job())
+    figure = curves.goodput_by_gpus(of_job(), "a model")
+    assert figure.legends[0].get_title().get_text().startswith("a model")
     assert [len(ax.get_lines()) for ax in figure.axes] == [2, 2, 3] and len(figure.axes[0].collections) == 2
     data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
     figure = curves.expert_iteration_times(data)

@@ -1,6 +1,7 @@
 """Parts of a user's own: what the catalog has, which rows a new one needs, and faults in the user's files."""
 
 import csv
+import itertools
 import os
 import subprocess
 import sys
@@ -54,6 +55,7 @@ ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 def own(monkeypatch, tmp_path):
     """Write rows of the user's own and lay them over the catalog: own({"gpus": [row, ...]}), own("gpus.csv", bytes)."""
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    ticks = itertools.count(10**9, 10**9)
 
     def write(what, content=None):
         for path in tmp_path.iterdir():
@@ -62,7 +64,8 @@ def own(monkeypatch, tmp_path):
             (tmp_path / f"{family}.csv").write_text(tables.csv_text(catalog.COLUMNS, rows), newline="")
         if content is not None:
             (tmp_path / what).write_bytes(content)
-        catalog._family.cache_clear()  # files written within one tick of the clock
+        for path in tmp_path.iterdir():  # as if each were written at another tick of the clock
+            os.utime(path, ns=(next(ticks),) * 2)
 
     return write
 
@@ -185,6 +188,7 @@ def test_a_rate_that_a_gpu_lacks_is_refused_with_those_that_it_has():
     ):
         with pytest.raises(catalog.UnknownName, match=r"(?s)no row 'fp8_dense_rate'.*it has.*'bf16_dense_rate'") as no:
             ask()
+        assert ": give one of these as the rate, or add it. Rows to add:" in str(no.value)
         assert "efficiencies.csv, 'A100': matmul_fraction_fp8" in str(no.value)
         assert 'catalog template gpus "A100"' in str(no.value)
 
@@ -231,7 +235,10 @@ def test_template_takes_the_shares_of_the_gpu_that_is_named():
 def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():
     assert list(catalog_template.template("platforms", "HGX B200", gpu="B200")) == ["platforms"]
     assert list(catalog_template.template("platforms", "HGX B300", gpu="B300")) == ["platforms", "gpus", "efficiencies"]
-    assert list(catalog_template.template("prices", "ours")) == ["prices", "powers"]
+    books = catalog_template.template("prices", "ours")
+    assert list(books) == ["prices", "powers"]
+    assert all(row["note"].startswith("optional: ") for row in books["powers"])  # a book may leave them out
+    assert not books["prices"][0]["note"].startswith("optional: ")
     assert catalog_template.template("platforms", "GH200")["platforms"][0]["parameter"] == "price"
 
 

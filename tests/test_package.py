@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import textwrap
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from test_readme import EXAMPLES
 
 import railcore
 from railcore.facts import files
 
+README = (files.ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README, re.M | re.S)]
 IMPORT_ALL = """
 import importlib, pathlib, railcore
 for floor in ("facts", "network", "training", "systems", "documents"):
@@ -48,8 +51,21 @@ def tree(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    return build(files.ROOT, "wheel", tmp_path_factory.mktemp("dist"))
+def project(tmp_path_factory) -> Path:
+    """What is packed, in a folder with links to it in build/, as `make lab` leaves them."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("railcore", "data"):
+        shutil.copytree(files.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "build" / "lab").mkdir(parents=True, exist_ok=True)
+        (folder / "build" / "lab" / name).symlink_to(folder / name)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"):
+        shutil.copy(files.ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(project, tmp_path_factory) -> Path:
+    return build(project, "wheel", tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +105,10 @@ def test_every_model_imports_with_what_the_package_requires(installed):
     found = installed("-", text=IMPORT_ALL)
     assert (found.stdout, found.stderr) == (f"{railcore.__version__}\n", "")
     assert "No module named 'matplotlib'" in installed("-c", "import matplotlib").stderr
+
+
+def test_readme_has_examples():
+    assert len(EXAMPLES) >= 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][:60])
@@ -140,8 +160,8 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
 
 
-def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
-    with tarfile.open(build(files.ROOT, "sdist", tmp_path)) as packed:
+def test_the_sdist_builds_the_same_wheel(project, wheel, tmp_path):
+    with tarfile.open(build(project, "sdist", tmp_path)) as packed:
         packed.extractall(tmp_path, filter="data")
     again = build(next(tmp_path.glob("railcore-*/")), "wheel", tmp_path / "dist")
     read = [{info.filename: info.CRC for info in zipfile.ZipFile(path).infolist()} for path in (wheel, again)]

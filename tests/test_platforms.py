@@ -91,9 +91,15 @@ def test_sliders_follow_a_menu_of_platforms():
             assert "None" in line, (number, line)
 
 
-def test_each_notebook_says_what_links_it_takes():
-    for number in NOTEBOOKS:
-        assert "\nprint(links)\n" in "\n".join(cell["source"] for cell in notebook(number)["cells"])
+def test_each_notebook_says_what_links_it_takes_and_takes_them():
+    for number, (platform, *_) in NOTEBOOKS.items():
+        *cells, panel = (cell["source"] for cell in notebook(number)["cells"])
+        text = "\n".join(cells)
+        assert "\nprint(links)\n" in text
+        for machine in re.findall(rf"catalog_machine\(\s*{platform}\b[^()]*\)", text):
+            assert "links.nic_Bps" in machine and "links.hb_domain_size" in machine, (number, machine)
+        if number == "08":  # whose panel has the platform, and no menu of NICs
+            assert "nic_Bps=nic" in panel
 
 
 @pytest.mark.parametrize("platform", PUBLISHED)

@@ -32,6 +32,7 @@ def test_places_lie_near_a_city_or_the_same_point(us):
     name, (latitude, longitude) = city_point("Chicago")
     found = find(us, k=2, near="Chicago", near_m=500 * km)
     away = great_circle_distance(found.candidates.latitude, found.candidates.longitude, latitude, longitude)
+    assert city_point("New York") == city_point("New York City, NY")
     assert name == "Chicago, IL" and away.max() <= 500 * km and len(found.places) == 2
     every = find(us, k=2).candidates
     whole = great_circle_distance(every.latitude, every.longitude, latitude, longitude)
@@ -125,10 +126,11 @@ def test_the_capital_is_found_by_each_of_its_names():
         ({"near": 41.9, "near_m": 1e5}, "near is 41.9: give a"),
         ({"states": ["Texs"]}, "state 'Texs' does not exist: .*'Texas'"),
         ({"states": ["AK"]}, "state 'AK' does not exist"),
+        ({"states": ["DC"]}, "of these 0 in District of Columbia; .*give one of these states or a smaller step_deg"),
         ({"authorities": ["ERCT"]}, "balancing authority 'ERCT' does not exist: .*'ERCO'"),
         ({"most_people": -1}, "most_people is -1"),
         ({"people_m": 0}, "people_m is 0"),
-        ({"within_m": 1e5}, "term of a split 'within_m' does not exist: the nearest are 'resolution_m'"),
+        ({"within_m": 1e5}, "argument of find_places 'within_m' does not exist: the nearest are 'near_m'"),
     ],
 )
 def test_a_refusal_names_argument_value_and_remedy(us, asked, words):
@@ -168,7 +170,7 @@ def test_a_demand_in_the_wrong_unit_is_warned_about(us):
     found = find(us, 500.0, states="TX")
     assert found.warnings[0] == "demand_w is 500 W: it is in watts; did you mean 500 MW?"
     assert "warning: demand_w is 500 W" in str(found)
-    assert demand_warnings(1e6) == () and "less than 1 MW" in demand_warnings(9e5)[0]
+    assert demand_warnings(1e6) == () and demand_warnings(9e5) == ("demand_w is 900 kW, less than 1 MW",)
     assert not any("demand_w" in text for text in find(us, states="TX").warnings)
 
 

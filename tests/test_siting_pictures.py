@@ -75,6 +75,7 @@ def texts(ax):
 
 def apart(figure):
     """No two labels of a panel share a pixel."""
+    figure.dpi = DPI
     figure.canvas.draw()
     for ax in figure.axes:
         for one, other in combinations(texts(ax), 2):
@@ -87,6 +88,7 @@ README_PX, BODY_PX = 830, 16  # width of a figure in README and size of the text
 
 def readable(figure):
     """Every text is as large as README's where the figure is as wide as there, and inside the figure."""
+    figure.dpi = DPI  # that of the published picture, whatever style another test has set
     figure.canvas.draw()
     every = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     assert len(every) > 3

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import checks, units
+from railcore.facts import catalog, checks, units
 
 Quantity = float | Any  # an SI number; as an argument of what is `checked` also a text with its unit
 T = TypeVar("T")
@@ -24,24 +24,36 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "rate": "1 PFLOP/s",
     "flops": "1 PFLOP/s",
     "compute": "1e25 FLOP",
+    "electricity_price": "0.1 USD/kWh",  # the whole name
 }
 _MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike))
-_REMEDIES = {str: "a text", bool: "True or False", Mapping: "a dictionary or a table", Sequence: "a list"}
+_REMEDIES = {
+    str: "a text",
+    int: "a whole number",
+    bool: "True or False",
+    Mapping: "a dictionary or a table",
+    Sequence: "a list",
+}
 
 
 def checked(target: T) -> T:
     """A function, or a dataclass at its construction, whose arguments are held against their annotations.
 
     Numbers and arrays may be texts with a unit, such as nic_Bps="400 Gbps", where the last word of the name tells the
-    dimension; what else is of another kind than annotated is refused. Ranges are checked where the values are used.
+    dimension; what else is of another kind than annotated is refused, and so is an unknown name. Ranges are checked
+    where the values are used.
     """
     function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
-    kinds = {name: _kinds(each.annotation) for name, each in inspect.signature(function).parameters.items()}
+    parameters = inspect.signature(function).parameters
+    kinds = {name: _kinds(each.annotation) for name, each in parameters.items()}
+    any_name = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     names, unknown = list(kinds), frozenset({Any})
 
     @wraps(function)
     def reading(*args: Any, **named: Any) -> Any:
+        if not any_name and (stray := [name for name in named if name not in kinds]):
+            raise catalog.UnknownName(f"argument of {target.__name__}", stray[0], {*names} - {"self"})  # type: ignore
         placed = [_read(name, value, kinds[name]) for name, value in zip(names, args, strict=False)]
         options = {name: _read(name, value, kinds.get(name, unknown)) for name, value in named.items()}
         return function(*placed, *args[len(placed) :], **options)
@@ -83,7 +95,8 @@ def _read(name: str, value: Any, kinds: frozenset) -> Any:
     """The value that is meant. Raises ValueError where it is of none of the kinds."""
     if value is None and NoneType in kinds:
         return value
-    example = _EXAMPLES.get(name.rpartition("_")[2], "") if kinds & {float, np.ndarray, Sequence, Any} else ""
+    example = _EXAMPLES.get(name) or _EXAMPLES.get(name.rpartition("_")[2], "")
+    example = example if kinds & {float, np.ndarray, Sequence, Any} else ""
     if example:
         value = si(name, value, example)
     if kinds & {float, np.ndarray}:
@@ -91,7 +104,7 @@ def _read(name: str, value: Any, kinds: frozenset) -> Any:
             return value
         wanted = _in_unit(example) if example else "a number"
         array = checks.numbers(name, value, wanted)
-        if not array.size or (array.ndim and not kinds & {np.ndarray, Any}):
+        if not array.size or (array.ndim and np.ndarray not in kinds):
             raise ValueError(f"{name} is {value!r}: give {wanted}")
         return value
     if kinds - {NoneType} == {int}:

@@ -21,6 +21,7 @@ COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source"
 INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
 GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
+BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
 _SHOWN = 10  # faults of a file in a message
 GIVEN = "given on the command line"  # source of what a template has filled in
@@ -43,14 +44,17 @@ class MissingRow(UnknownName):
         need = next(need for need in row_needs(family) if need.parameter == parameter)
         use = f", needed for {' and '.join(need.uses)}" if need.uses else ""
         there = "" if need.required else f"; the nearest that it has are {nearest_names(parameter, item(family, name))}"
+        if family == "gpus" and parameter.endswith("_rate") and there:
+            there += ": give one of these as the rate, or add it"
         rows = rows_to_add(family, name, parameter)
         KeyError.__init__(self, f"{name!r} of {family} has no row {parameter!r}{use}{there}{rows}")
 
 
 def nearest_names(name: object, known: Iterable[str]) -> str:
     """The names nearest to one that is not there, quoted."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name).lower(), [entry.lower() for entry in names], n=3, cutoff=0.4)
+    names, text = sorted(known), str(name).lower()
+    near = difflib.get_close_matches(text, [entry.lower() for entry in names], n=3, cutoff=0.4)
+    near = near or [entry.lower() for entry in names if text and entry.lower().startswith(text)]
     return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:8]))
 
 

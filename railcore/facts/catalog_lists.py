@@ -5,7 +5,6 @@ from typing import Any
 
 from railcore.facts import catalog, units
 
-_BOOKS = {"prices": "port_price", "powers": "port_power"}  # families of the list "books", and what makes a book of each
 _BILLION = 1e9
 _SOURCE_WIDTH = 72
 _NONE = "-"
@@ -64,13 +63,14 @@ def _columns(family: str, items: list[catalog.Item]) -> dict[str, list[str]]:
 
 def _books() -> list[dict[str, str]]:
     rows = []
-    for name in dict.fromkeys([name for family in _BOOKS for name in catalog.names(family)]):
-        there = {family: catalog.item(family, name) for family in _BOOKS if name in catalog.names(family)}
-        priced = [item.row(_BOOKS[family]) for family, item in there.items() if _BOOKS[family] in item]
+    for name in dict.fromkeys([name for family in catalog.BOOKS for name in catalog.names(family)]):
+        there = {family: catalog.item(family, name) for family in catalog.BOOKS if name in catalog.names(family)}
+        ports = {family: f"port_{what}" for family, (what, _) in catalog.BOOKS.items()}
+        priced = [item.row(ports[family]) for family, item in there.items() if ports[family] in item]
         if not priced:  # no book but, say, the price of energy
             continue
         row = {"book": _starred(*there.values())}
-        for family in _BOOKS:
+        for family in catalog.BOOKS:
             columns = _columns(family, [there.get(family, catalog.Item(name, family, ()))])
             row |= {head: text for head, (text,) in columns.items()}
         source = textwrap.shorten(f"{priced[0].kind}: {priced[0].source}", _SOURCE_WIDTH, placeholder=" ...")

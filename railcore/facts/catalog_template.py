@@ -5,8 +5,6 @@ from pathlib import Path
 
 from railcore.facts import catalog, files, tables
 
-_BOOKS = ("prices", "powers")  # a book may have rows in both
-
 
 def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str, list[dict[str, str]]]:
     """Rows that an item lacks, by family: its own, and those of what belongs to it.
@@ -38,7 +36,7 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     if gpu and family != "platforms":
         raise ValueError(f"gpu is {gpu!r}: give it for a platform alone, not for {family}")
     together = [family]
-    for group in (catalog.GPU_FAMILIES, _BOOKS):
+    for group in (catalog.GPU_FAMILIES, tuple(catalog.BOOKS)):
         together = list(group) if family in group else together
     wanted = [(each, name) for each in together]
     if family == "platforms":
@@ -46,6 +44,9 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
         lacking = any(need.required for each in of_gpu for need in catalog.missing_rows(*each))
         wanted += of_gpu if lacking else []
     rows = {each: [_blank_row(need, item) for need in catalog.missing_rows(each, item)] for each, item in wanted}
+    for each in catalog.BOOKS.keys() - {family}:  # a book may have prices or powers alone
+        for row in rows.get(each, ()):
+            row["note"] = f"optional: {row['note'].removeprefix('optional: ')}"
     for row in rows.get("platforms", ()):
         if row["parameter"] == "gpu" and gpu:
             row |= {"value": gpu, "source": catalog.GIVEN}

@@ -293,6 +293,8 @@ def claim_amount(value: float, unit: str) -> str:
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
         return show(value * unit_of(unit)[1], symbol)
+    if "/" in unit:
+        return f"{number(value)} {unit}"
     return number(value) if unit in ("fraction", "x", "1", "relative error") else counted(value, unit)
 
 

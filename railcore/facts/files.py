@@ -32,7 +32,7 @@ def data(relative: str) -> Path:
 
 def data_files_read() -> list[str]:
     """Files under data/ that this process has read, such as "data/claims.csv", sorted."""
-    return sorted(str(path.relative_to(DATA.parent)) for path in _read)
+    return sorted(path.relative_to(DATA.parent).as_posix() for path in _read)
 
 
 def check_project(what: str) -> None:

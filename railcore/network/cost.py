@@ -71,13 +71,18 @@ class PriceBook:
         return replace(self, port=self.port * factor, transceiver=self.transceiver * factor, dac=dac, name=name)
 
     def at_rate(self, rate_Bps: float, exponent: float = 1.0) -> "PriceBook":
-        """The book for links of another rate: all times (rate / the book's) ** exponent. ValueError without a rate."""
+        """The book for links of another rate: all times (rate / the book's) ** exponent; its names say so.
+
+        Raises ValueError without a rate.
+        """
         if self.rate_Bps is None:
             raise ValueError(f"book {self.name!r} has no rate_Bps: give the link rate of its parts, one direction")
         if rate_Bps == self.rate_Bps:
             return self
+        before, now = (f" at {units.show(rate, 'bps')}" for rate in (self.rate_Bps, rate_Bps))
+        name, copper = (text and text.removesuffix(before) + now for text in (self.name, self.copper_name))
         scaled = self.scaled((rate_Bps / self.rate_Bps) ** exponent)
-        return replace(scaled, rate_Bps=rate_Bps, name=f"{self.name} at {units.show(rate_Bps, 'bps')}")
+        return replace(scaled, rate_Bps=rate_Bps, name=name, copper_name=copper)
 
     def label(self, copper: bool = False) -> str:
         """Name for a table; copper: of a table with copper cables too."""
@@ -104,11 +109,11 @@ def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, P
     """Prices [USD] and peak powers [W] for one network, powers at the link rate of the prices.
 
     prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
-    the catalog has none of that name. Raises as `price_book`.
+    the catalog has none of that name. Powers without a link rate are at that of the prices. Raises as `price_book`.
     """
     bought = price_book(prices)
-    drawn = power_book(_power_name(prices, powers))
-    if bought.rate_Bps is None or drawn.rate_Bps in (None, bought.rate_Bps):
+    drawn = _book("powers", _power_name(prices, powers), bought.rate_Bps)
+    if bought.rate_Bps is None or drawn.rate_Bps == bought.rate_Bps:
         return bought, drawn
     return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
 
@@ -124,8 +129,8 @@ def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value
     """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
     books = matching_books(prices, powers)
     rows = {}
-    for family, name, book in zip(_BOOK_UNITS, (prices, _power_name(prices, powers)), books, strict=True):
-        what, _ = _BOOK_UNITS[family]
+    for family, name, book in zip(catalog.BOOKS, (prices, _power_name(prices, powers)), books, strict=True):
+        what, _ = catalog.BOOKS[family]
         for part in ("port", "transceiver"):
             row = catalog.item(family, name).row(f"{part}_{what}")
             factor = getattr(book, part) / row.value if row.value else 1.0
@@ -135,22 +140,20 @@ def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
 
 
-_BOOK_UNITS = {"prices": ("price", "USD"), "powers": ("power", "W")}
-
-
 def _power_name(prices: str, powers: str | None) -> str:
     return powers or (prices if prices in _book_names("powers") else DEFAULT_BOOK)
 
 
 def _book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
-    what, _ = _BOOK_UNITS[family]
+    what, _ = catalog.BOOKS[family]
     parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac"))}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 
 
-def _book(family: str, name: str) -> PriceBook:
-    what, unit = _BOOK_UNITS[family]
+def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
+    """A book of the catalog; rate_Bps: of one that has no link rate."""
+    what, unit = catalog.BOOKS[family]
     if name not in (known := _book_names(family)):
         raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
     item, dac = catalog.item(family, name), f"dac_{what}"
@@ -161,6 +164,7 @@ def _book(family: str, name: str) -> PriceBook:
     rate = item["bandwidth"] if family == "prices" else item.get("bandwidth")
     if rate is None and name in catalog.names("prices"):  # of the prices of the same name
         rate = catalog.item("prices", name).get("bandwidth")
+    rate = rate_Bps if rate is None else rate
     book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate, unit=unit)
     if dac in item or name == DEFAULT_BOOK:
         return book
@@ -169,11 +173,14 @@ def _book(family: str, name: str) -> PriceBook:
 
 def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
     """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
-    default = {row.parameter: row.value for row in catalog.item(family, DEFAULT_BOOK).rows}  # no input until it is used
-    rate = {row.parameter: row.value for row in catalog.item("prices", DEFAULT_BOOK).rows}["bandwidth"]
-    copper = PriceBook(0, 0, default[dac], name=DEFAULT_BOOK, rate_Bps=rate)
-    if book.rate_Bps not in (None, rate):
-        copper = copper.at_rate(book.rate_Bps)
+    rows = (family, DEFAULT_BOOK, dac), ("prices", DEFAULT_BOOK, "bandwidth"), (family, "scaling", "rate_exponent")
+    number, rate, exponent = (  # not looked up, which would make them inputs before they are used
+        next(row.value for row in catalog.item(group, name).rows if row.parameter == parameter)
+        for group, name, parameter in rows
+    )
+    copper = PriceBook(0, 0, number, name=DEFAULT_BOOK, rate_Bps=rate)
+    if book.rate_Bps is not None:
+        copper = copper.at_rate(book.rate_Bps, exponent)
     return replace(book, dac=copper.dac, copper_name=copper.name)
 
 
@@ -330,7 +337,7 @@ def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: fl
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
     """`part_totals` of one network and the shares of `RailFabric.nic_shares`."""
     within, across = fabric.nic_shares
-    path = "through the HB domain" if across == 0 else "over the network"
+    path = "over the network" if fabric.tiers and across != 0 else "through the HB domain"
     shares = {"share_same_rail": within, "share_across_rails": across, "across_rails": path}
     return {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers, **shares}
 
@@ -367,14 +374,13 @@ def cluster_networks(
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
     table = pd.DataFrame(rows)
     full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
-    any_to_any = table["cost_usd"].where(full).idxmin()
+    costs, any_to_any = table["cost_usd"], table["cost_usd"][full].min()
+    marks = {"any-to-any": full & np.isclose(costs, any_to_any), "of all": np.isclose(costs, costs.min())}
     saved: dict[str, Any] = {
-        "cost_saved": share_saved(table["cost_usd"], table["cost_usd"].iloc[0]),
-        "cost_saved_over_any_to_any": share_saved(table["cost_usd"], table["cost_usd"][any_to_any]),
+        "cost_saved": share_saved(costs, costs.iloc[0]),
+        "cost_saved_over_any_to_any": share_saved(costs, any_to_any),
+        "cheapest": [", ".join(name for name, marked in marks.items() if marked[row]) for row in table.index],
     }
-    named = {any_to_any: ["any-to-any"]}
-    named.setdefault(table["cost_usd"].idxmin(), []).append("of all")
-    saved["cheapest"] = [", ".join(named.get(row, ())) for row in table.index]
     columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
     table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
     return _with_books(_with_warnings(table, gpus, hb_domain_size), prices, powers)
@@ -539,10 +545,11 @@ def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers
 
 
 def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
-    """Cost of rail-only with redundant parts, divided by that of the any-to-any Clos without them.
+    """Cost of rail-only with redundant parts, divided by that of rail-optimized without them.
 
     cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
-    spare_switch_and_optics (one for each rail), everything_doubled, price_book.
+    spare_switch_and_optics (one for each rail), everything_doubled, price_book. attrs["warnings"]: a text where GPUs of
+    a case do not fill HB domains.
     """
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
@@ -553,7 +560,8 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
             ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
-    return _with_books(pd.DataFrame(rows, columns=columns), prices, None)
+    table = _with_warnings(pd.DataFrame(rows, columns=columns), cases["gpus"], hb_domain_size)
+    return _with_books(table, prices, None)
 
 
 @checked

@@ -102,6 +102,7 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
     -------
     Columns fabric, part, count, and of events and lost_gpu_hours in a year (`expected_failures`) the low, the middle
     and the high. Each fabric's parts, then "network" (switches, transceivers and links) and "all".
+    attrs["warnings"]: `domain_warnings` of the cluster.
     """
     hb_parts, tables = int(catalog.item("platforms", platform)["hb_switch_parts"]), []
     for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform).items():
@@ -112,7 +113,9 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) 
         table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
         table.loc["all"] = table.loc[list(counts)].sum()
         tables.append(table.assign(fabric=name).rename_axis("part").reset_index())
-    return pd.concat(tables)[["fabric", "part", *table.columns]]
+    found = pd.concat(tables)[["fabric", "part", *table.columns]]
+    found.attrs["warnings"] = fabric.warnings
+    return found
 
 
 def mean_time_between_failures(events_per_year: float) -> float:

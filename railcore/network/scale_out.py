@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
 from railcore.network.cost import PriceBook, network_total, price_book
@@ -79,6 +80,7 @@ class Equipment:
         return np.vectorize(radix.__getitem__, otypes=[np.int64])(wanted)
 
 
+@checked
 def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
     """Equipment at catalog prices and powers, in proportion to the speed.
 

@@ -27,6 +27,7 @@ from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import fabric_loads, flow_patterns, flow_times, nic_bandwidth_share, share_of_nic
 from railcore.training.search import search, strategy_label
+from railcore.training.transfers import TRAFFIC_KINDS
 from railcore.training.transformer import Transformer, as_model
 
 
@@ -48,6 +49,10 @@ def dense_slowdown(
     fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
 ) -> pd.DataFrame:
     """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
+
+    Collectives have rings within HB domains and a ring on every rail between them, as in the iteration time; where
+    groups lie unevenly in HB domains, one ring in the order of ranks. The iteration time leaves out what forwarding
+    takes in HB domains.
 
     Parameters
     ----------
@@ -72,8 +77,7 @@ def dense_slowdown(
     _check_fabric_size(fabric, strategy)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     patterns = list(flow_patterns(model, strategy, global_batch, K).values())
-    whole = traffic.iteration_traffic(model, strategy, global_batch).entries()
-    flows = whole[whole["source"] // K != whole["target"] // K]
+    flows = _flows_between_domains(model, strategy, global_batch, K)
     for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
@@ -84,6 +88,18 @@ def dense_slowdown(
     columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
+
+
+def _flows_between_domains(
+    model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
+) -> pd.DataFrame:
+    """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
+    job, rings = (model, strategy, global_batch), dict.fromkeys(TRAFFIC_KINDS, "hierarchical")
+    try:
+        whole = traffic.iteration_traffic(*job, algorithms=rings, hb_domain_size=hb_domain_size).entries()
+    except ValueError:  # uneven groups
+        whole = traffic.iteration_traffic(*job).entries()
+    return whole[whole["source"] // hb_domain_size != whole["target"] // hb_domain_size]
 
 
 def dense_slowdowns(
@@ -358,12 +374,12 @@ def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
 
     Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
-    ("nic_share, rail-only"), NaN where it has no such part.
+    ("rail-only_nic_share"), NaN where it has no such part.
     """
     shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
-    wide.columns = [f"{name}, {fabric}" for name, fabric in wide.columns]
+    wide.columns = [f"{fabric}_{name}" for name, fabric in wide.columns]  # units stay at the end
     return keys.merge(wide.reset_index(), how="left")
 
 
@@ -404,7 +420,8 @@ def training_goodput(
     Returns
     -------
     Columns gpus, fabric, stops (as `job_interruptions`), rates ("low", "value", "high"), events_per_year, mtbf_s,
-    checkpoint_interval_s, goodput, iteration_s, tokens_per_s, effective_tokens_per_s, limit.
+    checkpoint_interval_s, goodput, iteration_s, tokens_per_s, effective_tokens_per_s, limit; tokens NaN where the
+    strategy is not feasible. attrs["warnings"] names these clusters.
 
     Raises
     ------
@@ -422,7 +439,9 @@ def training_goodput(
     rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
     found = iteration_times(model, machine, rows)
     runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": np.take(REASONS, found.reason)})
-    runs["tokens_per_s"] = batches * model.sequence_length / found.total_s
+    runs["tokens_per_s"] = np.where(
+        runs["limit"] == "feasible", batches * model.sequence_length / found.total_s, np.nan
+    )
     events = {i: job_interruptions(n, machine.hb_domain_size, radix, platform) for i, n in enumerate(counts.tolist())}
     table = pd.concat(events, names=["run"]).reset_index("run").join(runs, on="run").reset_index(drop=True)
     table["events_per_year"] *= rate_factor
@@ -431,6 +450,10 @@ def training_goodput(
     table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, goodput=share)
     table["effective_tokens_per_s"] = table["tokens_per_s"] * share
     columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s goodput iteration_s tokens_per_s"
+    table.attrs["warnings"] = tuple(
+        f"{strategy_label(strategy.columns(0) | {'data': 1})} does not fit {model.name} on {n:,} GPUs: {limit}."
+        for n, limit in runs.loc[runs["limit"] != "feasible", ["gpus", "limit"]].itertuples(index=False)
+    )
     return table[[*columns.split(), "effective_tokens_per_s", "limit"]]
 
 

@@ -136,7 +136,9 @@ class Strategy:
 
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
-        """The strategy of a row of `search`'s tables, its batch left out."""
+        """The strategy of a row of `search`'s tables, its batch left out. Raises ValueError where columns miss."""
+        if missing := [name for name in (*_COUNTS, *LEVELS, "sequence_parallel") if name not in row]:
+            raise ValueError(f"strategy lacks {', '.join(missing)}: give Strategy(...), or all that a search's row has")
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
         names: dict[str, Any] = {name: levels[int(row[name])] for name, levels in LEVELS.items()}
         return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -216,7 +216,7 @@ class SearchResult:
     least_memory_bytes: float
     histogram: np.ndarray
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and what would be faster."""
         uneven = self._estimate(self.best.head(1)).warnings if len(self.best) else ()
@@ -230,8 +230,12 @@ class SearchResult:
         ways = range(full, 0, -1)[:_TRIED_DOMAINS], range(full + 1, full + 1 + _TRIED_DOMAINS)
         splits = ((n * K for n in way if len(_gpu_splits(self.model, n * K, self.limits)[0])) for way in ways)
         found = [gpus for gpus in (next(some, None) for some in splits) if gpus] if rest else []
-        if not found or {full * K, (full + 1) * K} <= set(found):
+        if not rest or {full * K, (full + 1) * K} <= set(found):
             return ()
+        if not found:
+            tried = f"No number of GPUs within {_TRIED_DOMAINS} HB domains of these"
+            remedy = "take another batch, model or HB domain"
+            return (f"{tried} fills them and splits {self.model.name} and its batch: {remedy}.",)
         numbers = " and ".join(f"{gpus:,}" for gpus in found)
         return (f"Nearest numbers of GPUs that fill HB domains and split {self.model.name} and its batch: {numbers}.",)
 
@@ -537,12 +541,15 @@ def slowdown_by_sustained_rate(
 
     Returns
     -------
-    Columns sustained_fraction and one for each model.
+    Columns sustained_fraction and one for each model. attrs["warnings"] as of `best_times`.
     """
-    rows = []
+    rows, texts = [], dict[str, None]()
     for fraction in fractions:
         box = replace(as_machine(machine), sustained_fraction=fraction)
         table = best_times(models, box, gpus, [hb_domain_size], **options)
+        texts |= dict.fromkeys(table.attrs["warnings"])
         slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()
         rows.append({"sustained_fraction": fraction, **slowdown})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    table.attrs["warnings"] = tuple(texts)
+    return table

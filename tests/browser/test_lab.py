@@ -33,6 +33,7 @@ pytestmark = pytest.mark.browser
 WAIT = 180  # seconds for any one step; a busy machine needs them
 SHOTS = files.BUILD / "browser"
 NOTEBOOK = "01_network_cost.ipynb"
+COPIES = "build/lab/notebooks"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHROMIUM_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run "
@@ -266,7 +267,7 @@ def shoot_pages(page, name: str) -> None:
 
 
 def test_lab_command_listens_on_loopback_and_asks_for_its_token(lab):
-    index, contents = "lab/tree/notebooks/00_index.ipynb", "api/contents/notebooks/00_index.ipynb"
+    index, contents = f"lab/tree/{COPIES}/00_index.ipynb", f"api/contents/{COPIES}/00_index.ipynb"
     assert len(lab.token) >= 32
     assert lab.listening() == {"127.0.0.1"}
     assert lab.get(f"{index}?token={lab.token}").status == 200
@@ -281,10 +282,12 @@ def test_lab_command_listens_on_loopback_and_asks_for_its_token(lab):
     assert lab.get(contents, Authorization=f"token {secrets.token_hex(24)}").status == 403
 
 
-def test_index_opens_the_pictures_of_its_gallery(lab, page):
-    open_notebook(page, lab, "notebooks/00_index.ipynb")
+def test_index_shows_pictures_and_opens_those_of_its_gallery(lab, page):
+    open_notebook(page, lab, f"{COPIES}/00_index.ipynb")
     shoot_pages(page, "index")
     assert page.locator(ERRORS).all_inner_texts() == []
+    widths = page.locator(".jp-RenderedMarkdown img").evaluate_all("images => images.map(image => image.naturalWidth)")
+    assert len(widths) > 10 and min(widths) >= 1200
     page.locator(".jp-RenderedMarkdown td").get_by_role("link", name="png", exact=True).first.click()
     image = page.locator(".jp-ImageViewer img")
     image.wait_for()
@@ -295,7 +298,7 @@ def test_index_opens_the_pictures_of_its_gallery(lab, page):
 def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
     stored, copy = (folder / NOTEBOOK for folder in (files.NOTEBOOKS, files.BUILD / "lab" / "notebooks"))
     before = stored.read_bytes()
-    open_notebook(page, lab, f"notebooks/{NOTEBOOK}")
+    open_notebook(page, lab, f"{COPIES}/{NOTEBOOK}")
     run_all(page)
     assert page.locator(ERRORS).all_inner_texts() == []
     saved = copy.stat().st_mtime_ns
@@ -306,13 +309,13 @@ def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
     assert copy.read_bytes() != before == stored.read_bytes()
     refresh()  # as the next `make lab` does
     assert copy.read_bytes() == before
-    open_notebook(page, lab, "notebooks/00_index.ipynb")
+    open_notebook(page, lab, f"{COPIES}/00_index.ipynb")
     page.locator(".jp-RenderedMarkdown").get_by_role("link", name="network cost", exact=False).first.click()
     page.locator(f'.lm-TabBar-tab[title*="{NOTEBOOK}"]').wait_for()
 
 
 def test_the_ledger_is_read_by_its_counts(lab, page):
-    page.goto(f"{lab.url}lab/tree/figures/reproduction.md?reset&token={lab.token}")
+    page.goto(f"{lab.url}lab/tree/build/lab/figures/reproduction.md?reset&token={lab.token}")
     ledger = page.locator(".jp-MarkdownViewer")
     ledger.locator("table").first.wait_for()
     page.wait_for_timeout(1500)

@@ -202,7 +202,9 @@ class RailFabric(HBDomains):
 
     def with_layer(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
-        return replace(self, oversubscription=oversubscription, rails_per_switch=1)
+        new = replace(self, oversubscription=oversubscription, rails_per_switch=1)
+        object.__setattr__(new, "warnings", self.warnings)  # of the HB domain as it was given, before it was cut
+        return new
 
 
 @checked

@@ -200,10 +200,12 @@ def size(
     ValueError
         As `Sizing`: neither budget nor power, or too little of one for a rack.
     """
+    if price_book not in catalog.names("prices"):
+        books = [name for name in catalog.names("prices") if "compute_share" in catalog.item("prices", name)]
+        raise catalog.UnknownName("price_book", price_book, books, catalog.rows_to_add("prices", price_book))
     rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
     gpu = catalog.item("gpus", rack["gpu"])
-    checks.one_of("rate_format", rate_format, ("", *_NUMBER_FORMATS))
-    narrowest = rate_format or narrowest_format(gpu.name)
+    narrowest = checks.one_of("rate_format", rate_format or narrowest_format(gpu.name), _NUMBER_FORMATS)
     known = {
         "rack_usd": lambda: variant_value(rack, "price", variant),
         "rack_w": lambda: variant_value(rack, "power", variant),

@@ -21,14 +21,17 @@ _MOST_LISTED = 8  # names that a refusal lists
 
 
 def city_point(name: str) -> tuple[str, Point]:
-    """Full name and place of a city of `cities`: "Chicago", "Portland, OR" or "Portland, Oregon".
+    """Full name and place of a city of `cities`: "Chicago", "Portland, OR", "Portland, Oregon", or of "New York" City.
 
     Raises UnknownName with the nearest names, and ValueError with the choices for a name that several cities have.
     """
     table = cities()
     full = (table["city"] + ", " + table["state"]).tolist()
     city, _, state = name.replace("D.C.", "DC").partition(",")
-    mine = table["city"].str.casefold() == city.strip().casefold()
+    known, asked = table["city"].str.casefold(), city.strip().casefold()
+    mine = known == asked
+    if not mine.any() and (first := known.str.startswith(f"{asked} ")).sum() == 1:
+        mine = first
     if state.strip():
         mine &= table["state"].map(eia.code_meanings("state")) == state_names(state.strip())[0]
     found = np.flatnonzero(mine)  # the largest first, as in the table
@@ -71,7 +74,8 @@ def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) 
 class Area:
     """Conditions on the centre of a place; its plants may lie a radius farther. Without any: the whole country.
 
-    near, near_m: within so many metres of a city (see `city_point`) or of a point. states: by name or postal code.
+    near, near_m: within so many metres of a city (see `city_point`) or of a point. states: by name or postal code, all
+    where none is given.
     most_people: in cities within people_m of the centre (see `people_within`). authorities: codes, of which one has
     most of the power around the centre. Centres lie on land in any case: sea and Great Lakes are outside of the
     outlines of the states, smaller lakes are not. Slope, zoning and price of land are not in the data.
@@ -136,7 +140,7 @@ class Area:
             yield _Condition(
                 f"in {' or '.join(self.states)}",
                 lambda lat, lon, state: np.isin(state, self.states),
-                lambda lat, lon, state: f"they are in {_listed(state)}, give one of these states",
+                lambda lat, lon, state: f"they are in {_listed(state)}, give one of these states or a smaller step_deg",
             )
         if self.most_people is not None:
 

@@ -15,6 +15,7 @@ or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -86,9 +87,6 @@ def split(options: SiteOptions, demand_w: float, k: int, objective: str = "short
         It names the argument out of range or unknown, or says how much the best k places have.
     """
     resolution = options.radius_m if np.isfinite(options.radius_m) else 0.0
-    known = [term.name for term in fields(SplitTerms)]
-    if stray := [name for name in terms if name not in known]:
-        raise UnknownName("term of a split", stray[0], known)
     asked = SplitTerms(demand_w, k, objective, **{"resolution_m": resolution} | terms)
     asked.check(options)
     usable = asked.usable_w(options)
@@ -290,6 +288,9 @@ def find_places(
         As in `Area`, `candidates`, `supply` and `split`: an area without places says which condition left how many, a
         demand that no k places meet how much the best have.
     """
+    known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
+    if stray := [name for name in terms if name not in known]:
+        raise UnknownName("argument of find_places", stray[0], known)
     area = Area(near, near_m, states, most_people, people_m, authorities)
     every = area.candidates(grid, radius_m, step_deg, oil, coal_basis)
     options = site_options(every, rule, **(asked or {}))

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import checked, si
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.geometry import chord_length, unit_vectors
 from railcore.systems.siting.supply import available_power_w
@@ -55,6 +55,7 @@ class SiteOptions:
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
+@checked
 def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
     """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
 
@@ -208,7 +209,9 @@ class SplitTerms:
         checks.positive("demand_w", self.demand_w, "watts")
         if not self.place_cap_w > 0:
             raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
-        for authority, cap in self.authority_caps.items():
+        caps = {name: si(f"authority_caps[{name!r}]", cap, "2 GW") for name, cap in self.authority_caps.items()}
+        object.__setattr__(self, "authority_caps", caps)
+        for authority, cap in caps.items():
             if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
 

@@ -216,8 +216,8 @@ def demand_warnings(demand_w: float) -> tuple[str, ...]:
     """A text for a demand below 1 MW [W], which was hardly meant in watts."""
     if demand_w >= _LEAST_DEMAND_W:
         return ()
-    meant = f"; did you mean {show(demand_w * MW, 'W')}?" if demand_w <= _LEAST_DEMAND_W / 10 else ""
-    return (f"demand_w is {show(demand_w, 'W')}: it is in watts{meant or ', and this is less than 1 MW'}",)
+    meant = f": it is in watts; did you mean {show(demand_w * MW, 'W')}?"
+    return (f"demand_w is {show(demand_w, 'W')}{meant if demand_w <= _LEAST_DEMAND_W / 10 else ', less than 1 MW'}",)
 
 
 def eligible(supply: Supply, most_coal: float = 0.5, reserve: str = "unit") -> np.ndarray:

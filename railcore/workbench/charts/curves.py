@@ -137,10 +137,11 @@ def iteration_time_by_group_size(data: pd.DataFrame, marks: pd.DataFrame) -> plt
     return figure
 
 
-def goodput_by_gpus(data: pd.DataFrame) -> plt.Figure:
+def goodput_by_gpus(data: pd.DataFrame, job: str) -> plt.Figure:
     """Goodput over GPUs, a panel for each `stops` and a band from the high to the low failure rates; then tokens/s.
 
     Columns gpus, fabric, stops, rates ("low", "value", "high"), goodput, tokens_per_s, effective_tokens_per_s.
+    job: what trains, for the title.
     """
     stops, counts = list(data["stops"].unique()), sorted(data["gpus"].unique())
     figure, axes = plt.subplots(1, len(stops) + 1, figsize=(4.2 * (len(stops) + 1), 4.6))
@@ -163,7 +164,7 @@ def goodput_by_gpus(data: pd.DataFrame) -> plt.Figure:
     for ax in axes:
         plotting.gpu_axis(ax, counts)
     band = "lines at the catalog's failure rates, bands from its high to its low ones"
-    legend_below(figure, last, 3, title=band)
+    legend_below(figure, last, 3, title=f"{job}\n{band}")
     return figure
 
 

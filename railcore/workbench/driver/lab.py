@@ -6,7 +6,6 @@ A copy is refreshed from notebooks/ at each start, unless its sources were edite
 import hashlib
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -21,18 +20,20 @@ _COPIES = _LAB / "notebooks"
 _COPIED = _LAB / ".copied.json"  # hash of the sources that each copy was made from
 _SETTINGS = _LAB / ".settings"  # of this JupyterLab where the user has none of their own
 _VIEWERS = {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}}
-_LINKED = ("data", "figures", "railcore", "README.md")  # what notebooks link to, and a reader looks into
+_LINKED = "data figures railcore README.md CHANGELOG.md LICENSE CITATION.cff".split()  # what is linked to
 
 
 def start() -> NoReturn:
     """Bring the copies up to date, say which are kept, and become JupyterLab, on this machine only."""
-    print("JupyterLab works on copies in build/lab; notebooks/ stays as it is")
+    print("JupyterLab works on copies of the notebooks, in build/lab; notebooks/ stays as it is")
     for line in refresh():
         print(line)
     sys.stdout.flush()
     files.write_whole(_SETTINGS / "overrides.json", json.dumps(_VIEWERS))
     index = str(_COPIES / "00_index.ipynb")
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={_LAB}", index]
+    # The root is the project: the server shows no picture behind a link that leads out of its root.
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
+    command.append(f"--ServerApp.preferred_dir={_COPIES}")
     command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
     command.append(f"--LabApp.app_settings_dir={_SETTINGS}")
     if os.geteuid() == 0:
@@ -56,9 +57,11 @@ def refresh() -> list[str]:
         lines.append(f"{name}: your edited copy is kept{since}: {keep} writes it into notebooks/, {drop} drops it")
     copied = _copied()
     for name in set(copied) - set(_notebooks()):  # gone from notebooks/
-        if not is_edited(name):
-            (_COPIES / f"{name}.ipynb").unlink(missing_ok=True)
-            _remember({key: value for key, value in _copied().items() if key != name})
+        if is_edited(name):
+            gone = f"{name}: gone from notebooks/; your edited copy is kept in build/lab/notebooks"
+            lines.append(f"{gone}: make lab DISCARD={name} drops it")
+        else:
+            _forget(name)
     return lines
 
 
@@ -88,11 +91,18 @@ def keep(name: str, forced: bool = False) -> str:
             cell["execution_count"] = outputs[cell["id"]].get("execution_count")
     files.write_whole(target, nbformat.writes(nbformat.from_dict(stored | {"cells": cells})) + "\n")
     _remember(_copied() | {name: _sources(name, files.NOTEBOOKS)})
-    return f"{name}: notebooks/{target.name} has the sources of your copy; make figures runs it"
+    done = f"{name}: notebooks/{target.name} has the sources of your copy"
+    return f"{done}; make figures runs it (PUBLISH=1 for parameters that you edited)"
 
 
 def discard(name: str) -> str:
-    """Copy a notebook anew over its edited copy; says what was done. Raises ValueError for an unknown notebook."""
+    """Copy a notebook anew over its edited copy; says what was done. Raises ValueError for an unknown notebook.
+
+    The copy of a notebook that is gone goes too.
+    """
+    if name in set(_copied()) - set(_notebooks()):
+        _forget(name)
+        return f"{name}: its copy in build/lab is gone, as its notebook is"
     _known(name)
     _copy(name)
     return f"{name}: its copy in build/lab is that of notebooks/ again"
@@ -130,9 +140,10 @@ def _known(name: str) -> tuple[Path, Path]:
 
 
 def _sources(name: str, folder: Path) -> str:
-    """Hash of a notebook's cells without outputs, counts and metadata; that of the file where it is no notebook."""
+    """Hash of a notebook's sources and tags, without outputs and counts; of the file where it is no notebook."""
     try:
-        cells = [[cell["cell_type"], cell["source"]] for cell in load_notebook(name, folder)["cells"]]
+        found = load_notebook(name, folder)["cells"]
+        cells = [[cell["cell_type"], cell["source"], cell["metadata"].get("tags", [])] for cell in found]
         return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
     except ValueError:
         return hashlib.sha256((folder / f"{name}.ipynb").read_bytes()).hexdigest()
@@ -153,9 +164,13 @@ def _remember(copied: dict[str, str]) -> None:
 
 
 def _copy(name: str) -> None:
-    _COPIES.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(files.NOTEBOOKS / f"{name}.ipynb", _COPIES / f"{name}.ipynb")
+    files.write_whole(_COPIES / f"{name}.ipynb", (files.NOTEBOOKS / f"{name}.ipynb").read_bytes())
     _remember(_copied() | {name: _sources(name, files.NOTEBOOKS)})
+
+
+def _forget(name: str) -> None:
+    (_COPIES / f"{name}.ipynb").unlink(missing_ok=True)
+    _remember({key: value for key, value in _copied().items() if key != name})
 
 
 def _relative(path: Path) -> str:

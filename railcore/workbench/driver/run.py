@@ -14,11 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from railcore.facts import catalog, claims, files
+from railcore.facts import catalog, claims, files, units
 from railcore.workbench import outputs
 from railcore.workbench.driver import kernels, parameters, publish
 
-_CPU_LIMIT_S = 8.0
 _publishing, _pending = False, 0
 
 
@@ -73,12 +72,28 @@ def _is_list_of_texts(found) -> bool:
 
 def notebook_names() -> list[str]:
     """Notebooks of the suite, by number; a second one of the same number, such as a copy, is left alone."""
-    listed = {entry.notebook for entry in claims.claims().values()} | {i["notebook"] for i in outputs.items().values()}
+    listed = _listed_names()
     suite: dict[str, str] = {}
     for stem in sorted((path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")), key=lambda n: (len(n), n)):
         if stem in listed or stem[:2] not in suite:
             suite[stem[:2]] = stem
     return sorted(suite.values())
+
+
+def _listed_names() -> set[str]:
+    """Notebooks that data/ names."""
+    return {entry.notebook for entry in claims.claims().values()} | {i["notebook"] for i in outputs.items().values()}
+
+
+def _refuse_renamed(suite: list[str]) -> None:
+    """Raise ValueError for a notebook that data/ names otherwise: what is published of it would go."""
+    listed = _listed_names()
+    for name in set(suite) - listed:
+        if known := [other for other in listed if other[:2] == name[:2]]:
+            raise ValueError(
+                f"notebooks/{name}.ipynb is {known[0]} in data/: give it that name, or write its new name into "
+                "claims.csv, figures.csv and extras.csv there"
+            )
 
 
 def make_figures(only: str | None = None, given: list[list[str]] | None = None, publishing: bool = False) -> int:
@@ -102,6 +117,7 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None, 
     0, or 1 where a notebook failed.
     """
     suite = notebook_names()
+    _refuse_renamed(suite)
     if only is not None and only not in suite:
         raise claims.UnknownName("notebook", only, suite)
     if given and only is None:
@@ -127,7 +143,7 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None, 
                 signal.signal(ending, _stop)
         wanted = [only] if only else suite
         own = bool(values) or files.parameterized()
-        custom = set(wanted) if own else set() if publishing else _say_edited(wanted)
+        custom = set(wanted) if own else _say_edited(wanted, publishing)
         if only and not custom:
             publish.refuse_lost_rows(set(suite) - {only})
         kernels.open_sockets()
@@ -137,15 +153,19 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None, 
             kernels.kill_all()
 
 
-def _say_edited(wanted: list[str]) -> set[str]:
-    """Notebooks whose parameters are not the published ones, after a line about each."""
+def _say_edited(wanted: list[str], publishing: bool) -> set[str]:
+    """After a line about each notebook whose parameters are not the published ones: those not to be published."""
     found = set()
     for name in wanted:
         with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
-            if why := publish.parameter_changes(name, load_notebook(name)):
-                found.add(name)
-                remedy = "make figures PUBLISH=1 makes them the published ones"
-                print_line(f"{name}: {why}: results go to {_relative(_folder(name, True))}; {remedy}")
+            if not (why := publish.parameter_changes(name, load_notebook(name))):
+                continue
+            if publishing:
+                print_line(f"{name}: {why}: those in the notebook become the published ones")
+                continue
+            found.add(name)
+            remedy = f"make figures NB={name} PUBLISH=1 makes them the published ones"
+            print_line(f"{name}: {why}: results go to {_relative(_folder(name, True))}; {remedy}")
     return found
 
 
@@ -182,7 +202,8 @@ class _Plan:
 def _run(wanted: list[str], plan: _Plan) -> int:
     started = time.monotonic()
     failed: dict[str, Exception] = {}
-    ran = new = 0
+    ran: set[str] = set()
+    new = 0
     published = not plan.custom.issuperset(wanted)
     if published:
         _tidy()
@@ -194,7 +215,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
-                    name, ran = running.pop(future), ran + 1
+                    ran.add(name := running.pop(future))
                     try:
                         new += _finish(name, future, plan)
                     except Exception as error:
@@ -203,11 +224,12 @@ def _run(wanted: list[str], plan: _Plan) -> int:
     if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
-        what = f"{ran} notebooks run, {new} files changed" if ran else "nothing to do: every notebook is up to date"
+        what = f"{units.counted(len(ran), 'notebooks')} run, {units.counted(new, 'files')} changed"
+        what = what if ran else "nothing to do: every notebook is up to date"
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
-    if plan.custom:
-        where = ", ".join(_relative(_folder(name, True)) for name in wanted if name in plan.custom)
-        state = "until the next such run" if ran else "and up to date"
+    if made := [name for name in wanted if name in plan.custom and name not in failed]:
+        where = ", ".join(_relative(_folder(name, True)) for name in made)
+        state = "until the next such run" if ran & plan.custom else "and up to date"
         print_line(f"results with your own numbers are in {where} {state}; what is published of them is untouched")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
@@ -299,11 +321,9 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
     else:
         published, new = _publish(name, folder, notebook, report)
     count = len([path for path in published if "/" in path and not path.startswith(("notebooks/", "claims/"))])
-    print_line(f"{name}: done in {seconds:.1f} s, {count} files")
+    print_line(f"{name}: done in {seconds:.1f} s ({report['cpu_s']:.1f} s of CPU), {count} files")
     for text in outputs.kept_warnings(folder):
         print_line(f"{name}: warning: {text}")
-    if report["cpu_s"] > _CPU_LIMIT_S:
-        print_line(f"{name}: warning: {report['cpu_s']:.1f} CPU seconds, over the {_CPU_LIMIT_S:g} a notebook may take")
     return new
 
 
