@@ -76,13 +76,13 @@ def _claim(options) -> int:
         return 0
     entry = claims.claim(options.id)
     row = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
-    paper = f"{claims.RELATIONS[entry.relation]} {number(entry.paper_value)} {entry.unit}"
+    paper = f"{claims.RELATIONS[entry.relation]} {claims.claim_amount(entry.paper_value, entry.unit)}"
     within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
-    ours = f"{number(float(row['value']))} {entry.unit}" if row.get("value") else "no value"
+    ours = claims.claim_amount(float(row["value"]), entry.unit) if row.get("value") else "no value"
     elsewhere = "not in the installed package: a clone of the project shows it, with settings and inputs"
     lines = {
         "claim": entry.claim,
-        "document": f"{entry.document}, {entry.where}: {paper}{f' (within {within})' if entry.tolerance else ''}",
+        "document": f"{entry.document}, {entry.place}: {paper}{f' (within {within})' if entry.tolerance else ''}",
         "ours": elsewhere if files.INSTALLED else f"{ours}: {row.get('verdict') or 'missing'}",
         "rests on": f"{row['basis']}: {claims.BASES[row['basis']]}" if row.get("basis") else "",
         "reason": row.get("reason", ""),
@@ -100,7 +100,8 @@ def _claim(options) -> int:
     print(f"{'inputs':<9} of the whole notebook:")
     for given in read_csv(files.FIGURES / "inputs.csv"):
         if given["notebook"] == entry.notebook:
-            name = f"{given['name']}, {given['parameter']}: {given['value']} {given['unit']}"
+            unit = "" if given["unit"] == "1" else f" {given['unit']}"
+            name = f"{given['family']}: {given['name']}, {given['parameter']}: {given['value']}{unit}"
             print(f"{'':<9} {name} ({given['kind']}; {given['source']})")
     return 0
 

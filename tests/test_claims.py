@@ -98,6 +98,7 @@ def test_record_takes_values_and_shows_them(tmp_path):
     shown = claims.record({COUNT: 2, SHARE: 0.6, BOUND: 2 / 3}, {SHARE: "against\n  the table"})
     table = lines(shown)
     assert "2 of 3 claims are reproduced" in shown.text
+    assert "1 of 1 claims is reproduced" in claims.record({COUNT: 2}).text
     assert table[claims.claim(COUNT).claim] == ["= 2 tiers", "2 tiers", "exact", "reproduced", "stated", ""]
     expected = ["= 0.75", "0.6", "-20.00%", "differs", "stated", "against the table"]
     assert table[claims.claim(SHARE).claim] == expected

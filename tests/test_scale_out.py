@@ -372,7 +372,7 @@ def test_cost_over_budget_at_the_ends_of_a_price():
         assert row.cost_divided_by_budget + 4 * (row.highest_chip_price_within_budget_usd - 10) / 100 == pytest.approx(
             1
         )
-    assert (cabling.cost_over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd == 0).all()
+    assert (cabling.cost_over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd.isna()).all()
 
 
 def test_whiskers_reach_the_totals_at_the_ends_of_the_price():

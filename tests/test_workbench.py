@@ -422,8 +422,14 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
         "gpus =",
         "inputs    of the whole notebook",
         "(assumed; modelled",
+        "prices: scaling, rate_exponent: 1 (",
+        "powers: scaling, rate_exponent: 1 (",
     ):
         assert text in shown, text
+    assert main(["claim", "railonly2025.text.power_saving_max"]) == 0
+    assert "document  railonly2025, Network Cost and Power Analysis: = 6.9 MW" in capsys.readouterr().out
+    assert main(["claim", "railonly2023.fault.rail_switch_difference"]) == 0
+    assert "document  railonly2023, Section " in capsys.readouterr().out
     assert main(["claim", "Switches radix 64 rail-only"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 2 and all("radix 64" in line and "switches" in line for line in lines)

@@ -50,6 +50,11 @@ class Claim:
     note: str
     notebook: str
 
+    @property
+    def place(self) -> str:
+        """`where` for a person: "Section 4.1" of "4.1"."""
+        return f"Section {self.where}" if self.where[:1].isdigit() else self.where
+
 
 @cache
 def claims() -> dict[str, Claim]:
@@ -272,14 +277,15 @@ def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
     rest = ", ".join(f"{count[basis]} {basis}" for basis in BASES if count[basis])
     folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
     others = f" The others:\n\n{markdown_table(differ)}" if differ else "\n"
-    return f"**{len(agree)} of {len(rows)} claims are reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
+    verb = "is" if len(agree) == 1 else "are"
+    return f"**{len(agree)} of {len(rows)} claims {verb} reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
 
 
 def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
     """A recorded row (id, value, verdict, reason, basis) for a person, beside what the document says."""
     entry, ours = claim(row["id"]), row["value"]
     return {
-        "where": f"{entry.document}, {entry.where}",
+        "where": f"{entry.document}, {entry.place}",
         "claim": entry.claim,
         "document": _paper(entry),
         "ours": claim_amount(float(ours), entry.unit) if ours else "",

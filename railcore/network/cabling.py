@@ -243,7 +243,7 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
 
     chip_usd: low, value (that of the split) and high. Columns links, network, counted (links between switches, or host
     links too), cost_divided_by_budget, cost_divided_by_budget_at_low_chip_price,
-    cost_divided_by_budget_at_high_chip_price, highest_chip_price_within_budget_usd (0 where links alone are over it).
+    cost_divided_by_budget_at_high_chip_price, highest_chip_price_within_budget_usd (NaN where links alone are over it).
     Raises ValueError for a budget that is not positive.
     """
     positive("budget_usd", budget_usd, "USD")
@@ -253,7 +253,7 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
         chips, between = cost["switch chips"] / chip_usd[1], cost["switch-to-switch links"]
         for counted, links in (("between switches", between), ("with host links", between + cost["host links"])):
             shares = ((chips * price + links) / budget_usd for price in chip_usd)
-            rows.append((way, name, counted, *shares, max(0.0, budget_usd - links) / chips))
+            rows.append((way, name, counted, *shares, (budget_usd - links) / chips if links <= budget_usd else np.nan))
     ratios = [f"cost_divided_by_budget{end}" for end in ("_at_low_chip_price", "", "_at_high_chip_price")]
     columns = ["links", "network", "counted", *ratios, "highest_chip_price_within_budget_usd"]
     return pd.DataFrame(rows, columns=columns)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
-from railcore.facts.units import show
+from railcore.facts.units import counted, show
 from railcore.systems.datacenter.sizing import Site, Sizing
 from railcore.training.transformer import Transformer, as_model
 
@@ -278,9 +278,9 @@ def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> La
 def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: Layer, site: Site) -> None:
     named = f"{layer.name}: " if layer.name else ""
     if not np.all(t > 0):
-        missing = np.max(needed - largest * np.asarray(site.memory_bytes))
+        missing, most = np.max(needed - largest * np.asarray(site.memory_bytes)), counted(largest, "GPUs")
         raise ValueError(
-            f"{named}tensor parallelism over the {largest} GPUs of a rack leaves {show(missing, 'B', 4)} of a layer "
+            f"{named}tensor parallelism over the {most} of a rack leaves {show(missing, 'B', 4)} of a layer "
             "without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
         )
     if not np.all(here >= 1):

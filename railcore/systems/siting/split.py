@@ -172,7 +172,8 @@ def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
     """How much the best k places have, by halving a range to 1 / 2^8 of what the k strongest alone would have."""
     apart = f"s {terms.least_separation_m / km:.0f} km apart" if terms.k > 1 else ""
     capped = f" with at most {terms.place_cap_w / GW:.3g} GW each" if np.isfinite(terms.place_cap_w) else ""
-    asked = f"no {terms.k} place{apart}{capped} ha{'ve' if terms.k > 1 else 's'} {terms.demand_w / GW:.3g} GW"
+    none, verb = (f"no {terms.k} place", "have") if terms.k > 1 else ("no place", "has")
+    asked = f"{none}{apart}{capped} {verb} {terms.demand_w / GW:.3g} GW"
     most_w = min(terms.demand_w, float(np.sort(terms.usable_w(options))[-terms.k :].sum()))
     low, high = 0.0, 1.0
     for _ in range(8 if most_w else 0):
@@ -181,7 +182,7 @@ def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
         some = _best_places(options, _shortlist(options, less)[0], less)
         low, high = (middle, high) if len(some) else (low, middle)
     even = " in even parts" if terms.k > 1 and terms.least_share == 1 else ""
-    have = f"the best have {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
+    have = f"the best {verb} {low * most_w / GW:.3g} GW{even}" if low else "no such places exist at any demand"
     return f"{asked}: {have}; lower the demand or the separation, raise caps, radius or k"
 
 

@@ -95,7 +95,7 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
     missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
     linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
     below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), linked]))
-    parts = [f"{row['where']}: **{row['claim']}**", reason, below]
+    parts = [f"{claims.claim(row['id']).place}: **{row['claim']}**", reason, below]
     line = {"claim": "<br>".join(filter(None, parts)), "document": shown["document"]}
     return line if missing else line | {"ours": shown["ours"], "deviation": shown["deviation"]}
 
