@@ -32,9 +32,9 @@ def make(tmp_path):
     (tools / "pip").write_text(PIP)
     (tools / "python3.13").write_text(f"""#!/bin/sh
 case "$*" in
-"-m venv .venv") mkdir -p .venv/bin; cp {tools}/pip .venv/bin/python; chmod +x .venv/bin/python;;
-*print*) echo {tools}/python3.13;;
-*) exec {sys.executable} "$@";;
+"-m venv .venv") mkdir -p .venv/bin; cp "{tools}/pip" .venv/bin/python; chmod +x .venv/bin/python;;
+*print*) echo "{tools}/python3.13";;
+*) exec "{sys.executable}" "$@";;
 esac
 """)
     (tools / "python3.13").chmod(0o755)
