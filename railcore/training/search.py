@@ -289,15 +289,18 @@ class SearchResult:
         size = int(smaller[-1])
         options: dict[str, Any] = {name: values for name, values in self.limits.items() if values is not None}
         options |= {"runtime": self.runtime, "offload": self.offload, "top": 1}
-        row = search(self.model, replace(self.machine, hb_domain_size=size), self.gpus, **options).best.iloc[0]
+        fewer = search(self.model, replace(self.machine, hb_domain_size=size), self.gpus, **options).best
+        if fewer.empty:
+            return ()
+        row = fewer.iloc[0]
         times = self.best["sequence_s"].iloc[0] / row["sequence_s"]
         if times < _CLEARLY_FASTER:
             return ()
         domains = f"{self.gpus // size:,} HB domains in place of {math.ceil(self.gpus / K):,}"
         return (
-            f"The time may be too long. With {size:,} of the {K:,} GPUs of each HB domain in use ({domains}) the "
-            f"best strategy takes {show(row['total_s'], 's', 3)}, {strategy_label(row)}: {times:.3g} times as fast. "
-            f"Search with a machine of hb_domain_size={size}.",
+            f"The time is too long where GPUs may stay idle. With {size:,} of the {K:,} GPUs of each HB domain in use "
+            f"({domains}) the best strategy takes {show(row['total_s'], 's', 3)}, {strategy_label(row)}: "
+            f"{times:.3g} times as fast. Search with a machine of hb_domain_size={size}.",
         )
 
 
