@@ -463,10 +463,11 @@ def region_maps(
         draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
         draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
         bar = draw_scale_bar(ax, 100e3)
-        taken = [bar]
+        shown = _largest_cities(ax, cities, origin, bar)
+        taken = [bar, *shown["dot"]]
         _draw_places(ax, places, taken, origin)
         _label_plants(ax, grid.plants, taken, origin)
-        _draw_cities(ax, cities, taken, origin, bar)
+        _draw_cities(ax, shown, taken)
         ax.set_title(view.title, fontsize=_TEXT, pad=4)
     _draw_legend(figure, columns, notes)
     _title_and_notes(figure, "", *texts)
@@ -558,17 +559,25 @@ def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin:
     taken += boxes
 
 
-def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox], origin: Place, scale_bar: Bbox) -> None:
-    """Names of the largest cities in view, none near a larger one and none on the scale bar, where there is room."""
+def _largest_cities(ax: plt.Axes, cities: pd.DataFrame, origin: Place, scale_bar: Bbox) -> pd.DataFrame:
+    """The largest cities in view, none near a larger one or on the scale bar, with x, y and the box of the dot."""
     x, y = albers(cities["latitude"], cities["longitude"], origin)
     seen = cities.assign(x=x, y=y)[within_axes(ax, x, y)].sort_values("population", ascending=False)
     at = seen[["x", "y"]].to_numpy()
     near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
-    for row in seen[~near].head(_MOST_NAMES).itertuples():
-        if not scale_bar.overlaps(mark_box(ax, (row.x, row.y), _CITY["markersize"] / 2)):
-            style: dict = {"fontsize": _TEXT, "style": "italic", "color": INK}
-            if map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, **style):
-                ax.plot(row.x, row.y, zorder=7, **_CITY)
+    dots = [mark_box(ax, point, _CITY["markersize"] / 2) for point in at]
+    kept = seen.assign(dot=dots)[~near].head(_MOST_NAMES)
+    return kept[[not scale_bar.overlaps(dot) for dot in kept["dot"]]]
+
+
+def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox]) -> None:
+    """Dots and names of `_largest_cities`, whose dots are taken, where there is room for the name."""
+    style: dict = {"fontsize": _TEXT, "style": "italic", "color": INK}
+    for row in cities.itertuples():
+        taken.remove(row.dot)  # its own name may stand close
+        if map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, **style):
+            ax.plot(row.x, row.y, zorder=7, **_CITY)
+            taken.append(row.dot)
 
 
 def _heading(text: str = "") -> plt.Line2D:
