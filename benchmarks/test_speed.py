@@ -11,7 +11,8 @@ import pytest
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_figures
-from railcore.network.cost import compare_rail_networks, power_book, price_book
+from railcore.network.cost import compare_rail_networks
+from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter

@@ -14,6 +14,7 @@ from railcore.facts import files
 
 TIMEOUT = 1800  # of whatever ends by itself: no test hangs on how busy the machine is
 FIRST, SECOND = "01_network_cost", "02_topologies"
+CHANGED = ("figures", "notebooks", "build")  # by runs
 DRAW = """
 import pandas as pd, time
 from railcore.facts import claims
@@ -91,6 +92,24 @@ def start(project: Path, *arguments: str, patch: str = "", **variables: str) -> 
         encoding="utf-8",
         start_new_session=True,
     )
+
+
+def made_and_kept(folders) -> tuple[Path, Path]:
+    """A project that is up to date, and a copy of all that a run may change; folders: pytest's tmp_path_factory."""
+    folder, kept = make(folders.mktemp("project")), folders.mktemp("kept")
+    status, printed = run(folder)
+    assert status == 0, printed
+    for name in CHANGED:
+        shutil.copytree(folder / name, kept / name)
+    return folder, kept
+
+
+def put_back(folder: Path, kept: Path) -> Path:
+    """The project of `made_and_kept`, up to date again whatever was done to it."""
+    for name in CHANGED:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(kept / name, folder / name)
+    return folder
 
 
 def run(project: Path, *arguments: str, **options: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.network import cost, scale_out
+from railcore.network import cost, price_books, scale_out
 from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
 from railcore.network.topology.rails import PhotonicRails, RailFabric
 from railcore.systems import datacenter as dc
@@ -24,7 +24,7 @@ from railcore.training.layer_time import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.search import best_times, search, strategy_blocks
 
-PRICES, POWERS = cost.PriceBook(600, 400, dac=100), cost.PriceBook(20, 10, dac=0.1)
+PRICES, POWERS = price_books.PriceBook(600, 400, dac=100), price_books.PriceBook(20, 10, dac=0.1)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
@@ -53,8 +53,8 @@ def small_grid() -> PowerGrid:
         (lambda: machine.catalog_machine("DGX H100", nic_Bps="800 Gbps").nic_Bps, 1e11),
         (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 GB", kernel_s="2 us").memory_bytes, 141e9),
         (lambda: machine.catalog_machine("DGX H100", linear_rate="2 PFLOP/s").linear_rate, 2e15),
-        (lambda: cost.PriceBook(port="600 USD", transceiver="0.4 k USD").transceiver, 400),
-        (lambda: cost.PriceBook(port="20 W", transceiver="8 W", dac="100 mW").dac, 0.1),
+        (lambda: price_books.PriceBook(port="600 USD", transceiver="0.4 k USD").transceiver, 400),
+        (lambda: price_books.PriceBook(port="20 W", transceiver="8 W", dac="100 mW").dac, 0.1),
         (lambda: dc.size(budget_usd="10 G USD").budget_usd, 1e10),
         (lambda: dc.size("1e10 USD").budget_usd, 1e10),
         (lambda: dc.size(power_w="1.2 GW").power_w, 1.2e9),
@@ -99,7 +99,10 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: rail_only(64, 8, 16, nic_Bps="fast"), "nic_Bps is 'fast': give a number in B/s"),
         (lambda: rail_only(64, 8, 16, nic_Bps="400"), "nic_Bps is '400': give a number in B/s"),
         (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 Gbps"), "memory_bytes is '141 Gbps'"),
-        (lambda: cost.PriceBook("600 USD", "8 W"), "mixes USD and W .port '600 USD', transceiver '8 W'.: give all in"),
+        (
+            lambda: price_books.PriceBook("600 USD", "8 W"),
+            "mixes USD and W .port '600 USD', transceiver '8 W'.: give all in",
+        ),
         (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
         (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
         (lambda: dc.size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
@@ -249,9 +252,9 @@ FUZZED = {
     "PhotonicRails": (PhotonicRails, {"gpus": 64, "hb_domain_size": 8, "ocs_ports": 64, "nic_ports": 2}),
     "fault_effects": (faults.fault_effects, {"fabric": FABRIC}),
     "recovery_options": (faults.recovery_options, {"fabric": FABRIC, "idle_per_domain": 1}),
-    "PriceBook": (cost.PriceBook, {"port": 600, "transceiver": 400, "dac": 100}),
-    "power_book": (cost.power_book, {"name": "street2025"}),
-    "price_book": (cost.price_book, {"name": "street2025"}),
+    "PriceBook": (price_books.PriceBook, {"port": 600, "transceiver": 400, "dac": 100}),
+    "power_book": (price_books.power_book, {"name": "street2025"}),
+    "price_book": (price_books.price_book, {"name": "street2025"}),
     "cluster_networks": (
         cost.cluster_networks,
         {"gpus": 64, "hb_domain_size": 8, "radix": 16, "oversubscription": 4.0, "prices": PRICES, "powers": POWERS},

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from railcore.facts import catalog, claims, files, units
-from railcore.network import cost
+from railcore.network import cost, price_books
 
 GOOD = {
     "name": "X100",
@@ -80,7 +80,7 @@ def test_bandwidths_are_one_direction():
 
 def _table1():
     cases = pd.DataFrame(claims.cases("railonly2025.table1"))
-    book = cost.PriceBook(1, 1)
+    book = price_books.PriceBook(1, 1)
     return cases, cost.compare_rail_networks(cases.n, 256, cases.r, book, book)
 
 
@@ -109,7 +109,7 @@ def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_o
     ends = [(both / (1 + r), both * r / (1 + r)) for r in ratios]
     for row, expected in ((port, [end[0] for end in ends]), (transceiver, [end[1] for end in reversed(ends)])):
         assert [row.low, row.value, row.high] == pytest.approx(expected, rel=6e-4)  # written with three or four digits
-    book = cost.PriceBook(port.value, transceiver.value)
+    book = price_books.PriceBook(port.value, transceiver.value)
     ours = cost.compare_rail_networks(cases.n, 256, cases.r, book, book).cost_saving
     assert np.abs(ours - printed).max() < 0.005
 
@@ -186,8 +186,8 @@ def test_overlay_that_is_no_folder(monkeypatch, tmp_path):
         (lambda: catalog.item("platforms", "dgx h10"), "'DGX H100'"),
         (lambda: catalog.item("platform", "DGX H100"), "'platforms'"),
         (lambda: catalog.item("gpus", "H100")["powr"], "'power'"),
-        (lambda: cost.price_book("railonly2024"), "'railonly2025'"),
-        (lambda: cost.power_book("zzzz"), "'railonly2025'"),
+        (lambda: price_books.price_book("railonly2024"), "'railonly2025'"),
+        (lambda: price_books.power_book("zzzz"), "'railonly2025'"),
     ],
 )
 @pytest.mark.parametrize("kind", [KeyError, ValueError])

@@ -16,7 +16,7 @@ from railcore.documents.rail_networks import least_saving_radix, table_cases
 from railcore.documents.railonly2023 import table2
 from railcore.documents.railonly2025 import table1
 from railcore.facts import catalog, claims, files
-from railcore.network import cost
+from railcore.network import cost, price_books
 from railcore.network.topology import (
     Parts,
     domain_warnings,
@@ -28,7 +28,7 @@ from railcore.network.topology import (
 )
 
 PRICE = st.floats(0, 5000)
-BOOKS = st.builds(cost.PriceBook, PRICE, PRICE, PRICE)
+BOOKS = st.builds(price_books.PriceBook, PRICE, PRICE, PRICE)
 FABRICS = st.builds(
     lambda n, k, half, layer: rail_parts(n, k, 2 * half, layer),
     st.integers(1, 5000),
@@ -36,14 +36,14 @@ FABRICS = st.builds(
     st.integers(3, 32),
     st.sampled_from([1, 2, math.inf]),
 )
-WATTS = cost.PriceBook(1, 1)  # where only the cost counts
+WATTS = price_books.PriceBook(1, 1)  # where only the cost counts
 TABLES = {"railonly2025": "railonly2025.table1", "railonly2023": "railonly2023.table2"}
 
 
 def table(book, share_switches=True):
     cases = pd.DataFrame(claims.cases(TABLES[book]))
-    prices = cost.price_book(book)
-    powers = cost.power_book(book) if book == "railonly2025" else WATTS
+    prices = price_books.price_book(book)
+    powers = price_books.power_book(book) if book == "railonly2025" else WATTS
     return cost.compare_rail_networks(cases.n, 256, cases.r, prices, powers, share_switches)
 
 
@@ -63,17 +63,17 @@ def test_total_is_linear_in_prices(parts, a, b, factor, copper):
     def total(book):
         return float(cost.network_total(parts, book, copper))
 
-    both = cost.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
+    both = price_books.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
     assert total(both) == pytest.approx(total(a) + total(b))
     assert total(a.scaled(factor)) == pytest.approx(factor * total(a))
-    assert total(cost.PriceBook(1, 0, 0)) == parts.ports
-    assert total(cost.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
+    assert total(price_books.PriceBook(1, 0, 0)) == parts.ports
+    assert total(price_books.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
 
 
 def test_copper_takes_the_lowest_tiers():
     parts = rail_only(512, 8, 16).parts
     assert list(parts.links_by_tier) == [512, 512]
-    totals = [float(cost.network_total(parts, cost.PriceBook(0, 1000, 1), tiers)) for tiers in (0, 1, 2, 5)]
+    totals = [float(cost.network_total(parts, price_books.PriceBook(0, 1000, 1), tiers)) for tiers in (0, 1, 2, 5)]
     assert totals == [2_048_000, 1_024_512, 1024, 1024]
 
 
@@ -95,7 +95,7 @@ def test_savings_of_the_tables(book):
 
 def test_saving_by_hand():
     # 3 tiers against 2 at radix 64, transceiver t and port p: 1 - (3 p + 4 t) / (5 p + 6 t)
-    book = cost.price_book("railonly2023")
+    book = price_books.price_book("railonly2023")
     row = table("railonly2023").query("gpus == 65536 and radix == 64").iloc[0]
     by_hand = 1 - (3 * book.port + 4 * book.transceiver) / (5 * book.port + 6 * book.transceiver)
     assert row.cost_saving == pytest.approx(by_hand)
@@ -105,7 +105,7 @@ def test_saving_by_hand():
 @given(st.integers(1, 3000), st.integers(1, 80), st.integers(2, 40).map(lambda half: 2 * half), BOOKS)
 def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
     row = cost.compare_rail_networks(
-        gpus, hb_domain_size, radix, book, cost.PriceBook(1, 0), share_switches=False
+        gpus, hb_domain_size, radix, book, price_books.PriceBook(1, 0), share_switches=False
     ).iloc[0]
     for name, layer in (("rail_only", math.inf), ("rail_optimized", 1)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer)
@@ -143,7 +143,7 @@ def test_what_the_texts_say_of_the_tables():
 
 def test_parts_that_can_fail_by_hand():
     """Radix 64, three tiers against two: 5 N / 64 switches and 3 N links, and 3 N / 64 switches and 2 N links."""
-    book = cost.price_book("railonly2025")
+    book = price_books.price_book("railonly2025")
     row = cost.compare_rail_networks(65536, 256, 64, book, WATTS)
     assert table1.printed_text_values(row)["fault_parts_ratio"] == pytest.approx((3 / 64 + 2) / (5 / 64 + 3))
 
@@ -160,7 +160,7 @@ def test_the_ends_of_the_savings_are_those_of_all_rows():
 @pytest.mark.parametrize(("gpus", "hb_domain_size", "radix"), [(65536, 256, 64), (32768, 256, 256)])
 def test_a_cluster_of_the_tables_saves_what_they_save(gpus, hb_domain_size, radix):
     """At 32,768 GPUs and radix 256 two rails share a switch: in the tables, in one cluster and over the years alike."""
-    book = cost.price_book("railonly2023")
+    book = price_books.price_book("railonly2023")
     row = cost.compare_rail_networks(gpus, hb_domain_size, radix, book, WATTS).iloc[0]
     rows = cost.cluster_networks(gpus, hb_domain_size, radix, 4, book, WATTS).set_index("network")
     assert list(rows.index) == ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 4:1", "rail-only"]
@@ -225,7 +225,7 @@ def test_saving_that_no_ratio_gives(kept):
     assert list(bounds.least > bounds.most) == [True, False, True]
 
 
-@pytest.mark.parametrize(("what", "book"), [("cost", cost.price_book), ("power", cost.power_book)])
+@pytest.mark.parametrize(("what", "book"), [("cost", price_books.price_book), ("power", price_books.power_book)])
 def test_one_ratio_serves_all_printed_savings_of_2025(what, book):
     rows = table("railonly2025")
     printed = np.array(
@@ -237,7 +237,7 @@ def test_one_ratio_serves_all_printed_savings_of_2025(what, book):
 
 
 def test_prices_of_2023_do_not_give_the_savings_of_2025():
-    cases, book = table("railonly2025"), cost.price_book("railonly2023")
+    cases, book = table("railonly2025"), price_books.price_book("railonly2023")
     ours = cost.compare_rail_networks(cases.gpus, 256, cases.radix, book, WATTS).cost_saving
     ids = [f"railonly2025.table1.n{row.gpus}.r{row.radix}.cost_saving" for row in cases.itertuples()]
     assert max(abs(saved - claims.paper_value(name)) for saved, name in zip(ours, ids, strict=True)) > 0.01
@@ -278,12 +278,15 @@ def test_bad_cost_input_is_named(name, value):
 def test_bad_price_is_named(name, value):
     remedy = "0 or more" if value == -1 else "a finite number of at least 0"
     with pytest.raises(ValueError, match=f"{name} is {value}: give {remedy}"):
-        cost.PriceBook(**{"port": 1, "transceiver": 1, name: value})
+        price_books.PriceBook(**{"port": 1, "transceiver": 1, name: value})
 
 
 def test_books_of_the_documents():
-    assert (cost.price_book("railonly2023").port, cost.price_book("railonly2023").transceiver) == (748, 374)
-    rows = cost.book_rows("street2025")
+    assert (price_books.price_book("railonly2023").port, price_books.price_book("railonly2023").transceiver) == (
+        748,
+        374,
+    )
+    rows = price_books.book_rows("street2025")
     assert list(rows) == [
         "port_price",
         "transceiver_price",
@@ -292,12 +295,12 @@ def test_books_of_the_documents():
         "electricity_price",
         "pue",
     ]
-    assert rows["port_price"].value == cost.price_book("street2025").port
-    assert rows["transceiver_power"].value == cost.power_book("street2025").transceiver
+    assert rows["port_price"].value == price_books.price_book("street2025").port
+    assert rows["transceiver_power"].value == price_books.power_book("street2025").transceiver
 
 
 def test_everything_doubled_costs_twice():
-    parts, book = rail_only(65536, 256, 64).parts, cost.price_book("railonly2023")
+    parts, book = rail_only(65536, 256, 64).parts, price_books.price_book("railonly2023")
     twice = cost.doubled_parts(parts)
     assert (twice.tiers, twice.switches, twice.links) == (parts.tiers, 2 * parts.switches, 2 * parts.links)
     assert cost.network_total(twice, book) == 2 * cost.network_total(parts, book)
@@ -329,7 +332,7 @@ def test_bad_spares_are_named(spares):
 
 def test_redundancy_as_the_ledger_notes_it():
     cases = pd.DataFrame(claims.cases(TABLES["railonly2023"])).rename(columns={"n": "gpus", "r": "radix"})
-    ways = cost.redundancy_costs(cases, 256, cost.price_book("railonly2023"))
+    ways = cost.redundancy_costs(cases, 256, price_books.price_book("railonly2023"))
     shared = ways.loc[ways.groupby(["gpus", "radix"]).rails_per_switch.idxmax()]
     apart = ways[(ways.gpus == 32768) & (ways.radix == 256) & (ways.rails_per_switch == 1)]
     noted = re.findall(r"\d\.\d\d", claims.claim("railonly2023.fault.redundant_cost_ratio").note)
@@ -348,7 +351,7 @@ def test_redundancy_as_the_ledger_notes_it():
 
 @pytest.mark.parametrize("gpus", [1024, 4096])
 def test_contenders_meet_the_full_clos(gpus):
-    prices, powers = cost.price_book("street2025"), cost.power_book("street2025")
+    prices, powers = price_books.price_book("street2025"), price_books.power_book("street2025")
     rows = cost.oversubscription_costs(gpus, 16, 16, [1, 3, 7, math.inf], prices, powers)
     full, none = rows[rows.oversubscription == 1], rows[np.isinf(rows.oversubscription)].iloc[0]
     assert len(full) == 2
@@ -363,7 +366,7 @@ def test_contenders_meet_the_full_clos(gpus):
 
 
 def test_parts_of_each_contender():
-    book = cost.price_book("street2025")
+    book = price_books.price_book("street2025")
     totals = cost.cluster_breakdown(1024, 16, 16, 3, book, WATTS).groupby("network").cost_usd.sum()
     expected = {"rail-optimized": 1, "rails + layer 3:1": 3, "rail-only": math.inf}
     parts = {name: rail_parts(1024, 16, 16, layer) for name, layer in expected.items()}
@@ -378,14 +381,14 @@ def test_parts_of_each_contender():
 
 def test_ratio_that_gives_a_total():
     row = table("railonly2025").iloc[0]
-    book = cost.price_book("railonly2025")
+    book = price_books.price_book("railonly2025")
     ratio = cost.ratio_for_total(row, row.cost_usd_rail_optimized, book.port + book.transceiver)
     assert ratio == pytest.approx(book.transceiver / book.port)
 
 
 def test_curve_of_link_rates():
-    book = cost.price_book("railonly2023")
-    powers = cost.PriceBook(book.port, book.transceiver, rate_Bps=book.rate_Bps)
+    book = price_books.price_book("railonly2023")
+    powers = price_books.PriceBook(book.port, book.transceiver, rate_Bps=book.rate_Bps)
     curve = cost.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], book, powers, (1, 0.5))
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
@@ -398,7 +401,7 @@ OWNED = {"gpus": 4096, "hb_domain_size": 16, "radix": 32, "years": 5}
 
 
 def test_ownership_adds_up():
-    prices, powers = cost.PriceBook(500, 200, 100), cost.PriceBook(20, 10, 0.1)
+    prices, powers = price_books.PriceBook(500, 200, 100), price_books.PriceBook(20, 10, 0.1)
     rows = cost.ownership_costs(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
     assert list(rows.total_usd) == pytest.approx(list(rows.purchase_usd + rows.energy_usd))
     assert list(rows.energy_usd) == pytest.approx(list(rows.power_w * 1.2 * 5 * 365 * 86400 * 2e-8))
@@ -410,7 +413,7 @@ def test_ownership_adds_up():
 
 
 def test_sensitivity_lies_about_its_centre():
-    rows = cost.book_rows("street2025")
+    rows = price_books.book_rows("street2025")
     swing = cost.ownership_sensitivity(**OWNED, ranges=rows)
     centre = cost.ownership_saving(**OWNED, inputs={name: row.value for name, row in rows.items()})
     assert list(swing.centre) == [centre] * len(rows)
@@ -425,14 +428,14 @@ def test_sensitivity_lies_about_its_centre():
 
 
 def test_an_input_without_bounds_moves_nothing_and_is_named():
-    rows = cost.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
+    rows = price_books.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
     swing = cost.ownership_sensitivity(**OWNED, ranges=rows)
     still = swing[swing.input == "PUE"].iloc[0]
     assert still.low == still.high and still.swing == 0 and still.at_low == still.at_high == still.centre
     assert (swing.swing[swing.input != "PUE"] > 0).all()
     (text,) = swing.attrs["warnings"]
     assert "PUE of energy" in text and "port price" not in text
-    assert cost.ownership_sensitivity(**OWNED, ranges=cost.book_rows("street2025")).attrs["warnings"] == ()
+    assert cost.ownership_sensitivity(**OWNED, ranges=price_books.book_rows("street2025")).attrs["warnings"] == ()
 
 
 def test_saving_that_no_ratio_changes():
@@ -444,7 +447,7 @@ def test_saving_that_no_ratio_changes():
 
 def test_negative_copper_tiers_are_refused():
     with pytest.raises(ValueError, match="copper_tiers is -1"):
-        cost.network_total(rail_only(512, 8, 16).parts, cost.PriceBook(1, 1, 1), -1)
+        cost.network_total(rail_only(512, 8, 16).parts, price_books.PriceBook(1, 1, 1), -1)
 
 
 def test_no_network_needs_no_spares():
@@ -453,13 +456,13 @@ def test_no_network_needs_no_spares():
 
 
 def test_text_values_without_radix_64():
-    book = cost.PriceBook(2, 1)
+    book = price_books.PriceBook(2, 1)
     with pytest.raises(ValueError, match="radix"):
         table1.printed_text_values(cost.compare_rail_networks(1024, 8, 128, book, book))
 
 
 def test_the_documents_record_what_their_tables_say():
-    prices, powers = cost.price_book("railonly2025"), cost.power_book("railonly2025")
+    prices, powers = price_books.price_book("railonly2025"), price_books.power_book("railonly2025")
     values, reasons, taken = table1.table1_claims(256, prices, powers)
     assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2025.table1")) <= set(values)
     assert values["railonly2025.fig1.cost_65536_400g"] == table("railonly2025").cost_usd_rail_optimized.max()
@@ -469,7 +472,7 @@ def test_the_documents_record_what_their_tables_say():
     assert ((rounded.r_from < rounded["r of the book"]) & (rounded["r of the book"] < rounded.r_to)).all()
     sums = "port + transceiver of the book", "port + transceiver, solved"
     assert list(rounded[sums[0]]) == pytest.approx(list(rounded[sums[1]]), rel=1e-3)
-    values, reasons, taken = table2.table2_claims(256, cost.price_book("railonly2023"), powers)
+    values, reasons, taken = table2.table2_claims(256, price_books.price_book("railonly2023"), powers)
     assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2023.table2")) <= set(values)
     assert values["railonly2023.table2.worst_radix"] == claims.paper_value("railonly2023.table2.worst_radix")
 
@@ -479,7 +482,7 @@ def test_the_documents_record_what_their_tables_say():
 
 def test_what_8192_gpus_on_nvl72_can_have():
     """Rail-only saves three quarters of rail-optimized, and little more than half of a Clos with as much bandwidth."""
-    prices, powers = cost.PriceBook(600, 400), cost.power_book("street2025")
+    prices, powers = price_books.PriceBook(600, 400), price_books.power_book("street2025")
     rows = cost.cluster_networks(8192, 72, 128, 4.0, prices, powers).set_index("network")
     assert (rows.tiers["rail-optimized"], rows.tiers["Clos"], rows.tiers["rail-only"]) == (3, 2, 1)
     assert rows.cost_usd["Clos"] == 192 * 128 * 600 + 4 * 8192 * 400  # 128 leaves and 64 spines
@@ -508,14 +511,14 @@ def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscripti
 
 @pytest.mark.parametrize("name", TABLES.values())
 def test_a_plain_clos_costs_as_much_as_rail_optimized_in_the_documents_cases(name):
-    book = cost.price_book("railonly2023")
+    book = price_books.price_book("railonly2023")
     for n, radix in table_cases(name).itertuples(index=False):
         rows = cost.cluster_networks(n, 256, radix, 4, book, WATTS).set_index("network").cost_usd
         assert rows["Clos"] == rows["rail-optimized"]
 
 
 def test_rows_that_do_not_fill_hb_domains_are_counted():
-    book = cost.PriceBook(1, 1, rate_Bps=1e11)
+    book = price_books.PriceBook(1, 1, rate_Bps=1e11)
     rows = cost.compare_rail_networks([4096, 7200, 16384], 72, 64, book, book)
     text = f"2 rows have GPUs that do not fill HB domains. The first: {domain_warnings(4096, 72)[0]}"
     assert rows.attrs["warnings"] == (text,)
@@ -526,20 +529,20 @@ def test_rows_that_do_not_fill_hb_domains_are_counted():
         cost.cluster_breakdown(4096, 72, 64, 4, book, book),
         cost.oversubscription_costs(4096, 72, 64, [1, 4], book, book),
         cost.redundancy_costs(pd.DataFrame({"gpus": [4096], "radix": [64]}), 72, book),
-        cost.ownership_costs(4096, 72, 64, *cost.matching_books("street2025"), 5, 0, 1),
+        cost.ownership_costs(4096, 72, 64, *price_books.matching_books("street2025"), 5, 0, 1),
     ):
         assert rows.attrs["warnings"] == domain_warnings(4096, 72)
 
 
 def test_a_cluster_of_one_hb_domain_needs_no_network():
-    book = cost.PriceBook(1, 1)
+    book = price_books.PriceBook(1, 1)
     rows = cost.cluster_networks(8, 8, 4, 4.0, book, book).set_index("network")
     assert rows.share_same_rail.isna().all() and rows.cost_usd["rail-only"] == 0
     assert rows.across_rails["rail-only"] == "through the HB domain"
 
 
 def test_networks_that_cost_the_same_are_both_the_cheapest():
-    books = cost.matching_books("street2025")
+    books = price_books.matching_books("street2025")
     rows = cost.cluster_networks(8192, 8, 64, 4.0, *books).set_index("network")
     assert set(rows.index[rows.cheapest == "any-to-any"]) == {"rail-optimized", "Clos"}
 
@@ -569,8 +572,8 @@ def own_catalog(tmp_path, monkeypatch):
 
 def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
     own_catalog("prices", OURS.format(rate=400))
-    prices, powers = cost.matching_books("ours")
-    default = cost.price_book(cost.DEFAULT_BOOK), cost.power_book(cost.DEFAULT_BOOK)
+    prices, powers = price_books.matching_books("ours")
+    default = price_books.price_book(price_books.DEFAULT_BOOK), price_books.power_book(price_books.DEFAULT_BOOK)
     assert (prices.port, prices.transceiver, prices.dac) == (600, 400, default[0].dac)
     assert powers == default[1]
     rows = cost.ownership_costs(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
@@ -580,42 +583,42 @@ def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
     cluster = cost.cluster_networks(4096, 16, 32, 4, prices, powers).set_index("network").cost_usd
     bought = rows[rows.host_links == "optics"].set_index("network").purchase_usd
     assert bought["rail-optimized"] == cluster["rail-optimized"] and bought["rail-only"] == cluster["rail-only"]
-    swing = cost.ownership_sensitivity(**OWNED, ranges=cost.book_rows("ours"))
+    swing = cost.ownership_sensitivity(**OWNED, ranges=price_books.book_rows("ours"))
     assert "port price of ours" in swing.attrs["warnings"][0] and "transceiver" not in swing.attrs["warnings"][0]
-    assert cost.books_text(prices, powers) == "prices of ours, powers of street2025"
-    assert cost.books_text(*default) == "prices and powers of street2025"
+    assert price_books.books_text(prices, powers) == "prices of ours, powers of street2025"
+    assert price_books.books_text(*default) == "prices and powers of street2025"
 
 
 def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     own_catalog("prices", OURS.format(rate=800))
-    prices, powers = cost.matching_books("ours")
-    default = cost.power_book(cost.DEFAULT_BOOK)
+    prices, powers = price_books.matching_books("ours")
+    default = price_books.power_book(price_books.DEFAULT_BOOK)
     assert (powers.port, powers.transceiver) == (2 * default.port, 2 * default.transceiver)
-    assert prices.dac == 2 * cost.price_book(cost.DEFAULT_BOOK).dac
+    assert prices.dac == 2 * price_books.price_book(price_books.DEFAULT_BOOK).dac
     assert powers.label() == "street2025 at 800 Gbps" and prices.label() == "ours"
     assert prices.label(copper=True) == "ours, copper of street2025 at 800 Gbps"
-    rows = cost.book_rows("ours")
+    rows = price_books.book_rows("ours")
     assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
     assert rows["port_price"].value == prices.port and rows["port_price"].low is None
 
 
 def test_powers_of_the_same_name_count(own_catalog):
     own_catalog("powers", OURS.format(rate=400).replace("price", "power").replace("USD", "W"))
-    assert cost.matching_books("street2025", "ours")[1].port == 600
-    assert cost.matching_books("street2025")[1] == cost.power_book("street2025")
+    assert price_books.matching_books("street2025", "ours")[1].port == 600
+    assert price_books.matching_books("street2025")[1] == price_books.power_book("street2025")
 
 
 def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
     head, rate, *rows = OURS.format(rate=800).replace("price", "power").replace("USD", "W").splitlines()
     own_catalog("powers", "\n".join([head, *rows]))
-    assert cost.power_book("ours").rate_Bps is None
-    prices, powers = cost.matching_books("flops2024", "ours")
+    assert price_books.power_book("ours").rate_Bps is None
+    prices, powers = price_books.matching_books("flops2024", "ours")
     assert (powers.port, powers.rate_Bps, powers.label()) == (600, prices.rate_Bps, "ours")
-    assert powers.dac == 2 * cost.power_book(cost.DEFAULT_BOOK).dac
+    assert powers.dac == 2 * price_books.power_book(price_books.DEFAULT_BOOK).dac
     curve = cost.link_rate_costs([4096], 8, [(5e10, 64)], prices, powers, (1, 1))
     assert curve.power_book.tolist() == ["ours at 400 Gbps"]
     own_catalog("powers", "\n".join([head, rate, *rows]))
-    assert cost.matching_books("street2025", "ours")[1].port == 300
+    assert price_books.matching_books("street2025", "ours")[1].port == 300
 
 
 def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
@@ -625,8 +628,8 @@ def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
         "scaling,rate_exponent,0.7,,,1,measured,ours,2026,\n"
         + OURS.format(rate=800).replace("price", "power").replace("USD", "W").partition("\n")[2],
     )
-    own, default = cost.power_book("ours"), cost.power_book("street2025")
-    scaled = cost.matching_books("flops2024")[1]
+    own, default = price_books.power_book("ours"), price_books.power_book("street2025")
+    scaled = price_books.matching_books("flops2024")[1]
     assert own.dac == scaled.dac == pytest.approx(2**0.7 * default.dac)
 
 
@@ -635,16 +638,16 @@ def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
     for kept in ([], [0], [1], [0, 1], [1, 2]):
         own_catalog("prices", "\n".join([head, *(rows[i] for i in kept)]))
         with pytest.raises(catalog.UnknownName) as refused:
-            cost.price_book("ours")
+            price_books.price_book("ours")
         for i, parameter in enumerate(("bandwidth", "port_price", "transceiver_price")):
             assert (parameter in str(refused.value).partition("Rows to add:")[2]) == (i not in kept)
         assert '`python -m railcore catalog template prices "ours"`' in str(refused.value)
     with pytest.raises(catalog.UnknownName, match="book of prices 'energy' does not exist"):
-        cost.price_book("energy")
+        price_books.price_book("energy")
 
 
 def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
-    book = cost.PriceBook(1, 1, name="mine")
+    book = price_books.PriceBook(1, 1, name="mine")
     with pytest.raises(ValueError, match="book 'mine' has no dac"):
         cost.network_total(rail_only(512, 8, 16).parts, book, 1)
     rows = cost.ownership_costs(**OWNED, prices=book, powers=book, electricity_price=2e-8, pue=1.2)
@@ -654,8 +657,8 @@ def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
 
 
 def test_books_in_each_others_place_are_refused():
-    cluster, prices, powers = (4096, 16, 32), cost.price_book("street2025"), cost.power_book("street2025")
-    texts = cost.PriceBook(port="600 USD", transceiver="400 USD", name="mine")
+    cluster, prices, powers = (4096, 16, 32), price_books.price_book("street2025"), price_books.power_book("street2025")
+    texts = price_books.PriceBook(port="600 USD", transceiver="400 USD", name="mine")
     calls = [
         lambda *books: cost.cluster_networks(*cluster, 4, *books),
         lambda *books: cost.cluster_breakdown(*cluster, 4, *books),
@@ -669,14 +672,17 @@ def test_books_in_each_others_place_are_refused():
             call(powers, prices)
         with pytest.raises(ValueError, match="powers is book 'mine', which is in USD: give one in W"):
             call(prices, texts.scaled(1))
-        call(cost.PriceBook(1, 1), cost.PriceBook(2, 1))  # numbers alone do not tell
-    assert (texts.scaled(2).unit, powers.at_rate(1e11).unit, cost.PriceBook(1, 1).unit) == ("USD", "W", "")
+        call(price_books.PriceBook(1, 1), price_books.PriceBook(2, 1))  # numbers alone do not tell
+    assert (texts.scaled(2).unit, powers.at_rate(1e11).unit, price_books.PriceBook(1, 1).unit) == ("USD", "W", "")
     with pytest.raises(ValueError, match="port is '6 W': give a number in USD"):
-        cost.PriceBook("6 W", 1, unit="USD")
+        price_books.PriceBook("6 W", 1, unit="USD")
 
 
 def test_powers_of_another_link_rate_than_the_prices_are_a_warning():
-    prices, powers = cost.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps"), cost.power_book("street2025")
+    prices, powers = (
+        price_books.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps"),
+        price_books.power_book("street2025"),
+    )
     cluster = (4096, 16, 32)
     tables = [
         lambda *books: cost.cluster_networks(*cluster, 4, *books),
@@ -689,17 +695,17 @@ def test_powers_of_another_link_rate_than_the_prices_are_a_warning():
         (text,) = table(prices, powers).attrs["warnings"]
         assert "Prices of mine are of 800 Gbps links, powers of street2025 of 400 Gbps links" in text
         assert "matching_books" in text
-        for fine in (powers.at_rate(prices.rate_Bps), cost.PriceBook(20, 10, 0.1)):
+        for fine in (powers.at_rate(prices.rate_Bps), price_books.PriceBook(20, 10, 0.1)):
             assert table(prices, fine).attrs["warnings"] == ()
 
 
 def test_a_scaled_book_says_so():
-    book = cost.PriceBook(2, 4, name="mine", rate_Bps=5e10)
+    book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10)
     assert book.scaled(0.5).label() == "mine x 0.5" and book.scaled(1) is book
     assert (book.at_rate(1e11).port, book.at_rate(1e11).label()) == (4, "mine at 800 Gbps")
     assert book.at_rate(2e11, 0.5).transceiver == 8 and book.at_rate(5e10) is book
     assert book.at_rate(1e11).at_rate(2e11).label() == "mine at 1.6 Tbps"
-    flops = cost.price_book("flops2024")
+    flops = price_books.price_book("flops2024")
     assert flops.label(copper=True) == "flops2024, copper of street2025 at 800 Gbps"
     slower = flops.at_rate(5e10)
     assert slower.dac == 120 and slower.label(copper=True) == "flops2024 at 400 Gbps, copper of street2025 at 400 Gbps"

@@ -9,29 +9,18 @@ import pytest
 
 from railcore.facts import files
 
-CHANGED = ("figures", "notebooks", "build")
 RECORD = "figures/parameters.csv"
 THIRD = "03_traffic_dense"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    folder, kept = project.make(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("kept")
-    status, printed = project.run(folder)
-    assert status == 0, printed
-    for name in CHANGED:
-        shutil.copytree(folder / name, kept / name)
-    return folder, kept
+    return project.made_and_kept(tmp_path_factory)
 
 
 @pytest.fixture
 def suite(made):
-    """The project, up to date again whatever the test before has done."""
-    folder, kept = made
-    for name in CHANGED:
-        shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(kept / name, folder / name)
-    return folder
+    return project.put_back(*made)
 
 
 def edit_first(folder, tiers):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import cabling, cost, reliability, scale_out
+from railcore.network import cabling, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
 from railcore.systems import datacenter
 from railcore.training import degraded, machine, transformer
@@ -41,7 +41,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     "exposed communication": [lambda: datacenter.site(10, NEW, "bf16_dense_rate", NEW)],
     "published batch": [lambda: transformer.batch_sequences(NEW)],
     "network cost": [lambda: scale_out.catalog_equipment("51.2T", NIC, NEW, "400G DR4")],
-    "network power": [lambda: cost.power_book(NEW)],
+    "network power": [lambda: price_books.power_book(NEW)],
     "scale-out networks": [
         lambda: scale_out.chip_modes(NEW, NIC),
         lambda: scale_out.catalog_equipment(NEW, NIC, "street2025", NEW),
@@ -290,7 +290,7 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
         if said:
             monkeypatch.delenv("RAILCORE_CATALOG")
         with pytest.raises(catalog.UnknownName) as refusal:
-            cost.price_book(name)
+            price_books.price_book(name)
         assert ("RAILCORE_CATALOG, the folder of your own rows, is not set" in str(refusal.value)) == said
 
 

@@ -17,29 +17,17 @@ from railcore.facts import files
 from railcore.workbench.driver import kernels, publish
 from railcore.workbench.driver.run import load_notebook
 
-CHANGED = ("figures", "notebooks", "build/stamps")
 LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A project that is up to date, and a copy of all that a run may change."""
-    folder, kept = project.make(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("kept")
-    status, printed = project.run(folder)
-    assert status == 0, printed
-    for name in CHANGED:
-        shutil.copytree(folder / name, kept / name)
-    return folder, kept
+    return project.made_and_kept(tmp_path_factory)
 
 
 @pytest.fixture
 def suite(made):
-    """The project, up to date again whatever the test before has done."""
-    folder, kept = made
-    for name in CHANGED:
-        shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(kept / name, folder / name)
-    return folder
+    return project.put_back(*made)
 
 
 def run_again(folder, name):

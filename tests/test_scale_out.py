@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
-from railcore.network.cost import PriceBook, network_total, price_book
+from railcore.network.cost import network_total
+from railcore.network.price_books import PriceBook, price_book
 from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars

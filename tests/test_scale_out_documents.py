@@ -6,7 +6,7 @@ from railcore.documents.flops2024 import scale_out_claims
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import scale_out
-from railcore.network.cost import PriceBook
+from railcore.network.price_books import PriceBook
 from railcore.systems import datacenter as dc
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"

@@ -4,7 +4,7 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, merge_entries
 from railcore.facts import catalog, claims, units
-from railcore.network import cost
+from railcore.network import cost, price_books
 from railcore.network.topology import faults
 
 PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
@@ -17,7 +17,11 @@ def table_cases(table: str) -> pd.DataFrame:
 
 
 def savings_table(
-    table: str, hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook, share_switches: bool = True
+    table: str,
+    hb_domain_size: int,
+    prices: price_books.PriceBook,
+    powers: price_books.PriceBook,
+    share_switches: bool = True,
 ) -> pd.DataFrame:
     """`cost.compare_rail_networks` of the cases of a document's table.
 

@@ -17,7 +17,8 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
-from railcore.network.cost import PriceBook, network_total, price_book
+from railcore.network.cost import network_total
+from railcore.network.price_books import PriceBook, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNT_METHODS = ("smooth", "rounded", "whole")

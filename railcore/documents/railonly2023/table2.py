@@ -3,12 +3,12 @@
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims
-from railcore.network import cost
+from railcore.network import cost, price_books
 
 _TABLE, _SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
 
 
-def table2_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
+def table2_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts and cost, and on the cost of redundant switches.
 
     powers: peak powers, for the columns of the table; the document prints none.

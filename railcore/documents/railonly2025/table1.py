@@ -6,7 +6,7 @@ import pandas as pd
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims, units
-from railcore.network import cost
+from railcore.network import cost, price_books
 
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
 
@@ -61,7 +61,7 @@ def solved_sums(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.PriceBook) -> pd.DataFrame:
+def fitted_books(table: pd.DataFrame, prices: price_books.PriceBook, powers: price_books.PriceBook) -> pd.DataFrame:
     """Ratios and sums that all printed savings allow together, beside those of the books.
 
     Columns saving, digits, r_from, r_to, r of the book, port + transceiver (solved), and that of the book.
@@ -75,7 +75,7 @@ def fitted_books(table: pd.DataFrame, prices: cost.PriceBook, powers: cost.Price
     return fits
 
 
-def table1_claims(hb_domain_size: int, prices: cost.PriceBook, powers: cost.PriceBook) -> Entries:
+def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
     table = savings_table(_TABLE, hb_domain_size, prices, powers)
     values = _table_and_text(table)

@@ -10,7 +10,7 @@ from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import variant_value
 from railcore.facts.units import show
-from railcore.network.cost import DEFAULT_BOOK
+from railcore.network.price_books import DEFAULT_BOOK
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
 _DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog

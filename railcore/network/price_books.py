@@ -1,0 +1,175 @@
+"""Books of prices and powers: what a port, a transceiver and a cable cost or draw, by the catalog or given."""
+
+from dataclasses import dataclass, field, replace
+
+from railcore.facts import catalog, units
+from railcore.facts.arguments import Quantity, checked, si
+from railcore.facts.checks import at_least, one_of, positive
+
+DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC).
+
+    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. unit: "USD" or "W", "" where only numbers
+    are given and it is not known; what is known is not taken for the other.
+    dac: None where the book has no copper. name, copper_name: whose numbers they are, and whose copper's is where it is
+    another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or None.
+
+    Raises ValueError for what is below 0.
+    """
+
+    port: Quantity
+    transceiver: Quantity
+    dac: Quantity | None = None
+    name: str = field(default="given", kw_only=True)
+    copper_name: str = field(default="", kw_only=True)
+    rate_Bps: Quantity | None = field(default=None, kw_only=True)
+    unit: str = field(default="", kw_only=True)
+    made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in ("port", "transceiver", "dac")}
+        said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, given.values())]
+        if len(said) > 1:
+            values = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+            raise ValueError(f"book {self.name!r} mixes USD and W ({values}): give all in USD or all in W")
+        one_of("unit", self.unit, ("", "USD", "W"))
+        object.__setattr__(self, "unit", self.unit or "".join(said))
+        for name, value in given.items():
+            if value is not None:
+                object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
+                at_least(name, getattr(self, name))
+        if self.rate_Bps is not None:
+            object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
+            positive("rate_Bps", self.rate_Bps, "bytes/s")
+
+    @property
+    def cable(self) -> float:
+        """`dac`. Raises ValueError where the book has none."""
+        if self.dac is None:
+            raise ValueError(f"book {self.name!r} has no dac, the number of a copper cable: give it")
+        return self.dac
+
+    def scaled(self, factor: float) -> "PriceBook":
+        """The book for parts that cost or draw `factor` times as much; its name says so."""
+        if factor == 1:
+            return self
+        dac = None if self.dac is None else self.dac * factor
+        name = f"{self.name} x {units.number(factor, 4)}"
+        return replace(self, port=self.port * factor, transceiver=self.transceiver * factor, dac=dac, name=name)
+
+    def at_rate(self, rate_Bps: float, exponent: float = 1.0) -> "PriceBook":
+        """The book for links of another rate: all times (rate / the book's) ** exponent; its names say so.
+
+        Raises ValueError without a rate.
+        """
+        if self.rate_Bps is None:
+            raise ValueError(f"book {self.name!r} has no rate_Bps: give the link rate of its parts, one direction")
+        if rate_Bps == self.rate_Bps:
+            return self
+        before, now = (f" at {units.show(rate, 'bps')}" for rate in (self.rate_Bps, rate_Bps))
+        name, copper = (text and text.removesuffix(before) + now for text in (self.name, self.copper_name))
+        scaled = self.scaled((rate_Bps / self.rate_Bps) ** exponent)
+        return replace(scaled, rate_Bps=rate_Bps, name=name, copper_name=copper)
+
+    def label(self, copper: bool = False) -> str:
+        """Name for a table; copper: of a table with copper cables too."""
+        return f"{self.name}, copper of {self.copper_name}" if copper and self.copper_name else self.name
+
+
+@checked
+def price_book(name: str) -> PriceBook:
+    """Prices of a book of the catalog [USD]; copper is `DEFAULT_BOOK`'s where the book has none.
+
+    Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+    """
+    return _book("prices", name)
+
+
+@checked
+def power_book(name: str) -> PriceBook:
+    """Peak powers of a book of the catalog [W]; copper and errors as of `price_book`."""
+    return _book("powers", name)
+
+
+@checked
+def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, PriceBook]:
+    """Prices [USD] and peak powers [W] for one network, powers at the link rate of the prices.
+
+    prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
+    the catalog has none of that name. Powers without a link rate are at that of the prices. Raises as `price_book`.
+    """
+    bought = price_book(prices)
+    drawn = _book("powers", _power_name(prices, powers), bought.rate_Bps)
+    if bought.rate_Bps is None or drawn.rate_Bps == bought.rate_Bps:
+        return bought, drawn
+    return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
+
+
+def books_text(prices: PriceBook, powers: PriceBook) -> str:
+    """Whose prices and powers a picture has, as people read it."""
+    if prices.label() == powers.label():
+        return f"prices and powers of {prices.label()}"
+    return f"prices of {prices.label()}, powers of {powers.label()}"
+
+
+def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
+    """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
+    books = matching_books(prices, powers)
+    rows = {}
+    for family, name, book in zip(catalog.BOOKS, (prices, _power_name(prices, powers)), books, strict=True):
+        what, _ = catalog.BOOKS[family]
+        for part in ("port", "transceiver"):
+            row = catalog.item(family, name).row(f"{part}_{what}")
+            factor = getattr(book, part) / row.value if row.value else 1.0
+            ends = {end: getattr(row, end) for end in ("value", "low", "high")}
+            ends = {end: value if value is None else value * factor for end, value in ends.items()}
+            rows[row.parameter] = replace(row, **ends, name=book.label())
+    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+def _power_name(prices: str, powers: str | None) -> str:
+    return powers or (prices if prices in _book_names("powers") else DEFAULT_BOOK)
+
+
+def _book_names(family: str) -> list[str]:
+    """Items of a family that price or power a network's parts, in whole or in part."""
+    what, _ = catalog.BOOKS[family]
+    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac"))}
+    return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
+
+
+def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
+    """A book of the catalog; rate_Bps: of one that has no link rate."""
+    what, unit = catalog.BOOKS[family]
+    if name not in (known := _book_names(family)):
+        raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
+    item, dac = catalog.item(family, name), f"dac_{what}"
+    for row in item.rows:
+        if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
+            raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
+    port, transceiver = item[f"port_{what}"], item[f"transceiver_{what}"]
+    rate = item["bandwidth"] if family == "prices" else item.get("bandwidth")
+    if rate is None and name in catalog.names("prices"):  # of the prices of the same name
+        rate = catalog.item("prices", name).get("bandwidth")
+    rate = rate_Bps if rate is None else rate
+    book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate, unit=unit)
+    if dac in item or name == DEFAULT_BOOK:
+        return book
+    return _with_default_copper(book, family, dac)
+
+
+def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
+    """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
+    rows = (family, DEFAULT_BOOK, dac), ("prices", DEFAULT_BOOK, "bandwidth"), (family, "scaling", "rate_exponent")
+    number, rate, exponent = (  # not looked up, which would make them inputs before they are used
+        next(row.value for row in catalog.item(group, name).rows if row.parameter == parameter)
+        for group, name, parameter in rows
+    )
+    copper = PriceBook(0, 0, number, name=DEFAULT_BOOK, rate_Bps=rate)
+    if book.rate_Bps is not None:
+        copper = copper.at_rate(book.rate_Bps, exponent)
+    return replace(book, dac=copper.dac, copper_name=copper.name)
