@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import cabling, price_books, reliability, scale_out
+from railcore.network import cabling, photonic_cost, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
 from railcore.systems import datacenter
 from railcore.training import degraded, machine, transformer
@@ -25,6 +25,8 @@ LIKE = {  # items whose values a new one takes
     "prices": "flops2024",
     "powers": "street2025",
     "sites": "flops2024",
+    "circuit_switches": "Polatis 6000N",
+    "network_cards": "ConnectX-7",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -47,6 +49,9 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
         lambda: scale_out.catalog_equipment(NEW, NIC, "street2025", NEW),
     ],
     "cabling": [lambda: cabling.link_media(NIC)],
+    "photonic rails": [
+        lambda: photonic_cost.circuit_switch_plans([NEW], 64, 8, *price_books.matching_books("flops2024"))
+    ],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 
@@ -311,7 +316,7 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
         (
             "books",
             ["port [USD]", "transceiver [W]", "source"],
-            "railonly2023 400 748 374 120 - - - paper: railonly",
+            "railonly2023 400 748 374 120 - - - - - paper: railonly",
         ),
         ("transceivers", ["reach [m]"], "400G DR4 400 500 9 300"),
         ("fuels", ["parameter", "value"], "coal capacity_factor 0.422"),

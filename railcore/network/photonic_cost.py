@@ -1,0 +1,225 @@
+"""Cost and power of photonic rails beside electrical networks for the same GPUs, and what a circuit switch serves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.facts.arguments import checked
+from railcore.facts.checks import whole
+from railcore.network.cost import part_totals, share_saved, with_book_names, with_domain_warnings
+from railcore.network.price_books import PriceBook
+from railcore.network.topology.clos import rail_parts
+from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
+
+PHOTONIC = "photonic rails"
+ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
+    "rail-optimized": {"oversubscription": 1.0},
+    "fat tree": {"rails": 1},
+    "rail-only": {"rails_per_switch": None},
+}
+
+
+@checked
+def circuit_total(parts: CircuitParts, book: PriceBook, whole_switches: bool = True) -> np.ndarray:
+    """Price [USD] or peak power [W] of photonic rails: C = P N + T N_TR.
+
+    Port P of circuit switches, N ports (of whole switches, or those with a fibre alone); transceiver T of the NICs.
+    Fibres are left out. NaN where whole switches are counted and a rail does not fit into one. Raises ValueError for a
+    book without `circuit_port`.
+    """
+    ports = parts.switch_ports if whole_switches else parts.used_ports
+    return book.circuit * ports + book.transceiver * parts.transceivers
+
+
+@checked
+def photonic_network_costs(
+    gpus: ArrayLike,
+    hb_domain_size: ArrayLike,
+    radix: ArrayLike,
+    prices: PriceBook,
+    powers: PriceBook,
+    ocs_ports: ArrayLike | None = None,
+    **wiring,
+) -> pd.DataFrame:
+    """Photonic rails and electrical networks at the same link speed, a row for each network and element.
+
+    Electrical are rail-optimized, a fat tree over all GPUs, and rail-only with rails that share switches.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a packet switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+    ocs_ports
+        Ports of a circuit switch, all of them bought; None counts the ports in use alone, whatever switch has them.
+    **wiring
+        Of the NICs, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns network, gpus, hb_domain_size, tiers, switches, ports, transceivers, cost_usd, power_w, those of
+    `photonic_savings`, price_book, power_book; NaN where rails do not fit into a circuit switch. attrs["warnings"]:
+    texts where the GPUs of a row do not fill HB domains, and where prices and powers are of unlike link rates.
+    """
+    radices = np.ones(1, np.int64) if ocs_ports is None else whole("ocs_ports", ocs_ports)
+    n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix, radices))
+    own = circuit_parts(n, k, ocs, **wiring)
+    switched = ocs_ports is not None
+    cost, power = (circuit_total(own, book, switched) for book in (prices, powers))
+    clusters = {"gpus": n, "hb_domain_size": k}
+    boxes = (own.switches, own.switch_ports) if switched else (np.nan, own.used_ports.astype(float))
+    counts: dict[str, Any] = {"tiers": 1, **dict(zip(("switches", "ports"), boxes, strict=True))}
+    counts |= {"transceivers": own.transceivers, "cost_usd": cost, "power_w": power}
+    blocks = [pd.DataFrame({"network": PHOTONIC} | clusters | counts)]
+    for network, shape in ELECTRICAL_NETWORKS.items():
+        totals = part_totals(rail_parts(n, k, ports, **shape), prices, powers)
+        blocks.append(pd.DataFrame({"network": network} | clusters | {name: totals[name] for name in counts}))
+    table = pd.concat(blocks, ignore_index=True)
+    table = with_domain_warnings(photonic_savings(table), n, k)
+    return with_book_names(table, prices, powers, circuits=True)
+
+
+def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of networks with what photonic rails save of each.
+
+    table: columns network, cost_usd and power_w; the same clusters in the same order for each network, photonic rails
+    first. Adds cost_saved and power_saved (share of the row's; below 0 where photonic rails take more), cost_ratio and
+    power_ratio (the row's over theirs).
+    """
+    own = table[table["network"] == PHOTONIC]
+    for what, column in (("cost", "cost_usd"), ("power", "power_w")):
+        mine = np.resize(own[column].to_numpy(), len(table))
+        table[f"{what}_saved"], table[f"{what}_ratio"] = share_saved(mine, table[column]), table[column] / mine
+    return table
+
+
+@checked
+def circuit_switch_plans(
+    switches: Iterable[str],
+    gpus: int,
+    hb_domain_size: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    nic_ports: int = 2,
+    **wiring,
+) -> pd.DataFrame:
+    """What each circuit switch would take for one cluster, the ports of a NIC on one switch or spread over several.
+
+    Parameters
+    ----------
+    switches
+        Of the catalog's circuit_switches.
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+    nic_ports
+        Ports of a NIC.
+    **wiring
+        Others of `circuit_parts`.
+
+    Returns
+    -------
+    A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ocs_ports,
+    reconfiguration_s, planes, largest_cluster [GPUs], rings (that close: `ring_lengths`), rails_per_switch, switches,
+    ports_used (share), cost_usd, power_w, price_book, power_book; NaN where a rail does not fit.
+    """
+    rows = []
+    for name in switches:
+        item = catalog.item("circuit_switches", name)
+        ports, time = int(item["ports"]), item.get("reconfiguration_time", np.nan)
+        for planes in range(1, nic_ports + 1):
+            if nic_ports % planes:
+                continue
+            parts = circuit_parts(gpus, hb_domain_size, ports, nic_ports, planes, **wiring)
+            rings = ring_lengths(nic_ports, planes, wiring.get("fibres_per_port", 1))
+            rows.append(
+                {"circuit_switch": name, "ocs_ports": ports, "reconfiguration_s": time, "planes": planes}
+                | {"largest_cluster": int(parts.reach), "rings": rings}
+                | {"rails_per_switch": float(parts.rails_per_switch)}
+                | {"switches": float(parts.switches), "ports_used": float(parts.used_ports / parts.switch_ports)}
+                | {"cost_usd": float(circuit_total(parts, prices)), "power_w": float(circuit_total(parts, powers))}
+            )
+    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
+
+
+@checked
+def wiring_costs(
+    wirings: Iterable[tuple[int, int]],
+    nic_Bps: float,
+    gpus: int,
+    hb_domain_size: int,
+    radix: int,
+    ocs_ports: int,
+    prices: PriceBook,
+    powers: PriceBook,
+) -> pd.DataFrame:
+    """What each way to split a NIC and to fibre its ports gives and costs; one transceiver a GPU, its ports broken out.
+
+    Parameters
+    ----------
+    wirings
+        Ports of a NIC and fibres of a port, in pairs.
+    nic_Bps
+        Bandwidth of a NIC, one direction [bytes/s].
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix, ocs_ports
+        Ports of a packet switch, and of a circuit switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+
+    Returns
+    -------
+    Columns nic_ports, fibres_per_port, circuit_ports (of a GPU), largest_cluster [GPUs, one switch a rail], rings (that
+    a GPU is in at once: two ports each with one fibre a port, else one port each), ring_Bps (what a GPU sends around
+    one of them, in one direction), gpu_cost_usd, gpu_power_w (of ports in use), cost_saved and power_saved (of
+    rail-optimized's), price_book, power_book.
+    """
+    rows = []
+    for ports, fibres in wirings:
+        wiring = {"nic_ports": ports, "fibres_per_port": fibres, "transceivers_per_gpu": 1}
+        table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring).set_index("network")
+        own, other = table.loc[PHOTONIC], table.loc["rail-optimized"]
+        row: dict[str, Any] = {"nic_ports": ports, "fibres_per_port": fibres, "circuit_ports": ports * fibres}
+        row["largest_cluster"] = int(circuit_reach(hb_domain_size, ocs_ports, ports, fibres_per_port=fibres))
+        rings = ports // 2 if fibres == 1 else ports
+        row |= {"rings": rings, "ring_Bps": nic_Bps / ports if rings else np.nan}
+        row |= {"gpu_cost_usd": own["cost_usd"] / gpus, "gpu_power_w": own["power_w"] / gpus}
+        rows.append(row | {name: other[name] for name in ("cost_saved", "power_saved")})
+    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
+
+
+def circuit_reaches(switches: Iterable[str], hb_domains: Mapping[str, int], **wiring) -> pd.DataFrame:
+    """Largest cluster behind one circuit switch a rail and plane, by switch and HB domain.
+
+    Parameters
+    ----------
+    switches
+        Of the catalog's circuit_switches.
+    hb_domains
+        GPUs of HB domains (scale-up or NVLink domains) by the names of their columns.
+    **wiring
+        nic_ports, planes and fibres_per_port, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns circuit_switch, reconfiguration_s, ports, and one of GPUs for each HB domain; where the switch that a source
+    gives has other ports (ports_reference), reference_ports and a column reference_... for each HB domain, else NaN.
+    """
+    rows = []
+    for item in (catalog.item("circuit_switches", name) for name in switches):
+        row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
+        for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
+            row[f"{before}ports"] = np.nan if ports is None else ports
+            for name, size in hb_domains.items():
+                row[before + name] = np.nan if ports is None else float(circuit_reach(size, ports, **wiring))
+        rows.append(row)
+    return pd.DataFrame(rows)
