@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,10 +102,10 @@ def test_plans_of_switches_that_are_no_longer_than_their_rails():
     fits = table["switches"].notna()
     assert (fits == (table["largest_cluster"] >= 1024)).all()
     rail_ports = 128 * 2 // table["planes"]
-    rails = np.minimum(table["ocs_ports"] // rail_ports, 8)[fits]
+    rails = np.minimum(table["ports"] // rail_ports, 8)[fits]
     assert (table["rails_per_switch"][fits] == rails).all()
     assert (table["switches"][fits] == table["planes"][fits] * np.ceil(8 / rails)).all()
-    used = 1024 * 2 / (table["switches"] * table["ocs_ports"])
+    used = 1024 * 2 / (table["switches"] * table["ports"])
     assert table["ports_used"].tolist() == pytest.approx(used.tolist(), nan_ok=True)
     assert set(table["rings"][table["planes"] == 2]) == {"even"}
 
@@ -153,10 +152,7 @@ def test_counts_of_rail_optimized():
 
 
 def entries(**options):
-    reaches = fabric_cost.table3(
-        {column: int(catalog.item("platforms", name)["gpus"]) for name, column in fabric_cost.SCALE_UPS.items()}
-    )
-    return fabric_cost.fabric_claims(fig7(**options), reaches, POWERS)
+    return fabric_cost.fabric_claims(fig7(**options), fabric_cost.table3(), POWERS)
 
 
 def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
@@ -178,32 +174,38 @@ def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
         values = {f"photonic2025.fig7.{what}_saving_max": row[f"{what}_saved"] for what in ("cost", "power")}
         met[count] = [verdict == "reproduced" for verdict in claim_verdicts(values).values()]
     assert met.pop(fabric_cost.ROUNDED) == [True, True]
-    assert all(found == [False, False] for found in met.values()) and len(met) == 2
+    assert all(found == [False, False] for found in met.values()) and len(met) == 3
 
 
 def test_solved_prices_give_the_savings():
     ratios = {"cost": 4.0, "power": 23.0}
     solved = fabric_cost.solved_prices(fig7(), PRICES, POWERS, ratios)
-    assert len(solved) == 2 * 2 * 3 * 3
-    for row in solved.itertuples():
+    assert len(solved) == 2 * 2 * 4 * 3
+    for row in solved[solved["solved"].notna()].itertuples():
         what = row.saving.split()[0]
-        book = PRICES if what == "cost" else POWERS
-        target = (
-            1 - 1 / ratios[what]
-            if "ratio" in row.saving
-            else claims.paper_value(f"photonic2025.fig7.{what}_saving_max")
-        )
+        book, printed = PRICES if what == "cost" else POWERS, f"photonic2025.fig7.{what}_saving_max"
+        target = 1 - 1 / ratios[what] if "ratio" in row.saving else claims.paper_value(printed)
         parts = {"port": book.port, "transceiver": book.transceiver, "circuit_port": book.circuit}
         parts[row.part.replace(" ", "_")] = row.solved
-        both = {"prices": PRICES, "powers": POWERS} | {
-            ("prices" if what == "cost" else "powers"): price_books.PriceBook(**parts)
-        }
-        again = fig7(**both).set_index(["network", "count"]).loc[("rail-optimized", row.count), f"{what}_saved"]
-        assert again.max() == pytest.approx(target), row
+        changed = {"prices" if what == "cost" else "powers": price_books.PriceBook(**parts)}
+        again = fabric_cost.largest_savings(fig7(**changed))[f"{what}_saved"]
+        assert again[row.count] == pytest.approx(target), row
         if "printed" in row.saving:
             assert row.least < row.solved < row.most
+    shown = fabric_cost.printed_prices(solved)
+    assert list(shown["count"]).count("the book") == 2 and len(shown) == 2 + 2 * 2 * 4
+    assert (shown[["port", "transceiver", "circuit port"]] == "–").sum().tolist() == [0, 1, 2]
     ours = solved[(solved["count"] == fabric_cost.ROUNDED) & solved["least"].notna()]
     assert ((ours["least"] <= ours["book"]) & (ours["book"] <= ours["most"])).all()
+
+
+def test_lines_of_the_figure_end_with_the_documents():
+    bought = photonic_cost.photonic_network_costs(FIG7, 8, 64, PRICES, POWERS, 576, planes=2)
+    lines = fabric_cost.figure7(fig7(), bought, 576)
+    links = list(lines["link"].unique())
+    assert [link.endswith("(document)") for link in links] == [False] * 4 + [True] * 2
+    assert links[3] == "photonic rails, whole switches of 576 ports"
+    assert lines[lines["link"] == links[3]]["cost_usd"].isna().tolist() == [False, False, False, True]
 
 
 def test_no_price_above_0_is_none():
@@ -212,7 +214,11 @@ def test_no_price_above_0_is_none():
     assert solved[(solved["part"] == "port") & solved["saving"].str.startswith("cost")]["solved"].isna().all()
 
 
-def test_table3_shows_the_switches_that_it_cites():
-    table = fabric_cost.table3({"rack": 72}).set_index("circuit_switch")
-    assert table["rack"]["Piezo (Polatis)"] == 20_736 and table["reference_rack"]["Piezo (Polatis)"] == 13_824
-    assert table["reference_rack"].notna().sum() == 2 and isinstance(table, pd.DataFrame)
+def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
+    table = fabric_cost.table3(hb_domain_size=36).set_index("circuit_switch")
+    assert table["gpus_own"]["Piezo (Polatis)"] == 10_368 and table["reference_gpus_gb200"]["Piezo (Polatis)"] == 13_824
+    assert table["reference_gpus_h200"].notna().sum() == 2
+    assert "gpus_own" not in fabric_cost.table3(hb_domain_size=72)
+    halves = fabric_cost.table3(4)["gpus_gb200"] * 2
+    assert (halves == fabric_cost.table3(2)["gpus_gb200"]).all()  # all radices divide by four
+    assert "GPUs (DGX H200), switch cited" in fabric_cost.printed_table3(fabric_cost.table3())

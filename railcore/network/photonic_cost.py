@@ -127,7 +127,7 @@ def circuit_switch_plans(
 
     Returns
     -------
-    A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ocs_ports,
+    A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ports,
     reconfiguration_s, planes, largest_cluster [GPUs], rings (that close: `ring_lengths`), rails_per_switch, switches,
     ports_used (share), cost_usd, power_w, price_book, power_book; NaN where a rail does not fit.
     """
@@ -141,7 +141,7 @@ def circuit_switch_plans(
             parts = circuit_parts(gpus, hb_domain_size, ports, nic_ports, planes, **wiring)
             rings = ring_lengths(nic_ports, planes, wiring.get("fibres_per_port", 1))
             rows.append(
-                {"circuit_switch": name, "ocs_ports": ports, "reconfiguration_s": time, "planes": planes}
+                {"circuit_switch": name, "ports": ports, "reconfiguration_s": time, "planes": planes}
                 | {"largest_cluster": int(parts.reach), "rings": rings}
                 | {"rails_per_switch": float(parts.rails_per_switch)}
                 | {"switches": float(parts.switches), "ports_used": float(parts.used_ports / parts.switch_ports)}

@@ -5,13 +5,14 @@ The document prints neither prices nor counts. A later public notebook of its au
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.documents.readings import Entries, verdict_readings
-from railcore.facts import catalog, claims
+from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.network.photonic_cost import PHOTONIC, circuit_reaches, photonic_network_costs, photonic_savings
 from railcore.network.price_books import PriceBook
@@ -28,10 +29,23 @@ def table3_switches() -> dict[str, str]:
     return {str(item["claim_key"]): item.name for item in items if "claim_key" in item}
 
 
-def table3(hb_domains: Mapping[str, int], nic_ports: int = 2, fibres_per_port: int = 1) -> pd.DataFrame:
-    """`circuit_reaches` of all circuit switches of the catalog; hb_domains: GPUs of HB domains by name."""
-    names = catalog.names("circuit_switches")
-    return circuit_reaches(names, hb_domains, nic_ports=nic_ports, fibres_per_port=fibres_per_port)
+def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFrame:
+    """`circuit_reaches` of all circuit switches of the catalog with the scale-up domains of Table 3.
+
+    nic_ports: of a NIC, with bidirectional transceivers; hb_domain_size: of one more column, gpus_own.
+    """
+    domains = {column: int(catalog.item("platforms", name)["gpus"]) for name, column in SCALE_UPS.items()}
+    if hb_domain_size is not None and hb_domain_size not in domains.values():
+        domains["gpus_own"] = hb_domain_size
+    return circuit_reaches(catalog.names("circuit_switches"), domains, nic_ports=nic_ports)
+
+
+def printed_table3(table: pd.DataFrame) -> pd.DataFrame:
+    """`table3` as the document prints it, with the ports of the switches that it cites."""
+    texts = {"circuit_switch": "OCS technology", "reconfiguration_s": "reconfiguration_s", "ports": "radix"}
+    texts |= {column: f"GPUs ({name})" for name, column in SCALE_UPS.items()} | {"gpus_own": "GPUs (own HB domain)"}
+    texts |= {f"reference_{column}": f"{text}, switch cited" for column, text in texts.items()}
+    return table.rename(columns=texts)[[texts[column] for column in table]]
 
 
 def rounded_rail_ports(gpus: ArrayLike, hb_domain_size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -88,14 +102,29 @@ def counted_networks(
     return table.assign(**per_gpu)
 
 
-def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each way to count rail-optimized in `counted_networks`, the cluster from which photonic rails save most.
+def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.DataFrame:
+    """Lines of Fig. 7, the document's two last: `counted_networks`, and photonic rails of whole circuit switches.
 
-    Rows by count: ROUNDED, EXACT, then switches that one can buy.
+    bought: `photonic_network_costs` with `ocs_ports`. Columns of the table, and link, the name of the line.
     """
-    electrical = table[table["network"] == "rail-optimized"]
-    best = electrical.loc[electrical["cost_saved"].round(9).groupby(electrical["count"]).idxmax()].set_index("count")
-    return best.loc[[ROUNDED, EXACT, *best.index.difference([ROUNDED, EXACT])]]
+    whole_switches = bought[bought["network"] == PHOTONIC].assign(count=f"whole switches of {ocs_ports:,} ports")
+    lines = pd.concat([table[table["count"] != EXACT], whole_switches], ignore_index=True)
+    printed = lines["count"].isin([ROUNDED, "ports in use"])
+    lines["link"] = lines["network"] + ", " + lines["count"] + np.where(printed, " (document)", "")
+    return pd.concat([lines[~printed], lines[printed]], ignore_index=True)
+
+
+def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
+    """Of each way to count the electrical rails in `counted_networks`, the cluster of which photonic rails save most.
+
+    Rows by count: ROUNDED, EXACT, switches that one can buy, and these without the layer that joins the rails.
+    """
+    electrical = table[table["network"].isin(["rail-optimized", "rail-only"])]
+    alone = electrical["network"] == "rail-only"
+    count = electrical["count"].where(~alone, "rail-only with " + electrical["count"])
+    best = electrical["cost_saved"].round(9).groupby(count, sort=False).idxmax()
+    best = electrical.loc[best].set_index(best.index.rename("count"))
+    return best.loc[[ROUNDED, EXACT, *(each for each in best.index if each not in (ROUNDED, EXACT))]]
 
 
 def solved_prices(
@@ -132,23 +161,39 @@ def solved_prices(
         for saving, text, shares in wanted:
             for count, row in best.iterrows():
                 p, t, left = row["ports_per_gpu"], row["transceivers_per_gpu"], 1 - shares
-                own = circuits * book.circuit + modules * book.transceiver
-                solved = {
-                    "port": (book.port, (own / left - t * book.transceiver) / p),
-                    "transceiver": (
-                        book.transceiver,
-                        (circuits * book.circuit - left * p * book.port) / (left * t - modules),
-                    ),
-                    "circuit port": (
-                        book.circuit,
-                        (left * (p * book.port + t * book.transceiver) - modules * book.transceiver) / circuits,
-                    ),
-                }
+                ports, optics, switched = p * book.port, t * book.transceiver, circuits * book.circuit
+                own = modules * book.transceiver
+                with np.errstate(divide="ignore"):
+                    solved = {
+                        "port": (book.port, ((switched + own) / left - optics) / p),
+                        "transceiver": (book.transceiver, (switched - left * ports) / (left * t - modules)),
+                        "circuit port": (book.circuit, (left * (ports + optics) - own) / circuits),
+                    }
                 for part, (ours, found) in solved.items():
-                    found = np.where(found > 0, found, np.nan)
+                    found = np.where((found > 0) & np.isfinite(found), found, np.nan)
                     least, most = np.sort(found[1:])
                     rows.append((saving, text, count, part, ours, found[0], least, most))
     return pd.DataFrame(rows, columns="saving wanted count part book solved least most".split())
+
+
+def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
+    """`solved_prices` with a column for each part: what it would be, and what the printed digits leave it."""
+    rows = []
+    for (saving, wanted), part in solved.groupby(["saving", "wanted"], sort=False):
+        what = {"saving": saving, "wanted": wanted}
+        if part["least"].notna().any():
+            books = {row.part: units.number(row.book, 4) for row in part.itertuples()}
+            rows.append(what | {"wanted": "", "count": "the book"} | books)
+        for count, each in part.groupby("count", sort=False):
+            rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in each.itertuples()})
+    return pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
+
+
+def _solved_text(row: Any) -> str:
+    if np.isnan(row.solved):
+        return "–"
+    ends = f" ({units.number(row.least, 4)} to {units.number(row.most, 4)})" if row.least > 0 else ""
+    return units.number(row.solved, 4) + ends
 
 
 def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook) -> Entries:

@@ -81,6 +81,12 @@ def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> s
     return "even" if nic_ports == 2 else "none"
 
 
+def ring_warnings(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> tuple[str, ...]:
+    """A text where not every ring closes: `ring_lengths`."""
+    found = ring_lengths(nic_ports, planes, fibres_per_port)
+    return () if found == "any" else (_RING_WARNINGS[found],)
+
+
 def circuit_reach(
     hb_domain_size: ArrayLike,
     ocs_ports: ArrayLike,
@@ -199,8 +205,9 @@ class PhotonicRails(HBDomains):
         self._whole("transceivers_per_gpu", least=0)
         if math.isnan(float(self.parts.switches)):
             raise ValueError(self._refusal())
-        if self.domains > 2 and (found := ring_lengths(self.nic_ports, self.planes, self.fibres_per_port)) != "any":
-            object.__setattr__(self, "warnings", (*self.warnings, _RING_WARNINGS[found]))
+        if self.domains > 2:
+            rings = ring_warnings(self.nic_ports, self.planes, self.fibres_per_port)
+            object.__setattr__(self, "warnings", (*self.warnings, *rings))
 
     def _refusal(self) -> str:
         """What is too much for one switch, the largest cluster, and what would do."""
