@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog, claims, units
+from railcore.facts import catalog, claims
 from railcore.network.topology import PhotonicRails
-from railcore.network.topology.photonic import circuit_parts, circuit_reach, nic_modes, ring_lengths
+from railcore.network.topology.photonic import circuit_parts, circuit_reach, ring_lengths
 
 TABLE3 = {"gpus_gb200": "GB200 NVL72", "gpus_h200": "DGX H200"}
 SWITCHES = {
@@ -143,13 +143,6 @@ def test_rings_on_one_switch_and_with_a_fibre_each_way():
     assert "in pairs" in PhotonicRails(32, 8, 64, nic_ports=1).warnings[0]
     for options in ({}, {"nic_ports": 1, "fibres_per_port": 2}, {"nic_ports": 4, "planes": 2}):
         assert PhotonicRails(32, 8, 64, **options).warnings == ()
-
-
-def test_modes_of_a_nic_have_its_bandwidth():
-    assert nic_modes("ConnectX-7") == {1: 400 * units.Gbps, 2: 200 * units.Gbps, 4: 100 * units.Gbps}
-    for name in catalog.names("network_cards"):
-        whole = catalog.item("network_cards", name)["bandwidth"]
-        assert {ports * rate for ports, rate in nic_modes(name).items()} == {whole}
 
 
 @pytest.mark.parametrize("name", ["gpus", "hb_domain_size", "ocs_ports", "nic_ports", "planes", "fibres_per_port"])

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, whole
 from railcore.network.topology.clos import rail_size
@@ -46,20 +45,6 @@ class CircuitParts:
     switch_ports: Floats
     used_ports: Ints
     transceivers: Ints
-
-
-def nic_modes(nic: str) -> dict[int, float]:
-    """Ports of a catalog NIC in each of its modes, with the bandwidth of one port [bytes/s, one direction].
-
-    From rows such as ports_200g: {1: 5e10, 2: 2.5e10, 4: 1.25e10}. Raises ValueError where the NIC has no such row.
-    """
-    item = catalog.item("network_cards", nic)
-    names = [name for name in item if name.startswith("ports_")]
-    if not names:
-        raise ValueError(
-            f"nic {nic!r} has no row such as ports_200g, its ports in a mode: add one to network_cards.csv"
-        )
-    return dict(sorted((int(item[name]), int(name[6:-1]) * units.Gbps) for name in names))
 
 
 def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: ArrayLike) -> Ints:
