@@ -95,6 +95,26 @@ def test_a_circuit_port_costs_the_same_at_every_rate():
     assert (fast["cost_saved"][1:] > plain["cost_saved"][1:]).all()
 
 
+def test_after_the_payback_both_have_cost_the_same():
+    energy = {"electricity_price": 0.1 / 3.6e6, "pue": 1.2}
+    table = photonic_cost.photonic_network_costs([4608, 9216], [[8], [72]], 64, PRICES, POWERS, transceivers_per_gpu=1)
+    owned = photonic_cost.photonic_ownership(table, 5, **energy)
+    dear = owned[owned["cost_saved"] < 0]
+    assert set(dear["network"]) == {"rail-only"} and dear["hb_domain_size"].tolist() == [72]  # a rail is one switch
+    assert (owned["payback_years"][owned["cost_saved"] >= 0] == 0).all()
+    (years,) = dear["payback_years"]
+    then = photonic_cost.photonic_ownership(table, years, **energy)
+    assert then["total_saved"][dear.index].tolist() == pytest.approx([0])
+    assert (owned["total_usd"] == owned["cost_usd"] + owned["energy_usd"]).all()
+    watts = POWERS.port + 2 * POWERS.transceiver - 2 * POWERS.circuit - POWERS.transceiver
+    dollars = 2 * PRICES.circuit + PRICES.transceiver - PRICES.port - 2 * PRICES.transceiver
+    assert years == pytest.approx(dollars / (watts * 8.76 * 0.1 * 1.2))
+    never = photonic_cost.photonic_ownership(table.assign(power_w=1.0), 5, **energy)
+    assert never["payback_years"][dear.index].tolist() == [math.inf]
+    lost = photonic_cost.photonic_network_costs([9216], 8, 64, PRICES, POWERS, 128)
+    assert photonic_cost.photonic_ownership(lost, 5, **energy)["payback_years"].isna().all()
+
+
 def test_plans_of_switches_that_are_no_longer_than_their_rails():
     table = photonic_cost.circuit_switch_plans(
         catalog.names("circuit_switches"), 1024, 8, PRICES, POWERS, transceivers_per_gpu=1

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
-from railcore.network.cost import part_totals, share_saved, with_book_names, with_domain_warnings
+from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
 from railcore.network.price_books import PriceBook
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
@@ -98,6 +98,33 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
         mine = np.resize(own[column].to_numpy(), len(table))
         table[f"{what}_saved"], table[f"{what}_ratio"] = share_saved(mine, table[column]), table[column] / mine
     return table
+
+
+@checked
+def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: float, pue: float) -> pd.DataFrame:
+    """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
+
+    Parameters
+    ----------
+    table
+        `photonic_network_costs`.
+    years, electricity_price, pue
+        As in `total_cost`.
+
+    Returns
+    -------
+    The table with energy_usd and total_usd; total_saved (share of the row's total that photonic rails save);
+    payback_years, after which the energy that they save has paid what they cost more than the row: 0 where they cost
+    less, infinite where they save no energy.
+    """
+    usd_per_watt = [float(total_cost(0, 1, span, electricity_price, pue)["energy_usd"]) for span in (years, 1)]
+    table = table.assign(energy_usd=table["power_w"] * usd_per_watt[0])
+    table["total_usd"] = table["cost_usd"] + table["energy_usd"]
+    own = table[table["network"] == PHOTONIC]
+    cost, power, total = (np.resize(own[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
+    dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
+    after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
+    return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
 
 
 @checked
