@@ -115,6 +115,29 @@ def test_after_the_payback_both_have_cost_the_same():
     assert photonic_cost.photonic_ownership(lost, 5, **energy)["payback_years"].isna().all()
 
 
+def test_sensitivity_moves_one_price_between_its_ends():
+    rows = price_books.part_rows("prices", "street2025", PRICES, ("port", "transceiver", "circuit_port"))
+    assert [row.value for row in rows.values()] == [PRICES.port, PRICES.transceiver, PRICES.circuit]
+    table = photonic_cost.price_sensitivity(4096, 8, 64, PRICES, POWERS, rows, transceivers_per_gpu=1)
+    assert table.groupby("over").size().to_dict() == {"rail-only": 3, "rail-optimized": 3}
+    circuits = table[table["input"].str.startswith("circuit port")].set_index("over")
+    row = rows["circuit_port_price"]
+    for over, ports in (("rail-optimized", 5), ("rail-only", 3)):
+        for end, price in (("at_low", row.low), ("at_high", row.high), ("centre", row.value)):
+            saved = 1 - (2 * price + 219) / (ports * PRICES.port + (ports + 1) * 219)
+            assert circuits[end][over] == pytest.approx(saved)
+
+
+def test_rows_of_a_book_without_circuit_ports_are_the_default_ones():
+    book = price_books.price_book("railonly2025").at_rate(1e11)
+    rows = price_books.part_rows("prices", "railonly2025", book, ("port", "circuit_port"))
+    assert rows["port_price"].value == book.port == pytest.approx(2 * 690.1)
+    assert rows["port_price"].high == pytest.approx(2 * 714.1)
+    default = catalog.item("prices", "street2025").row("circuit_port_price")
+    assert (rows["circuit_port_price"].low, rows["circuit_port_price"].high) == (default.low, default.high)
+    assert rows["circuit_port_price"].name == "railonly2025 at 800 Gbps, circuit ports of street2025"
+
+
 def test_plans_of_switches_that_are_no_longer_than_their_rails():
     table = photonic_cost.circuit_switch_plans(
         catalog.names("circuit_switches"), 1024, 8, PRICES, POWERS, transceivers_per_gpu=1

@@ -1,15 +1,18 @@
 """Cost and power of photonic rails beside electrical networks for the same GPUs, and what a circuit switch serves."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
+from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
+from railcore.facts.sensitivity import tornado_table
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
 from railcore.network.price_books import PriceBook
 from railcore.network.topology.clos import rail_parts
@@ -125,6 +128,49 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: flo
     dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
     after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
+
+
+def price_sensitivity(
+    gpus: int,
+    hb_domain_size: int,
+    radix: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    ranges: Mapping[str, catalog.Value],
+    **wiring,
+) -> pd.DataFrame:
+    """Share of cost that photonic rails save, with each price at its low and at its high, the others at their value.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, prices, powers
+        As in `photonic_network_costs`; circuit ports in use alone are paid.
+    ranges
+        Rows of port_price, transceiver_price and circuit_port_price: `price_books.part_rows`.
+    **wiring
+        Of the NICs, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns over (the electrical network), those of `tornado_table`, price_book; a price without a low or a high keeps
+    its value there.
+    """
+
+    def saved(network: str, parameter: str, value: float) -> float:
+        changed: dict[str, Any] = {parameter.removesuffix("_price"): value}
+        table = photonic_network_costs(gpus, hb_domain_size, radix, replace(prices, **changed), powers, **wiring)
+        return float(table.set_index("network")["cost_saved"][network])
+
+    ends = {key: tuple(row.value if end is None else end for end in (row.low, row.high)) for key, row in ranges.items()}
+    table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring)
+    centre = table.set_index("network")["cost_saved"]
+    tables = []
+    for network in ("rail-optimized", "rail-only"):
+        table = tornado_table(ends, partial(saved, network), centre[network])
+        table["input"] = [f"{units.words(name)} [{ranges[name].unit}]" for name in table["input"]]
+        tables.append(table.assign(over=network))
+    table = pd.concat(tables, ignore_index=True).assign(price_book=prices.label(circuits=True))
+    return table[["over", *(name for name in table if name != "over")]]
 
 
 @checked

@@ -1,5 +1,6 @@
 """Books of prices and powers: what a port, a transceiver and a cable cost or draw, by the catalog or given."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,17 +135,39 @@ def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> 
 
 def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
     """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
-    books = matching_books(prices, powers)
-    rows = {}
-    for family, name, book in zip(catalog.BOOKS, (prices, _power_name(prices, powers)), books, strict=True):
-        what, _ = catalog.BOOKS[family]
-        for part in ("port", "transceiver"):
-            row = catalog.item(family, name).row(f"{part}_{what}")
-            factor = getattr(book, part) / row.value if row.value else 1.0
-            ends = {end: getattr(row, end) for end in ("value", "low", "high")}
-            ends = {end: value if value is None else value * factor for end, value in ends.items()}
-            rows[row.parameter] = replace(row, **ends, name=book.label())
+    rows: dict[str, catalog.Value] = {}
+    names = (prices, _power_name(prices, powers))
+    for family, name, book in zip(catalog.BOOKS, names, matching_books(prices, powers), strict=True):
+        rows |= part_rows(family, name, book, ("port", "transceiver"))
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+def part_rows(family: str, name: str, book: PriceBook, parts: Iterable[str]) -> dict[str, catalog.Value]:
+    """Catalog rows of parts of a book, with low and high, at the book's own numbers.
+
+    Parameters
+    ----------
+    family, name
+        "prices" or "powers", and the book's name there; what it lacks is `DEFAULT_BOOK`'s.
+    book
+        The book, perhaps at another link rate.
+    parts
+        Of port, transceiver, dac and circuit_port.
+
+    Returns
+    -------
+    Rows by parameter, such as port_price.
+    """
+    what, _ = catalog.BOOKS[family]
+    rows = {}
+    for part in parts:
+        parameter, item = f"{part}_{what}", catalog.item(family, name)
+        row = (item if parameter in item else catalog.item(family, DEFAULT_BOOK)).row(parameter)
+        factor = getattr(book, part) / row.value if row.value else 1.0
+        ends = {end: getattr(row, end) for end in ("value", "low", "high")}
+        ends = {end: value if value is None else value * factor for end, value in ends.items()}
+        rows[parameter] = replace(row, **ends, name=book.label(part == "dac", part == "circuit_port"))
+    return rows
 
 
 def _power_name(prices: str, powers: str | None) -> str:
