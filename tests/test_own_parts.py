@@ -11,7 +11,7 @@ import pytest
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
 from railcore.network import cabling, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
-from railcore.systems import datacenter
+from railcore.systems import control_plane, datacenter
 from railcore.training import degraded, machine, transformer
 
 NEW = "new"  # name of a new item in every family
@@ -25,6 +25,7 @@ LIKE = {  # items whose values a new one takes
     "prices": "flops2024",
     "powers": "street2025",
     "sites": "flops2024",
+    "control_planes": "host-driven",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -47,6 +48,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
         lambda: scale_out.catalog_equipment(NEW, NIC, "street2025", NEW),
     ],
     "cabling": [lambda: cabling.link_media(NIC)],
+    "control plane": [lambda: control_plane.catalog_control_plane(NEW)],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 
