@@ -77,7 +77,7 @@ def parts(ranks, stride, hb_domain_size, groups=40):
 def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_where_they_divide(n, stride, K):
     """So that there the modelled time is too long rather than too short."""
     box = replace(MACHINE, hb_domain_size=K)
-    taken, domains = (int(x) for x in box._split_over_domains(n, stride))
+    taken, domains = (int(x) for x in box.split_over_domains(n, stride))
     found = list(parts(n, stride, K))
     counts = {count for each in found for count in each}
     if K % stride == 0:

@@ -48,7 +48,7 @@ RUNTIMES = {
 }
 
 
-class _PassTimes(NamedTuple):
+class PassTimes(NamedTuple):
     """Seconds of one kind of work in a layer: on the critical path, and on the links that it keeps busy."""
 
     forward: Any
@@ -147,20 +147,11 @@ def layer_costs(
     -------
     Costs, arrays of the same shape.
     """
-    b, t, c, e = (columns[name].astype(float) for name in ("micro_batch", "tensor", "context", "expert"))
+    b, t, c = (columns[name].astype(float) for name in ("micro_batch", "tensor", "context"))
     sliced, recompute = columns["sequence_parallel"], columns["recompute"]
     u = model.sequence_length * b / c
-    forward, inputs, weights = _linear_times(model, machine, u, t, e)
-    attention = _attention(model, machine, runtime, b, t, c)
-    gather = machine.all_gather_time(_ELEMENT_BYTES * u * model.hidden, t)  # of a layer's input among its tensor ranks
-    work = {
-        "linear": _PassTimes(forward, inputs + weights),
-        "attention": attention,
-        "elementwise": _elementwise(model, machine, runtime, u, t, sliced),
-        "tensor": _tensor_traffic(model, runtime, gather, weights, sliced),
-        "context": _context_traffic(model, machine, b, t, c, attention),
-        "expert": _expert_traffic(model, machine, u, t, e),
-    }
+    work = layer_passes(model, machine, runtime, columns)
+    gather, attention = _input_gather_time(model, machine, u, t), work["attention"]
     forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
     full, selective = recompute == 2, (recompute == 1) & (not runtime.fused_attention)
     again = np.select([full, selective], [forward_s, attention.forward], 0.0)
@@ -183,6 +174,40 @@ def layer_costs(
         working_bytes=whole * full,
         logits_bytes=(_ELEMENT_BYTES + 4) * u * model.vocabulary / t,
     )
+
+
+def layer_passes(
+    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray]
+) -> dict[str, PassTimes]:
+    """Times of a layer's work by kind and pass, without recompute: LAYER_PARTS but that one.
+
+    Parameters
+    ----------
+    model, machine, runtime, columns
+        As for `layer_costs`.
+
+    Returns
+    -------
+    Seconds, arrays of the columns' shape.
+    """
+    b, t, c, e = (columns[name].astype(float) for name in ("micro_batch", "tensor", "context", "expert"))
+    sliced, u = columns["sequence_parallel"], model.sequence_length * b / c
+    forward, inputs, weights = _linear_times(model, machine, u, t, e)
+    attention = _attention(model, machine, runtime, b, t, c)
+    gather = _input_gather_time(model, machine, u, t)
+    return {
+        "linear": PassTimes(forward, inputs + weights),
+        "attention": attention,
+        "elementwise": _elementwise(model, machine, runtime, u, t, sliced),
+        "tensor": _tensor_traffic(model, runtime, gather, weights, sliced),
+        "context": _context_traffic(model, machine, b, t, c, attention),
+        "expert": _expert_traffic(model, machine, u, t, e),
+    }
+
+
+def _input_gather_time(model: Transformer, machine: Machine, u: Any, t: Any) -> Any:
+    """AllGather of a layer's input among its tensor ranks."""
+    return machine.all_gather_time(_ELEMENT_BYTES * u * model.hidden, t)
 
 
 def _linear_times(model: Transformer, machine: Machine, u: Any, t: Any, e: Any) -> list[Any]:
@@ -211,7 +236,7 @@ def _product_passes(machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp
     return forward, inputs, product_time(machine, k, n, m, batch, fp8, False)
 
 
-def _attention(model: Transformer, machine: Machine, runtime: Runtime, b: Any, t: Any, c: Any) -> _PassTimes:
+def _attention(model: Transformer, machine: Machine, runtime: Runtime, b: Any, t: Any, c: Any) -> PassTimes:
     """Scores and their use of the values; a context rank has s / c queries and all keys.
 
     Unfused: b a / t products s / c x s, d and s / c x d, s, and a softmax of 4 and 6 bytes a score, dropout 5 and 5
@@ -221,16 +246,16 @@ def _attention(model: Transformer, machine: Machine, runtime: Runtime, b: Any, t
     if runtime.fused_attention:
         rate = machine.bf16_rate * machine.attention_fraction
         forward = 4 * heads * s * s / c * d / 2 / rate + machine.kernel_s
-        return _PassTimes(forward, 2.5 * forward)
+        return PassTimes(forward, 2.5 * forward)
     rows = s / c
     passes = [_product_passes(machine, rows, s, d, heads), _product_passes(machine, rows, d, s, heads)]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
     softmax = [size * heads * rows * s / machine.hbm_Bps + machine.kernel_s for size in score_bytes]
-    return _PassTimes(forward + softmax[0], inputs + weights + softmax[1])
+    return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
 
 
-def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, u: Any, t: Any, sliced: Any) -> _PassTimes:
+def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, u: Any, t: Any, sliced: Any) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
     A row is bytes of a token forward and backward, and kernels started. Norms and residuals are over t where
@@ -250,10 +275,10 @@ def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, u: Any,
         (turned, turned, 0 if model.positions else 1),  # rotary positions
     ]
     *moved, kernels = (sum(column) for column in zip(*rows, strict=True))
-    return _PassTimes(*(u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
+    return PassTimes(*(u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
 
 
-def _tensor_traffic(model: Transformer, runtime: Runtime, gather: Any, weights: Any, sliced: Any) -> _PassTimes:
+def _tensor_traffic(model: Transformer, runtime: Runtime, gather: Any, weights: Any, sliced: Any) -> PassTimes:
     """Of tensor ranks, hidden behind the products of the weights' gradients as far as these reach.
 
     Each of two operators (one in a parallel block; a mixture's counts top_k imbalance times) has an AllReduce, or an
@@ -264,22 +289,22 @@ def _tensor_traffic(model: Transformer, runtime: Runtime, gather: Any, weights: 
     forward = 2 * operators * gather
     backward = np.where(sliced, 1.5, 1) * forward
     hidden = np.minimum(forward * runtime.overlap_tensor, weights)
-    return _PassTimes(forward, backward - hidden, forward, backward)
+    return PassTimes(forward, backward - hidden, forward, backward)
 
 
-def _context_traffic(model: Transformer, machine: Machine, b: Any, t: Any, c: Any, attention: _PassTimes) -> _PassTimes:
+def _context_traffic(model: Transformer, machine: Machine, b: Any, t: Any, c: Any, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
     size = _ELEMENT_BYTES * 2 * model.sequence_length * b * model.head_dim * model.kv_heads_of_rank(t)
     ring = machine.all_gather_time(size, c, t)
     exposed = np.maximum(ring - attention.forward, 0.0), np.maximum(2 * ring - attention.backward, 0.0)
-    return _PassTimes(*exposed, ring, 2 * ring)
+    return PassTimes(*exposed, ring, 2 * ring)
 
 
-def _expert_traffic(model: Transformer, machine: Machine, u: Any, t: Any, e: Any) -> _PassTimes:
+def _expert_traffic(model: Transformer, machine: Machine, u: Any, t: Any, e: Any) -> PassTimes:
     """Tokens on their way to their experts and back, in each pass; nothing is hidden."""
     sent = _ELEMENT_BYTES * u * model.hidden * model.expert_copies / t
     exchange = 2 * model.mixture_share * machine.all_to_all_time(sent, e, t)
-    return _PassTimes(exchange, exchange, exchange, exchange)
+    return PassTimes(exchange, exchange, exchange, exchange)
 
 
 def _logits_time(model: Transformer, machine: Machine, u: Any, t: Any) -> Any:

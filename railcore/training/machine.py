@@ -144,7 +144,7 @@ class Machine:
         ----------
         railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (many rings).
         """
-        x, y = self._split_over_domains(ranks, stride)
+        x, y = self.split_over_domains(ranks, stride)
         hb, nic = self.collective_hb_Bps, self.collective_nic_Bps
         hb_steps, nic_steps = steps_and_bytes("all_gather", "bruck", 0, np.stack([x, y]))[0]
         latency = np.asarray(calls) * (hb_steps * self.hb_latency_s + nic_steps * self.nic_latency_s)
@@ -153,7 +153,7 @@ class Machine:
         sent = steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1]
         return sent / np.where(y > 1, np.minimum(hb, x * nic), hb) + latency
 
-    def _split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Ranks of a group in one HB domain at worst, and domains that the group is in."""
         n = np.asarray(ranks, np.int64)
         x = np.gcd(n, np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1))
@@ -164,7 +164,7 @@ class Machine:
 
         ranks, stride: as for `all_gather_time`, which takes the fewest where stride divides K.
         """
-        x, y = self._split_over_domains(ranks, stride)
+        x, y = self.split_over_domains(ranks, stride)
         most, left = np.divmod(self.hb_domain_size, np.asarray(stride, np.int64))
         return (x * y > 1) & (most > 0) & ((left > 0) | ((y > 1) & (x < most)))
 
@@ -173,7 +173,7 @@ class Machine:
 
         See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `all_gather_time`.
         """
-        x, y = self._split_over_domains(ranks, stride)
+        x, y = self.split_over_domains(ranks, stride)
         links = (self.collective_hb_Bps, self.collective_nic_Bps, self.routing, self.oversubscription)
         time = expert_all_to_all_time(message_bytes, x * y, x, *links, pipelined=self.pipelined)
         return time + (x > 1) * self.hb_latency_s + (y > 1) * self.nic_latency_s

@@ -1,0 +1,349 @@
+"""Photonic rails: circuits between the ports of a rail's NICs, changed during the job.
+
+A NIC has ports; a ring takes two of a rank: out to the next rank, in from the one before. A circuit joins an out and an
+in port, and carries both directions. A hop of the pipeline uses one circuit. An operation may start when all its
+circuits are up. Where one is missing, the switch takes `reconfiguration_s` to set it up, on ports whose circuits nobody
+uses: a circuit is torn down only when idle, and the longest idle goes first.
+
+- First come first served: an operation asks when its slowest rank has joined.
+- With an order, a port serves operations in it. Then iteration time never falls as reconfiguration takes longer.
+- With provisioning, circuits change as soon as the ports' traffic before has ended. The order is learnt from a run
+  that is first come first served.
+
+Source: photonic2025, sections 3 and 4.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import at_least, one_of, share, whole
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import RAIL, LanePolicy, Need, RailNetwork, StepTimeline, simulate
+from railcore.training.stage_program import DEFAULT_STEP, StepOptions
+from railcore.training.transformer import Transformer
+from railcore.training.workload import Workload, replicas_alike, training_step
+
+_WRONG = "wrong"  # instead of a rank, in the name of circuits that a wrong prediction set up
+GRANULARITIES = ("group", "rail")
+BANDWIDTHS = ("equal", "per port")
+
+
+@checked
+@dataclass(frozen=True)
+class PhotonicCircuits(RailNetwork):
+    """How photonic rails serve a workload.
+
+    reconfiguration_s: to set up circuits, control plane included. ports: of a NIC.
+    provisioning: circuits change before they are asked for. order: operations in the order in which ports serve them;
+    None is first come first served, with provisioning the order of a run that is.
+    granularity: "group" changes the ports of one operation; "rail" all circuits of a rail, to another kind of traffic.
+    bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has. coalesced: rails change together.
+    wrong_predictions: share of the predictions of provisioning that are wrong, by seed; a wrong one tears circuits
+    down, and the right ones come up after it. reconfiguration_jitter: standard deviation over the mean, uniform.
+    frontend_bytes: collectives below this size take the host network, a step of which takes frontend_s.
+    """
+
+    reconfiguration_s: Quantity = 0.0
+    ports: int = 2
+    provisioning: bool = False
+    order: tuple[int, ...] | None = None
+    granularity: str = "group"
+    bandwidth: str = "equal"
+    coalesced: bool = False
+    wrong_predictions: float = 0.0
+    reconfiguration_jitter: float = 0.0
+    frontend_bytes: Quantity = 0.0
+    frontend_s: Quantity = 50e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("reconfiguration_s", "reconfiguration_jitter", "frontend_bytes", "frontend_s"):
+            at_least(name, getattr(self, name))
+        one_of("granularity", self.granularity, GRANULARITIES)
+        one_of("bandwidth", self.bandwidth, BANDWIDTHS)
+        share("wrong_predictions", self.wrong_predictions)
+        whole("ports", self.ports)
+        if self.ports < 2:
+            raise ValueError(f"ports is {self.ports}: give 2 or more, since a ring takes two ports of a NIC")
+
+    def slots_of(self, lane: tuple) -> int:
+        """Circuits of a side of a NIC at a time, one of other lanes."""
+        return self.ports // 2 if lane[0] in ("out", "in") else 1
+
+    def nic_share(self, workload: Workload) -> float:
+        """All of it, or one port's part."""
+        return 1.0 if self.bandwidth == "equal" else 1 / self.ports
+
+    def on_frontend(self, workload: Workload, op: int) -> bool:
+        """Whether an operation is so small that it takes the host network."""
+        return workload.operation(op).message_bytes < self.frontend_bytes
+
+    def transfer_s(self, workload: Workload, op: int) -> float:
+        """Time of a transfer, once it has its circuits [s]."""
+        if self.on_frontend(workload, op):
+            return workload.steps[op] * self.frontend_s
+        return super().transfer_s(workload, op)
+
+    def needs(self, workload: Workload, op: int) -> list[Need]:
+        """NIC lanes, and ports with their circuits, named by the ranks that they join."""
+        if self.on_frontend(workload, op):
+            return []
+        found, what = [], workload.operation(op)
+        for source, target in workload.transfers(op, forwarded=True):
+            circuit = (target, source) if (what.group, what.phase) == ("hop", "backward") else (source, target)
+            own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
+            found += [Need(("send", source, *own), op), Need(("receive", target, *own), op)]
+            if self.granularity == "rail":
+                found.append(Need(("rail", target % workload.machine.hb_domain_size), what.kind, True))
+            else:
+                found += [Need(("out", circuit[0]), circuit, True), Need(("in", circuit[1]), circuit, True)]
+        return [need for need in found if need.lane[0] == "rail" or need.lane[1] in workload.simulated]
+
+    def policy(self, workload: Workload, seed: int) -> "CircuitPolicy":
+        """Circuits of a run."""
+        network = self
+        if self.provisioning and self.order is None:
+            network = replace(self, order=learned_order(simulate(workload, replace(self, provisioning=False))))
+        return CircuitPolicy(workload, network, seed)
+
+
+@checked
+def overhead(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy,
+    reconfiguration_s: ArrayLike,
+    global_batch: int,
+    provisioning: bool | Sequence[bool] = (False, True),
+    options: StepOptions = DEFAULT_STEP,
+    jitter: float = 0.0,
+    seed: int = 0,
+    **circuits: Any,
+) -> pd.DataFrame:
+    """What reconfiguration adds to a training iteration, over electrical rails of equal bandwidth.
+
+    The second of two iterations is timed, in which every circuit is set up from what the first one left. Without
+    jitter one replica stands for all, where all lie alike.
+
+    Parameters
+    ----------
+    model, machine, strategy, global_batch, options
+        As for `training_step`.
+    reconfiguration_s
+        Times of the switch with its control plane [s].
+    provisioning
+        Whether circuits change before they are asked for; several values for a row each.
+    jitter, seed
+        As for `simulate`.
+    circuits
+        Other fields of `PhotonicCircuits`.
+
+    Returns
+    -------
+    Columns reconfiguration_s, provisioning, iteration_s, electrical_s, overhead (iteration_s / electrical_s - 1),
+    reconfigurations (in the second iteration, of one replica where one stands for all). attrs["warnings"]: what is odd
+    about the step.
+
+    Raises
+    ------
+    ValueError
+        As `training_step` and `PhotonicCircuits`.
+    """
+    delays = at_least("reconfiguration_s", np.atleast_1d(reconfiguration_s))
+    which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
+    networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
+    step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
+    whole_job: list[Workload] = []
+    one = not jitter and replicas_alike(as_machine(machine), strategy)
+    small = step(one_replica=one)
+
+    def workload(network: PhotonicCircuits) -> Workload:
+        """One replica; all of them where delays of 0 let requests of all stages meet."""
+        if not one or network.reconfiguration_s:
+            return small
+        whole_job[:] = whole_job or [step()]
+        return whole_job[0]
+
+    electrical_s = simulate(small, jitter=jitter, seed=seed).iteration_s
+    rows = []
+    for network in networks:
+        run = simulate(workload(network), network, jitter, seed)
+        changes = run.workload.iteration_of[[op for op, *_ in run.reconfiguration_log]] == 1
+        rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes.sum()))
+    columns = ["reconfiguration_s", "provisioning", "iteration_s", "electrical_s", "reconfigurations"]
+    table = pd.DataFrame(rows, columns=columns)
+    table.insert(4, "overhead", table["iteration_s"] / table["electrical_s"] - 1)
+    table.attrs["warnings"] = small.warnings
+    return table
+
+
+def learned_order(timeline: StepTimeline) -> tuple[int, ...]:
+    """Operations over the rails in the order in which they started."""
+    ops = np.flatnonzero(np.array(timeline.workload.link) == RAIL)
+    return tuple(ops[np.lexsort((ops, timeline.start_s[ops]))].tolist())
+
+
+class CircuitPolicy(LanePolicy):
+    """Circuits of one run: which are up on which ports, who waits for them, and a log of all changes."""
+
+    network: PhotonicCircuits
+
+    def __init__(self, workload: Workload, network: PhotonicCircuits, seed: int) -> None:
+        super().__init__(workload, network)
+        self.rng = np.random.default_rng([seed, 1])
+        self.circuit_log: list[tuple] = []
+        self.reconfiguration_log: list[tuple] = []
+        self.slot: dict[tuple, int] = {}  # of a lane's state
+        self.ready: set[int] = set()
+        self.reserved: dict[int, float] = {}  # who has circuits before asking, and when they are up
+        self.joined: list[int] = []
+        self.doubted: set[int] = set()  # mispredicted: waits until it asks
+        self.bundles = self._bundles() if network.coalesced else {}
+        self.missing_of_bundle = Counter(self.bundles.values())
+        order = network.order or ()
+        self.place = {op: place for place, op in enumerate(order)}
+        if network.order is not None:
+            self._check_order(order)
+        for op in order:
+            self.queue(op)
+
+    def _check_order(self, order: tuple[int, ...]) -> None:
+        on_rails = {op for op, link in enumerate(self.workload.link) if link == RAIL}
+        if set(order) != on_rails or len(order) != len(on_rails):
+            raise ValueError(
+                f"order has {len(order)} operations, the workload {len(on_rails)} over the rails: give each of them "
+                "once, as learned_order does"
+            )
+
+    def _bundles(self) -> dict[int, tuple]:
+        """Operations that several rails have at once, by the operation and its HB domains."""
+        size, ranks = self.workload.machine.hb_domain_size, self.workload.ranks
+        return {
+            op: (self.workload.program[op], *sorted({rank // size for rank in ranks[op]}))
+            for op, link in enumerate(self.workload.link)
+            if link == RAIL
+        }
+
+    def ask(self, op: int, now: float) -> None:
+        """An operation is ready; with coalesced rails it waits for the other rails'."""
+        if not self.bundles:
+            self._ask(op, now)
+            return
+        bundle = self.bundles[op]
+        self.missing_of_bundle[bundle] -= 1
+        if not self.missing_of_bundle[bundle]:
+            for each in sorted(each for each, its in self.bundles.items() if its == bundle):
+                self._ask(each, now)
+
+    def _ask(self, op: int, now: float) -> None:
+        self.ready.add(op)
+        if self.network.order is None:
+            super().ask(op, now)
+        elif op in self.reserved:
+            self.joined.append(op)
+        else:
+            self.candidates.add(op)
+
+    def turn(self, op: int) -> int:
+        """Place in the order, or among those that asked."""
+        return self.place[op] if self.place else self.asked[op]
+
+    def grant(self, now: float) -> list[tuple[int, float]]:
+        """Operations that start, those whose circuits were provisioned first."""
+        started = [(op, max(now, self.reserved.pop(op))) for op in self.joined]
+        self.joined.clear()
+        return started + super().grant(now)
+
+    def serve(self, op: int, now: float) -> list[tuple[int, float]]:
+        """An operation takes its circuits; without having asked it keeps them, unless the prediction was wrong."""
+        if op in self.ready:
+            return super().serve(op, now)
+        wrong = self.network.wrong_predictions
+        if wrong and self.rng.random() < wrong and self._mispredict(op, now):
+            self.doubted.add(op)
+        else:
+            self.reserved[op] = self.take(op, now)
+        return []
+
+    def _mispredict(self, op: int, now: float) -> bool:
+        """Other circuits take the ports of an operation. Not where its own are up, or somebody uses one of them."""
+        needs = [need for need in self.needs_of(op).values() if need.circuit]
+        held = [self.lanes[need.lane].held.get(need.state) for need in needs]
+        if all(held) or any(users for users, _ in filter(None, held)):
+            return False
+        for need, its in zip(needs, held, strict=True):
+            if its:
+                self._tear_down(need.lane, need.state, now)
+        self._join([Need(need.lane, (_WRONG, op), True) for need in needs], op, now)
+        return True
+
+    def admits(self, op: int) -> bool:
+        """As for all lanes; before an operation asks only with provisioning, and not where its prediction was wrong."""
+        if op not in self.ready and (not self.network.provisioning or op in self.doubted):
+            return False
+        return super().admits(op)
+
+    def set_up(self, op: int, missing: list[Need], now: float) -> float:
+        """Tear down what is in the way, set up what is missing."""
+        circuits = [need for need in missing if need.circuit]
+        super().set_up(op, [need for need in missing if not need.circuit], now)
+        return self._join(circuits, op, now) if circuits else now
+
+    def _join(self, circuits: list[Need], op: int, now: float) -> float:
+        """Circuits of an operation come up; when they are."""
+        begin = max([now, *(self._make_room(need, now) for need in circuits)])
+        up = begin + self._delay()
+        for need in circuits:
+            lane = self.lanes[need.lane]
+            used = {self.slot[need.lane, state] for state in lane.held}
+            self.slot[need.lane, need.state] = min(set(range(lane.slots)) - used)
+            lane.held[need.state] = [0, up]
+        self.reconfiguration_log.append((op, begin, up))
+        return up
+
+    def _delay(self) -> float:
+        spread = np.sqrt(3) * self.network.reconfiguration_jitter * (2 * self.rng.random() - 1)
+        return self.network.reconfiguration_s * max(1 + spread, 0.0)
+
+    def _make_room(self, need: Need, now: float) -> float:
+        """Make room on a lane; when the change there can begin."""
+        lane = self.lanes[need.lane]
+        if len(lane.held) < lane.slots:
+            return now
+        state = lane.idle_state()
+        begin = max(now, lane.held[state][1])
+        self._tear_down(need.lane, state, begin)
+        return begin
+
+    def _tear_down(self, name: tuple, state: Any, now: float) -> None:
+        """A circuit goes at both its ends."""
+        alone = name[0] == "rail" or state[0] == _WRONG
+        ends = [name] if alone else [("out", state[0]), ("in", state[1])]
+        for end in ends:
+            if end in self.lanes and state in self.lanes[end].held:
+                up = self.lanes[end].held.pop(state)[1]
+                self._log(end, state, up, now)
+
+    def _log(self, name: tuple, state: Any, up: float, down: float) -> None:
+        slot = self.slot.pop((name, state))
+        if name[0] != "rail":
+            self.circuit_log.append((name[1], f"{name[0]} {slot}", f"{state[0]}-{state[1]}", up, down))
+        else:
+            self.circuit_log.append((name[1], "rail", state, up, down))
+
+    def logs(self) -> tuple[list[tuple], list[tuple]]:
+        """Circuits with those that stay, and all changes."""
+        for name, lane in self.lanes.items():
+            for state, (_, up) in lane.held.items():
+                if (name, state) in self.slot:
+                    self._log(name, state, up, np.inf)
+        return self.circuit_log, self.reconfiguration_log

@@ -1,0 +1,469 @@
+"""What each pipeline stage does in a training step: computes and collectives, and what each waits for.
+
+Each stage computes its chunk passes in the order of `pipeline_schedule`. Around them:
+
+- pipeline: a hop sends the output of a pass to the next stage. The receiver takes it right before it needs it; with
+  interleaved chunks and `overlap_pipeline` it may come earlier.
+- data: with sharded weights an AllGather before each layer, at most one layer ahead, and none before the pass's input
+  is there; gradients a layer at a time behind the backward pass, or after it (`gradients_after_pass`).
+- context: keys and values beside the attention. expert: tokens to their experts and back, in each mixture layer.
+- tensor: within the HB domain (scale-up or NVLink domain). In-domain collectives are part of the compute, or
+  operations of their own (`detail`).
+- after the last pass: short AllReduces (gradient norm) over the replica group and the pipeline, then the optimizer.
+
+Times of compute are those of `iteration`, sizes those of `transfers`; norms, which `transfers` splits, are whole on
+each tensor rank here.
+
+Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
+AllGathers, AllReduces of the optimizer).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.facts.checks import one_of
+from railcore.training.iteration import iteration_times
+from railcore.training.layer_time import PassTimes, Runtime, layer_costs, layer_passes
+from railcore.training.machine import Machine
+from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import schedule
+from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
+
+_ELEMENT_BYTES = 2  # of an activation in bf16
+SPREAD_KINDS = ("tensor", "context", "replica", "expert", "expert_replica", "pipeline")
+_SUM_BYTES = 4  # of a norm or a loss in fp32
+
+
+class Operation(NamedTuple):
+    """A compute or a collective of the stages' program, the same on every replica.
+
+    group: kind of group of `Strategy`, "rank" for a compute, "hop" for two stages of a pipeline. seconds: of a compute,
+    or of a collective in the HB domain. source, target: stages of a hop.
+    """
+
+    kind: str
+    operation: str
+    phase: str
+    group: str
+    stage: int
+    seconds: float = 0.0
+    message_bytes: float = 0.0
+    chunk: int = -1
+    microbatch: int = -1
+    layer: int = -1
+    source: int = -1
+    target: int = -1
+    iteration: int = 0
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How the software runs a step.
+
+    reshard_after_forward: sharded weights are gathered in every pass; else once an iteration, in the first.
+    accumulate_gradients: gradients are exchanged in the last micro-batch's pass only. gradients_after_pass: after all
+    layers of a backward pass, whose output is sent on after that; else behind it.
+    sync_groups: kinds of groups over which norms are summed before the optimizer, in their order.
+    detail: collectives in the HB domain are operations of their own.
+    """
+
+    reshard_after_forward: bool = True
+    accumulate_gradients: bool = False
+    gradients_after_pass: bool = False
+    sync_groups: tuple[str, ...] = ("replica", "pipeline")
+    detail: bool = False
+
+    def __post_init__(self) -> None:
+        for kind in self.sync_groups:
+            one_of("sync_groups", kind, ("replica", "pipeline"))
+
+
+DEFAULT_STEP = StepOptions()
+
+
+def fsdp_options(**changes: Any) -> StepOptions:
+    """Options of FSDP with a pipeline: weights stay gathered, gradients are exchanged after the last backward pass."""
+    kept = StepOptions(reshard_after_forward=False, accumulate_gradients=True, gradients_after_pass=True)
+    return replace(kept, **changes)
+
+
+@dataclass
+class _Layer:
+    """What of a layer is computed, by pass [s], and the bytes of its collectives."""
+
+    work: dict[str, PassTimes]
+    attention_again_s: float
+    context_bytes: float
+    expert_bytes: float
+
+
+class StageProgram:
+    """Programs of the stages, being built: operations, and what each waits for."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        machine: Machine,
+        strategy: Strategy,
+        global_batch: int,
+        options: StepOptions,
+        runtime: Runtime,
+    ) -> None:
+        self.model, self.machine, self.strategy, self.options = model, machine, strategy, options
+        self.runtime, self.global_batch = runtime, global_batch
+        self.operations: list[Operation] = []
+        self.after: list[list[int]] = []
+        self.named: dict[Any, int] = {}
+        self.last_compute = [-1] * strategy.pipeline
+        self.last_data = [-1] * strategy.pipeline
+        self.stage_end: list[list[int]] = [[] for _ in range(strategy.pipeline)]
+        p, m, v = strategy.pipeline, strategy.microbatches(global_batch), strategy.interleave
+        kind = "interleaved" if v > 1 else "1f1b"
+        self.m, self.orders = m, schedule(kind, p, m, 1.0, 1.0, chunks=v).order
+        self._read_times()
+        self._read_parameters()
+
+    def _read_times(self) -> None:
+        """Seconds of a layer's parts, of logits, of the optimizer, and bytes between stages."""
+        columns = {name: np.asarray(value) for name, value in self._columns().items()}
+        layer = (self.model, self.machine, self.runtime, columns)
+        work, costs = layer_passes(*layer), layer_costs(*layer)
+        scalars = {name: PassTimes(*(float(np.asarray(time)) for time in times)) for name, times in work.items()}
+        again = self.strategy.recompute == "selective" and not self.runtime.fused_attention
+        s, t, c = self.strategy, self.strategy.tensor, self.strategy.context
+        tokens = s.micro_batch * self.model.sequence_length / c
+        self.layer = _Layer(
+            scalars,
+            scalars["attention"].forward * again,
+            2 * float(self.model.kv_heads_of_rank(t)) * self.model.head_dim * tokens * c * _ELEMENT_BYTES,
+            _ELEMENT_BYTES * tokens * self.model.hidden * self.model.top_k / t,
+        )
+        # Logits and loss: forward the product, backward its two gradients.
+        self.logits_s = float(costs.logits_s)
+        self.boundary_bytes, self.boundary_s = float(costs.boundary_bytes), float(costs.boundary_gather_s)
+        estimate = iteration_times(self.model, self.machine, self._columns(), self.runtime)
+        self.optimizer_s = float(estimate.breakdown["optimizer_s"])
+
+    def _columns(self) -> dict[str, int]:
+        return self.strategy.columns(self.global_batch)
+
+    def _read_parameters(self) -> None:
+        """Parameters of a rank that the replica group shares, by layer, at both ends; of its experts."""
+        kinds, t, L = self.model.parameters(), self.strategy.tensor, self.model.layers
+        norm = kinds["norms"] / (L * (1 if self.model.parallel_block else 2) + 1)
+        ends = ("embedding", "positions", "output")
+        split = self.model.total_parameters - self.model.expert_parameters - kinds["norms"]
+        split -= sum(kinds[name] for name in ends)
+        self.shared = split / L / t + (kinds["norms"] - norm) / L
+        tied = kinds["embedding"] if self.model.tied_embeddings and self.strategy.pipeline > 1 else 0
+        self.first = (kinds["embedding"] + kinds["positions"]) / t
+        self.last = (kinds["output"] or tied) / t + norm
+        mixed = max(self.model.mixture_layers, 1)
+        self.experts = self.model.expert_parameters / mixed / t / self.strategy.expert
+
+    def add(self, operation: Operation, after: list[int], name: Any = None) -> int:
+        """Number of an operation, which also waits for `after`; one with a name is added once."""
+        number = self.named.get(name, -1) if name is not None else -1
+        if number < 0:
+            number = len(self.operations)
+            self.operations.append(operation)
+            self.after.append([])
+            if name is not None:
+                self.named[name] = number
+        self.after[number] += [each for each in after if each >= 0]
+        return number
+
+    @cached_property
+    def rail_groups(self) -> frozenset[str]:
+        """Kinds of groups that leave their HB domain."""
+        return frozenset(kind for kind in SPREAD_KINDS if group_spread(self.machine, self.strategy, kind)[1] > 1)
+
+    @cached_property
+    def members(self) -> dict[str, int]:
+        """Ranks of a group of each kind."""
+        return {kind: self.strategy.groups(kind).shape[1] for kind in SPREAD_KINDS}
+
+    def add_iteration(self, iteration: int) -> None:
+        """Programs of all stages for one step."""
+        for stage in range(self.strategy.pipeline):
+            steps = self.orders[stage]
+            for place in range(len(steps)):
+                self._add_pass(iteration, stage, int(steps[place]))
+            self.stage_end[stage] = [self.last_compute[stage], self.last_data[stage]]
+        self._add_optimizer(iteration)
+
+    def _add_pass(self, iteration: int, stage: int, node: int) -> None:
+        """One pass of a chunk: its input's hop, its layers with their collectives, its output's hop."""
+        p, v = self.strategy.pipeline, self.strategy.interleave
+        position, microbatch = divmod(node, self.m)
+        forward = position < p * v
+        virtual = position if forward else 2 * p * v - 1 - position
+        phase = "forward" if forward else "backward"
+        common = {"stage": stage, "chunk": virtual // p, "microbatch": microbatch, "iteration": iteration}
+        arrived = []
+        if position and p > 1 and position != p * v:
+            early = self.runtime.overlap_pipeline and v > 1
+            posted = [] if early else [self.last_compute[stage]]
+            arrived.append(self._hop(iteration, position - 1, microbatch, posted))
+        run = _Pass(self, phase, virtual, microbatch, common, arrived)
+        run.add()
+        sends = p > 1 and position not in (p * v - 1, 2 * p * v - 1)
+        if sends:
+            waits = [self.last_compute[stage]]
+            if self.options.gradients_after_pass and not forward:
+                waits.append(self.last_data[stage])
+            self._hop(iteration, position, microbatch, waits)
+
+    def _hop(self, iteration: int, position: int, microbatch: int, after: list[int]) -> int:
+        """The transfer of a pass's output to the next stage."""
+        p, v = self.strategy.pipeline, self.strategy.interleave
+        forward = position < p * v
+        virtual = position if forward else 2 * p * v - 1 - position
+        source, target = virtual % p, (virtual + (1 if forward else -1)) % p
+        hop = Operation(
+            "pipeline",
+            "send_receive",
+            "forward" if forward else "backward",
+            "hop",
+            source,
+            message_bytes=self.boundary_bytes,
+            chunk=virtual // p,
+            microbatch=microbatch,
+            source=source,
+            target=target,
+            iteration=iteration,
+        )
+        return self.add(hop, after, ("hop", iteration, position, microbatch))
+
+    def _add_optimizer(self, iteration: int) -> None:
+        """Short AllReduces, then the optimizer's step."""
+        p, ends = self.strategy.pipeline, [list(end) for end in self.stage_end]
+        for kind in self.options.sync_groups:
+            if self.members[kind] == 1:
+                continue
+            name = "data" if kind == "replica" else "pipeline"
+            for stage in range(1 if kind == "pipeline" else p):
+                summed = Operation(
+                    name, "all_reduce", "after", kind, stage, message_bytes=_SUM_BYTES, iteration=iteration
+                )
+                waits = [each for end in ends for each in end] if kind == "pipeline" else ends[stage]
+                number = self.add(summed, waits)
+                for each in range(p) if kind == "pipeline" else (stage,):
+                    ends[each] = [number]
+        for stage in range(p):
+            step = Operation(
+                "compute", "optimizer", "after", "rank", stage, seconds=self.optimizer_s, iteration=iteration
+            )
+            self.last_compute[stage] = self.add(step, ends[stage])
+            self.last_data[stage] = -1
+
+
+class _Pass:
+    """One pass of one chunk on a stage, being added to its program."""
+
+    def __init__(
+        self,
+        program: StageProgram,
+        phase: str,
+        virtual: int,
+        microbatch: int,
+        common: Mapping[str, int],
+        arrived: list[int],
+    ) -> None:
+        self.program, self.phase, self.common, self.arrived = program, phase, dict(common), arrived
+        self.stage, self.microbatch = common["stage"], microbatch
+        strategy, options = program.strategy, program.options
+        self.layers = int(program.model.stage_layers(1, strategy.pipeline * strategy.interleave)) // (
+            strategy.pipeline * strategy.interleave
+        )
+        self.first_layer = virtual * self.layers
+        self.begins, self.ends = virtual == 0, virtual == strategy.pipeline * strategy.interleave - 1
+        last = microbatch == program.m - 1
+        level = strategy.sharding
+        self.gathers = level == "weights" and options.reshard_after_forward
+        self.gathers |= level != "none" and phase == "forward" and microbatch == 0
+        every = level in ("weights", "gradients") and not options.accumulate_gradients
+        self.reduces = phase == "backward" and (every or last)
+        if program.members["replica"] == 1 and not program.model.experts:
+            self.gathers = self.reduces = False
+
+    @property
+    def compute(self) -> int:
+        return self.program.last_compute[self.stage]
+
+    @compute.setter
+    def compute(self, number: int) -> None:
+        self.program.last_compute[self.stage] = number
+
+    def add(self) -> None:
+        """Layers in their order, or all at once where no collective falls between them."""
+        program, forward = self.program, self.phase == "forward"
+        by_layer = self.gathers or (self.reduces and not program.options.gradients_after_pass)
+        by_layer |= program.options.detail or "context" in program.rail_groups
+        by_layer |= "expert" in program.rail_groups and program.model.experts > 0
+        layers = list(range(self.layers)) if forward else list(reversed(range(self.layers)))
+        waits = [self.compute, *self.arrived]
+        gate = waits
+        if not by_layer:
+            seconds = self.layers * sum(item[-1] for item in self._items(0))
+            self._compute(waits, seconds + self._edge_s(), -1)
+        else:
+            gathered = self._gather(layers[0], gate) if self.gathers else []
+            for place, layer in enumerate(layers):
+                ahead = layers[place + 1 : place + 2] if self.gathers else []
+                following = self._gather(ahead[0], waits if place == 0 else [self.compute]) if ahead else []
+                self._layer(layer, waits + gathered, self._edge_s(layer))
+                gathered, waits = following, [self.compute]
+                if self.reduces and not program.options.gradients_after_pass:
+                    self._reduce(layer, [self.compute])
+        if self.reduces and program.options.gradients_after_pass:
+            for layer in layers:
+                self._reduce(layer, [self.compute])
+
+    def _edge_s(self, layer: int | None = None) -> float:
+        """Logits of the last chunk, beside its last layer, a third of them forward; the next stage's gather."""
+        program = self.program
+        share = 1 / 3 if self.phase == "forward" else 2 / 3
+        at_end = layer is None or layer == self.layers - 1
+        gather = program.boundary_s if self.arrived and (layer is None or layer == 0) else 0.0
+        return gather + (program.logits_s * share if self.ends and at_end else 0.0)
+
+    def _layer(self, layer: int, waits: list[int], more_s: float) -> None:
+        """One layer: computes after each other, with collectives between and beside them."""
+        beside: list[int] = []
+        for what, *rest in self._items(layer):
+            if what == "compute":
+                self._compute(waits, rest[-1] + more_s, layer)
+                more_s, waits, beside = 0.0, [self.compute, *beside], []
+                continue
+            kind, operation, group, size, seconds = rest
+            made = self._collective(kind, operation, group, layer, size, seconds, waits + beside)
+            if what == "beside":
+                beside = [made]
+            else:
+                waits = [made]
+        if waits != [self.compute]:
+            self._compute(waits, more_s, layer)
+
+    def _compute(self, waits: list[int], seconds: float, layer: int) -> None:
+        operation = Operation(
+            "compute", self.phase, self.phase, "rank", layer=self._number(layer), seconds=seconds, **self.common
+        )
+        self.compute = self.program.add(operation, [*waits, self.compute])
+
+    def _number(self, layer: int) -> int:
+        return layer if layer < 0 else self.first_layer + layer
+
+    def _collective(
+        self, kind: str, operation: str, group: str, layer: int, size: float, seconds: float, waits: list[int]
+    ) -> int:
+        made = Operation(
+            kind,
+            operation,
+            self.phase,
+            group,
+            seconds=seconds,
+            message_bytes=size,
+            layer=self._number(layer),
+            **self.common,
+        )
+        return self.program.add(made, waits)
+
+    def _items(self, layer: int) -> Iterator[tuple]:
+        """Parts of a layer in their order: ("compute", seconds), ("beside" or "between", collective, ..., seconds)."""
+        strategy, forward = self.program.strategy, self.phase == "forward"
+        passes = ("forward",) if forward else ("forward", "backward") if strategy.recompute == "full" else ("backward",)
+        for direction in passes:
+            yield from self._direction_items(layer, direction, direction == self.phase)
+
+    def _direction_items(self, layer: int, direction: str, own: bool) -> Iterator[tuple]:
+        program = self.program
+        detail, work = program.options.detail, program.layer.work
+        seconds = {name: getattr(times, direction) for name, times in work.items()}
+        attention = seconds["attention"] + (program.layer.attention_again_s if direction == "backward" else 0.0)
+        rest = seconds["linear"] + seconds["elementwise"]
+        context_out, expert_out = "context" in program.rail_groups, "expert" in program.rail_groups
+        interval = program.model.expert_layer_interval
+        mixed = program.model.experts > 0 and program.strategy.expert > 1
+        mixed = mixed and (self._number(layer) + 1) % interval == 0
+        if program.strategy.context > 1 and (context_out or detail):
+            size, link = program.layer.context_bytes, work["context"].link_forward
+            yield ("beside", "context", "all_gather", "context", size, link)
+            if direction == "backward":
+                yield ("beside", "context", "reduce_scatter", "context", size, link)
+            yield ("compute", attention)
+        else:
+            rest += attention + seconds["context"]
+        operators = 1 if program.model.parallel_block else 2
+        exchange = seconds["expert"] / 2 / max(program.model.mixture_share, 1e-30)
+        sends = mixed and (expert_out or detail)
+        if not sends and not (expert_out or detail):
+            rest += seconds["expert"]
+        for operator in range(operators):
+            last = operator == operators - 1
+            tokens = ("between", "expert", "all_to_all", "expert", program.layer.expert_bytes, exchange)
+            if sends and last:
+                yield tokens
+            yield from self._operator(rest / operators, seconds["tensor"] / operators)
+            if sends and last:
+                yield tokens
+
+    def _operator(self, compute_s: float, tensor_s: float) -> Iterator[tuple]:
+        """Attention or feed-forward with the collectives of its tensor ranks."""
+        program, strategy = self.program, self.program.strategy
+        if strategy.tensor == 1 or not program.options.detail:
+            yield ("compute", compute_s + tensor_s)
+            return
+        tokens = strategy.micro_batch * program.model.sequence_length / strategy.context
+        size = _ELEMENT_BYTES * tokens * program.model.hidden
+        if strategy.sequence_parallel:
+            yield ("between", "tensor", "all_gather", "tensor", size, tensor_s / 2)
+            yield ("compute", compute_s)
+            yield ("between", "tensor", "reduce_scatter", "tensor", size, tensor_s / 2)
+        else:
+            yield ("compute", compute_s)
+            yield ("between", "tensor", "all_reduce", "tensor", size, tensor_s)
+
+    def _sizes(self, layer: int) -> list[tuple[str, float]]:
+        """Groups that share parameters of a layer, and how many a rank has."""
+        program = self.program
+        shared = program.shared + program.first * (self.begins and layer == 0)
+        sizes = [("replica", shared + program.last * (self.ends and layer == self.layers - 1))]
+        if program.model.experts and (self._number(layer) + 1) % program.model.expert_layer_interval == 0:
+            sizes.append(("expert_replica", program.experts))
+        return [(group, size) for group, size in sizes if program.members[group] > 1]
+
+    def _gather(self, layer: int, gate: list[int]) -> list[int]:
+        """AllGather of a layer's weights, in its turn."""
+        for group, size in self._sizes(layer):
+            waits = [*gate, self.program.last_data[self.stage]]
+            made = self._collective("data", "all_gather", group, layer, size * WEIGHT_BYTES, 0.0, waits)
+            self.program.last_data[self.stage] = made
+        return [self.program.last_data[self.stage]]
+
+    def _reduce(self, layer: int, gate: list[int]) -> None:
+        """Sum of a layer's gradients, in its turn."""
+        operation = "all_reduce" if self.program.strategy.sharding == "none" else "reduce_scatter"
+        for group, size in self._sizes(layer):
+            waits = [*gate, self.program.last_data[self.stage]]
+            made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, 0.0, waits)
+            self.program.last_data[self.stage] = made
+
+
+def group_spread(machine: Machine, strategy: Strategy, kind: str) -> tuple[int, int]:
+    """Members of a group of a kind in one HB domain, and domains that it is in."""
+    t, c, d, e = strategy.tensor, strategy.context, strategy.data, strategy.expert
+    sizes = {
+        "tensor": (t, 1),
+        "context": (c, t),
+        "replica": (c * d, t),
+        "expert": (e, t),
+        "expert_replica": (c * d // e, t * e),
+        "pipeline": (strategy.pipeline, t * c * d),
+    }
+    inside, domains = machine.split_over_domains(*sizes[kind])
+    return int(inside), int(domains)

@@ -1,0 +1,310 @@
+"""The dependency graph of a training step: computes and collectives of every rank, for any strategy.
+
+`stage_program` says what each pipeline stage does; here every replica does it. What an exchange over the rails takes is
+up to the network of `simulation`.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import whole
+from railcore.training.collectives import steps_and_bytes
+from railcore.training.layer_time import MODERN, Runtime
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.stage_program import DEFAULT_STEP, Operation, StageProgram, StepOptions, group_spread
+from railcore.training.transformer import Transformer, as_model
+
+WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")
+LINKS = ("gpu", "hb", "rail")
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Operations of training steps on the ranks simulated, and what each waits for; made by `training_step`.
+
+    programs: operations of the stages; program [operation]: which of them each is; ranks [operation]: its members.
+    after [operation]: operations that end before it starts. simulated: ranks whose operations are here: all, or those
+    of one replica, whose collectives stand for all. link [operation]: index in LINKS.
+    seconds: of computes and in-domain collectives, 0 of others; on the rails: least_s, what the HB interconnect needs;
+    sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest bytes and steps, and
+    as a ring.
+    """
+
+    model: Transformer
+    machine: Machine
+    strategy: Strategy
+    global_batch: int
+    iterations: int
+    programs: list[Operation]
+    program: list[int]
+    ranks: list[tuple[int, ...]]
+    after: list[tuple[int, ...]]
+    simulated: frozenset[int]
+    link: list[int]
+    seconds: list[float]
+    least_s: list[float]
+    sent_bytes: list[float]
+    ring_bytes: list[float]
+    steps: list[int]
+    ring_steps: list[int]
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each operation: op, the fields of `Operation`, ranks, link, sent_bytes, burst.
+
+        group: kind and number of the group, such as "replica 3", or the ranks of a hop. burst: the same number for
+        collectives of a group that follow each other in one pass of a chunk.
+        """
+        table = pd.DataFrame(self.programs).iloc[self.program].reset_index(drop=True)
+        table.insert(0, "op", np.arange(len(table)))
+        table["ranks"] = self.ranks
+        table["link"] = np.array(LINKS)[self.link]
+        table["sent_bytes"] = self.sent_bytes
+        table["group"] = [
+            f"{kind} {min(ranks)}" if kind not in ("hop", "rank") else "-".join(map(str, ranks))
+            for kind, ranks in zip(table["group"], self.ranks, strict=True)
+        ]
+        same = ["iteration", "group", "kind", "operation", "phase", "chunk", "microbatch"]
+        table["burst"] = table.groupby(same, sort=False).ngroup()
+        return table.drop(columns=["source", "target", "seconds"])
+
+    def operation(self, op: int) -> Operation:
+        """What an operation is."""
+        return self.programs[self.program[op]]
+
+    @property
+    def one_replica(self) -> bool:
+        """Whether one replica stands for all."""
+        return len(self.simulated) < self.strategy.gpus
+
+    @cached_property
+    def iteration_of(self) -> np.ndarray:
+        """Iteration of each operation."""
+        return np.array([each.iteration for each in self.programs])[self.program]
+
+    @cached_property
+    def rail_kinds(self) -> tuple[str, ...]:
+        """Kinds of traffic on the rails."""
+        found = {self.operation(op).kind for op, link in enumerate(self.link) if LINKS[link] == "rail"}
+        return tuple(kind for kind in WORKLOAD_KINDS if kind in found)
+
+    def transfers(self, op: int, forwarded: bool = False) -> list[tuple[int, int]]:
+        """Pairs (from, to) of ranks whose NICs an operation uses: a hop's two, or neighbours in its rings.
+
+        A ring joins the members on one rail, in the order of their HB domains. forwarded: a hop to another rail leaves
+        from the GPU of the sender's domain that is on it.
+        """
+        ranks, size = self.ranks[op], self.machine.hb_domain_size
+        if self.operation(op).group == "hop":
+            source, target = ranks
+            return [(source - source % size + target % size if forwarded else source, target)]
+        rings: dict[int, list[int]] = {}
+        for rank in sorted(ranks):
+            rings.setdefault(rank % size, []).append(rank)
+        return [(ring[place - 1], rank) for ring in rings.values() if len(ring) > 1 for place, rank in enumerate(ring)]
+
+    def order(self) -> list[int]:
+        """Operations so that each stands after those it waits for. Raises ValueError for a cycle, naming it."""
+        waiting, followers = self.dependencies()
+        free = [op for op, count in enumerate(waiting) if not count]
+        for op in free:
+            for follower in followers[op]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    free.append(follower)
+        if len(free) < len(waiting):
+            stuck = [op for op, count in enumerate(waiting) if count]
+            raise ValueError(f"after has a cycle among {len(stuck)} operations, such as {stuck[:4]}: remove one edge")
+        return free
+
+    def dependencies(self) -> tuple[list[int], list[list[int]]]:
+        """How many operations each waits for, and which wait for it."""
+        followers: list[list[int]] = [[] for _ in self.after]
+        for op, before in enumerate(self.after):
+            for each in before:
+                followers[each].append(op)
+        return [len(before) for before in self.after], followers
+
+
+@checked
+def training_step(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy,
+    global_batch: int,
+    options: StepOptions = DEFAULT_STEP,
+    runtime: Runtime = MODERN,
+    iterations: int = 1,
+    one_replica: bool = False,
+) -> Workload:
+    """The dependency graph of training steps, built from model, machine and strategy.
+
+    Parameters
+    ----------
+    model, machine
+        What is trained, on which GPU; names in the catalog do.
+    strategy, global_batch
+        How the model is split, and the batch [sequences].
+    options, runtime
+        How the software runs a step, and what it overlaps.
+    iterations
+        Steps that follow each other.
+    one_replica
+        Build the ranks of one replica alone, whose groups stand for all. Exact where all replicas take the same time.
+
+    Returns
+    -------
+    The graph.
+
+    Raises
+    ------
+    ValueError
+        As `Strategy.check`; for tensor ranks in several HB domains; for one_replica where replicas lie differently.
+    """
+    model, machine = as_model(model), as_machine(machine)
+    whole("iterations", iterations)
+    chunks = strategy.pipeline * strategy.interleave
+    layers = -(-model.layers // chunks) * chunks
+    warnings: tuple[str, ...] = ()
+    if layers > model.layers:
+        warnings = (f"{model.layers} layers do not divide over {chunks} chunks: the step has {layers}.",)
+        model = replace(model, layers=layers)
+    warnings += strategy.check(model, global_batch)
+    if strategy.tensor > machine.hb_domain_size or machine.hb_domain_size % strategy.tensor:
+        raise ValueError(
+            f"tensor is {strategy.tensor} with hb_domain_size {machine.hb_domain_size}: give a divisor of it, since "
+            "tensor traffic is taken to stay in the HB domain"
+        )
+    program = StageProgram(model, machine, strategy, global_batch, options, runtime)
+    for iteration in range(iterations):
+        program.add_iteration(iteration)
+    return _instances(program, iterations, one_replica, warnings)
+
+
+class _Sizes(NamedTuple):
+    """What a collective or a hop takes of the links: fields of `Workload`."""
+
+    link: int
+    seconds: float
+    least_s: float = 0.0
+    sent_bytes: float = 0.0
+    ring_bytes: float = 0.0
+    steps: int = 0
+    ring_steps: int = 0
+
+
+def _collective_sizes(operation: Operation, machine: Machine, strategy: Strategy) -> _Sizes:
+    """Bytes and steps of a collective with x ranks in each of y HB domains: rings run on x rails at once."""
+    x, y = group_spread(machine, strategy, operation.group)
+    if y == 1:
+        return _Sizes(LINKS.index("hb"), operation.seconds or _domain_seconds(operation, machine, x))
+    D = operation.message_bytes
+    if operation.operation == "all_to_all":
+        (sent, around), steps = (D * (y - 1) / y, D * (y - 1) / 2), (1, y - 1)
+    else:
+        sent = float(steps_and_bytes(operation.operation, "ring", D, x * y)[1])
+        around, twice = sent / x, 2 if operation.operation == "all_reduce" else 1
+        steps = (twice * int(np.ceil(np.log2(y))), twice * (y - 1))
+        return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, around, around, *steps)
+    return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, sent, around, *steps)
+
+
+def _domain_seconds(operation: Operation, machine: Machine, ranks: int) -> float:
+    """Time of a collective in an HB domain."""
+    twice = 2 if operation.operation == "all_reduce" else 1
+    return twice * float(machine.all_gather_time(operation.message_bytes, ranks))
+
+
+def _hop_sizes(operation: Operation, machine: Machine, same_domain: bool) -> _Sizes:
+    size, hb = operation.message_bytes, machine.collective_hb_Bps
+    if same_domain:
+        return _Sizes(LINKS.index("hb"), machine.hb_latency_s + size / hb)
+    return _Sizes(LINKS.index("rail"), 0.0, size / hb, size, size, 1, 1)
+
+
+def _instances(program: StageProgram, iterations: int, one_replica: bool, warnings: tuple[str, ...]) -> Workload:
+    """The stages' program on every replica, or on the first alone."""
+    strategy, machine = program.strategy, program.machine
+    replicas = strategy.tensor * strategy.context * strategy.data
+    size = machine.hb_domain_size
+    if one_replica and (uneven := _differing_replicas(machine, strategy)):
+        raise ValueError(f"one_replica is True, but {uneven}: give one_replica=False")
+    here = 1 if one_replica else replicas
+    groups = {
+        kind: strategy.groups(kind)[: _groups_of_stage(strategy, kind)]
+        for kind in ("tensor", "context", "expert", "replica", "expert_replica")
+    }
+    place = {kind: np.argsort(rows.ravel()) // rows.shape[1] for kind, rows in groups.items()}  # group of a replica
+    fields: dict[str, list] = {name: [] for name in ("program", "ranks", "after", *_Sizes._fields)}
+    instance: list[list[int]] = []
+    for number, operation in enumerate(program.operations):
+        if operation.group in groups:
+            rows = groups[operation.group]
+            of_replica = place[operation.group][:here]
+            members = [tuple(int(rank) + operation.stage * replicas for rank in row) for row in rows]
+            members = members[:1] if one_replica else members
+        else:
+            of_replica = np.arange(here)
+            stages = {"rank": [operation.stage], "hop": [operation.source, operation.target]}
+            at = stages.get(operation.group, range(strategy.pipeline))
+            members = [tuple(stage * replicas + each for stage in at) for each in range(here)]
+        base = len(fields["program"])
+        instance.append([base + int(each) for each in of_replica])
+        collective = None if operation.group in ("rank", "hop") else _collective_sizes(operation, machine, strategy)
+        for ranks in members:
+            sizes = collective
+            if operation.group == "rank":
+                sizes = _Sizes(LINKS.index("gpu"), operation.seconds)
+            elif sizes is None:
+                sizes = _hop_sizes(operation, machine, ranks[0] // size == ranks[1] // size)
+            fields["program"].append(number)
+            fields["ranks"].append(ranks)
+            for name, value in zip(_Sizes._fields, sizes, strict=True):
+                fields[name].append(value)
+    for number, before in enumerate(program.after):
+        waits: dict[int, set[int]] = {}
+        for replica, own in enumerate(instance[number]):
+            waits.setdefault(own, set()).update(instance[each][replica] for each in before)
+        fields["after"] += [tuple(sorted(each)) for each in waits.values()]
+    simulated = frozenset(stage * replicas + each for stage in range(strategy.pipeline) for each in range(here))
+    return Workload(
+        program.model,
+        machine,
+        strategy,
+        program.global_batch,
+        iterations,
+        program.operations,
+        simulated=simulated,
+        warnings=warnings,
+        **fields,
+    )
+
+
+def _groups_of_stage(strategy: Strategy, kind: str) -> int:
+    """Groups of a kind in one pipeline stage."""
+    return len(strategy.groups(kind)) // strategy.pipeline
+
+
+def replicas_alike(machine: Machine, strategy: Strategy) -> bool:
+    """Whether all replicas lie alike in HB domains, so that one stands for all."""
+    return not _differing_replicas(machine, strategy)
+
+
+def _differing_replicas(machine: Machine, strategy: Strategy) -> str:
+    """Why replicas take different times, as a text; empty where they do not."""
+    replicas, size = strategy.tensor * strategy.context * strategy.data, machine.hb_domain_size
+    if strategy.pipeline > 1 and replicas % size and size % replicas:
+        return f"{replicas} ranks of a stage do not fill HB domains of {size}, so that some hops change rails"
+    if strategy.pipeline > 1 and replicas < size < strategy.gpus:
+        return f"{size // replicas} stages share an HB domain of {size}, so that hops change rails"
+    for kind in ("context", "replica", "expert", "expert_replica"):
+        if group_spread(machine, strategy, kind)[1] > 1 and machine.hb_domain_size % strategy.tensor:
+            return f"groups of {kind} ranks lie unevenly in HB domains"
+    return ""
