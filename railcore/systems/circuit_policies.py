@@ -11,17 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts.checks import Floats, at_least
-from railcore.systems.photonics import GRANULARITIES, PhotonicCircuits, learned_order
-from railcore.training.simulation import ElectricalRails, RailNetwork, StaticPartition, StepTimeline, simulate
+from railcore.systems.photonics import GRANULARITIES, PhotonicCircuits, electrical_twin, learned_order
+from railcore.training.simulation import RailNetwork, StaticPartition, StepTimeline, simulate
 from railcore.training.workload import Workload
 
 ORDERS = ("first come first served", "learnt order, provisioned", "fixed order", "fixed order, provisioned")
 _LEAST_FALL = 1e-9  # share of the time: smaller ones are rounding
-
-
-def _electrical(network: PhotonicCircuits) -> ElectricalRails:
-    """Electrical rails with the same algorithm and rates."""
-    return ElectricalRails(network.algorithm, rates_Bps=network.rates_Bps)
 
 
 def times_by_order(
@@ -114,11 +109,23 @@ def times_by_prediction(
     rows = []
     for seed in seeds:
         free = replace(network, provisioning=False, wrong_predictions=0.0)
-        known = [simulate(workload, each, jitter, seed).iteration_s for each in (free, _electrical(network))]
+        known = [simulate(workload, each, jitter, seed).iteration_s for each in (free, electrical_twin(network))]
         for share in wrong_predictions:
             early = replace(network, provisioning=True, wrong_predictions=float(share))
             rows.append((share, seed, simulate(workload, early, jitter, seed).iteration_s, *known))
     return pd.DataFrame(rows, columns=["wrong_predictions", "seed", "iteration_s", "on_demand_s", "electrical_s"])
+
+
+def prediction_summary(times: pd.DataFrame) -> pd.DataFrame:
+    """`times_by_prediction` over electrical rails: columns wrong_predictions, mean, least, most (of the seeds),
+    on_demand (mean)."""
+    added = times.assign(
+        added=times["iteration_s"] / times["electrical_s"] - 1,
+        on_demand=times["on_demand_s"] / times["electrical_s"] - 1,
+    )
+    shares = added.groupby("wrong_predictions")
+    table = shares["added"].agg(mean="mean", least="min", most="max")
+    return table.assign(on_demand=shares["on_demand"].mean()).reset_index()
 
 
 def times_by_granularity(
@@ -147,7 +154,7 @@ def times_by_granularity(
     stall_s (their waiting in all, each rank's own counted).
     """
     rows = []
-    electrical = simulate(workload, _electrical(network))
+    electrical = simulate(workload, electrical_twin(network))
     for how in GRANULARITIES:
         for early in provisioning:
             for delay in np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)):
@@ -191,9 +198,10 @@ def times_by_ports(
     the same row at each.
     """
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
-    options = {"algorithm": network.algorithm, "rates_Bps": network.rates_Bps}
-    fixed: dict[str, RailNetwork] = {"electrical": ElectricalRails(**options)}
-    fixed |= {f"static partition of {count} ports": StaticPartition(ports=count, **options) for count in ports}
+    fixed: dict[str, RailNetwork] = {"electrical": electrical_twin(network)}
+    for count in ports:
+        partition = StaticPartition(ports=count, algorithm=network.algorithm, rates_Bps=network.rates_Bps)
+        fixed[f"static partition of {count} ports"] = partition
     times, refused = {}, []
     for way, each in fixed.items():
         try:
@@ -210,6 +218,43 @@ def times_by_ports(
     table = table.assign(overhead=table["iteration_s"] / times["electrical"][0] - 1)
     table.attrs["warnings"] = tuple(refused)
     return table
+
+
+def times_by_seed(
+    workload: Workload,
+    network: PhotonicCircuits,
+    jitters: Sequence[float],
+    seeds: Iterable[int] = (0,),
+    provisioning: Sequence[bool] = (False, True),
+) -> pd.DataFrame:
+    """Iteration time by seed where compute times and the switch's time vary.
+
+    Parameters
+    ----------
+    workload
+        Of `training_step`, of all replicas.
+    network
+        With the switch's time.
+    jitters
+        Standard deviations over the mean, of both times.
+    seeds
+        A run for each.
+    provisioning
+        Whether circuits change before they are asked for, in the order of a run without jitter.
+
+    Returns
+    -------
+    Columns jitter, seed, provisioning, iteration_s, electrical_s (of the same seed), overhead.
+    """
+    rows = []
+    for jitter in jitters:
+        for seed in seeds:
+            base = simulate(workload, electrical_twin(network), jitter, seed).iteration_s
+            for early in provisioning:
+                chosen = replace(network, provisioning=early, reconfiguration_jitter=float(jitter))
+                time = simulate(workload, chosen, jitter, seed).iteration_s
+                rows.append((jitter, seed, early, time, base, time / base - 1))
+    return pd.DataFrame(rows, columns="jitter seed provisioning iteration_s electrical_s overhead".split())
 
 
 def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> pd.DataFrame:
@@ -276,3 +321,11 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
     found = found[(found["end_s"] > begin) & (found["start_s"] < end)]
     times = found[["asked_s", "start_s", "end_s"]].clip(lower=begin, upper=end) - begin
     return found.assign(**times).sort_values(["rank", "lane", "start_s"], kind="stable", ignore_index=True)
+
+
+def warm_up_end_s(lanes: pd.DataFrame) -> float:
+    """End of the warm-up stage of the ranks of `rank_lanes`, with a twentieth more: when the last of them begins its
+    first backward pass, or the time of all where none does [s]."""
+    computes = lanes[lanes["lane"] == "compute"]
+    first = computes[computes["what"] == "backward"].groupby("rank")["start_s"].min()
+    return 1.05 * float(first.max() if len(first) else lanes["end_s"].max())

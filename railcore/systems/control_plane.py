@@ -25,7 +25,7 @@ NETWORKS = ("scale-up", "frontend", "circuits")
 @checked
 @dataclass(frozen=True)
 class ControlPlane:
-    """Latency of each step [s], and the largest message that takes the frontend network [bytes].
+    """Latency of each step [s], and the message size below which the frontend network is taken [bytes].
 
     interception_s: of a call, in the shim; selection_s: choice of the network; local_s: message between a client and
     the manager of its HB domain; message_s: message between a host or switch and the controller, one way; service_s: of
@@ -51,7 +51,7 @@ class ControlPlane:
     def network(self, message_bytes: float, within_domain: bool = False) -> str:
         """One of NETWORKS for a collective: by its message [bytes], and by whether its ranks share an HB domain."""
         at_least("message_bytes", message_bytes)
-        return NETWORKS[0] if within_domain else NETWORKS[1 if message_bytes <= self.frontend_bytes else 2]
+        return NETWORKS[0] if within_domain else NETWORKS[1 if message_bytes < self.frontend_bytes else 2]
 
     def steps(self, requests: int, state: str = "cached") -> dict[str, float]:
         """Steps between the last rank's call and usable circuits, with their times [s]; without the switch itself.

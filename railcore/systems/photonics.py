@@ -27,7 +27,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import RAIL, LanePolicy, Need, RailNetwork, StepTimeline, simulate
+from railcore.training.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.transformer import Transformer
 from railcore.training.workload import Workload, replicas_alike, training_step
@@ -173,7 +173,7 @@ def overhead(
         whole_job[:] = whole_job or [step()]
         return whole_job[0]
 
-    electrical_s = simulate(small, jitter=jitter, seed=seed).iteration_s
+    electrical_s = simulate(small, electrical_twin(networks[0]), jitter, seed).iteration_s
     rows = []
     for network in networks:
         run = simulate(workload(network), network, jitter, seed)
@@ -184,6 +184,11 @@ def overhead(
     table.insert(4, "overhead", table["iteration_s"] / table["electrical_s"] - 1)
     table.attrs["warnings"] = small.warnings
     return table
+
+
+def electrical_twin(network: PhotonicCircuits) -> ElectricalRails:
+    """Electrical rails with the algorithm and rates of photonic ones."""
+    return ElectricalRails(algorithm=network.algorithm, rates_Bps=network.rates_Bps)
 
 
 def learned_order(timeline: StepTimeline) -> tuple[int, ...]:

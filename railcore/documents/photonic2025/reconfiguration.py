@@ -1,6 +1,6 @@
 """photonic2025's Fig. 8: the replay of its measured run, simulations beside it, and its authors' later emulation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,15 @@ import pandas as pd
 
 from railcore.documents.photonic2025.trace import measured_run, measured_windows, replayed_iteration_times
 from railcore.documents.readings import Entries, with_prefix
-from railcore.facts import claims, files, units
+from railcore.facts import catalog, claims, files, units
 from railcore.facts.checks import Floats, at_least
-from railcore.training.workload import StepOptions
+from railcore.systems import circuit_policies, photonics
+from railcore.systems.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
+from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import simulate
+from railcore.training.stage_program import StepOptions
+from railcore.training.workload import Workload, training_step
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
@@ -22,14 +28,14 @@ _CIRCUIT_TRAFFIC = {"AG": "data", "RS": "data", "AR": "pipeline", "PP": "pipelin
 
 
 def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Windows that are left when messages up to a size take the hosts' network and need no circuit.
+    """Windows that are left when messages below a size take the hosts' network and need no circuit.
 
     Traffic before and after such a message meets. Where both are of the same parallelism, no window is left.
 
     Parameters
     ----------
     frontend_bytes
-        Largest message that takes the hosts' network.
+        Size below which a message takes the hosts' network.
     windows
         Of one rail, by default the measured ones of `trace.measured_windows`.
 
@@ -39,7 +45,7 @@ def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = No
     """
     most = float(at_least("frontend_bytes", frontend_bytes))
     windows = measured_windows() if windows is None else windows
-    large = (windows["volume_after_bytes"] > most).to_numpy()
+    large = (windows["volume_after_bytes"] >= most).to_numpy()
     rows: list[dict[str, Any]] = []
     last, freed = windows["before"].iloc[0], windows["start_s"].iloc[0]
     ends = windows["start_s"].to_numpy()
@@ -54,21 +60,42 @@ def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = No
     return pd.DataFrame(rows)
 
 
-def replayed_fig8(delays_s: Sequence[float], frontend_bytes: float | None = None) -> pd.DataFrame:
-    """Fig. 8 by the document's replay: columns requests, reconfiguration_s, iteration_s, measured (False).
-
-    frontend_bytes: messages up to this size need no circuit; by default all need one, as in the document.
-    """
-    windows = None if frontend_bytes is None else windows_on_circuits(frontend_bytes)
-    iterations = measured_windows()["iteration"].nunique()
-    parts = []
-    for way, early in REQUESTS.items():
-        times = replayed_iteration_times(delays_s, early, windows)
-        if windows is not None and windows["iteration"].nunique() != iterations:
-            raise ValueError(f"frontend_bytes is {frontend_bytes:g}: give a size below that of all messages")
-        columns = {"requests": way, "reconfiguration_s": delays_s, "iteration_s": times, "measured": False}
-        parts.append(pd.DataFrame(columns))
+def replayed_fig8(delays_s: Sequence[float]) -> pd.DataFrame:
+    """Fig. 8 by the document's replay: columns requests, reconfiguration_s, iteration_s, measured (False)."""
+    parts = [
+        pd.DataFrame(
+            {
+                "requests": way,
+                "reconfiguration_s": delays_s,
+                "iteration_s": replayed_iteration_times(delays_s, early),
+                "measured": False,
+            }
+        )
+        for way, early in REQUESTS.items()
+    ]
     return pd.concat(parts, ignore_index=True)
+
+
+def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes: float) -> pd.DataFrame:
+    """What tiny calls on the hosts' network save at 100 ms, in the replay and in a simulation.
+
+    simulated, fewer: of `photonics.overhead` without and with this size below which messages take the hosts' network.
+    Columns source, requests, all_on_circuits, tiny_on_frontend: increases of the iteration time.
+    """
+    base, left = measured_run()["iteration_time"], windows_on_circuits(frontend_bytes)
+    rows = []
+    for way, early in REQUESTS.items():
+        replays = [float(replayed_iteration_times(QUOTED_S, early, each) / base - 1) for each in (None, left)]
+        rows.append(("replay of the trace", way, *replays))
+        rows.append(("simulated", way, *(_quoted(table)[early] for table in (simulated, fewer))))
+    return pd.DataFrame(rows, columns=["source", "requests", "all_on_circuits", "tiny_on_frontend"]).sort_values(
+        "source", kind="stable", ignore_index=True
+    )
+
+
+def _quoted(simulated: pd.DataFrame) -> pd.Series:
+    """Increase at 100 ms by provisioning."""
+    return simulated[np.isclose(simulated["reconfiguration_s"], QUOTED_S)].set_index("provisioning")["overhead"]
 
 
 def emulated_runs(gpus: int = 16) -> pd.DataFrame:
@@ -109,7 +136,8 @@ def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.D
     """Fig. 8 thrice: the replay, a simulation, and the emulation up to the longest delay.
 
     simulated: of `photonics.overhead`, with and without provisioning. Gives the table for
-    `charts.reconfiguration.iteration_time_by_reconfiguration`, and iteration times without reconfiguration by source [s].
+    `charts.reconfiguration.iteration_time_by_reconfiguration`, and the iteration time without reconfiguration by
+    source [s].
     """
     names = {early: way for way, early in REQUESTS.items()}
     ours = simulated.assign(requests=simulated["provisioning"].map(names), measured=False)
@@ -123,23 +151,14 @@ def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.D
     return table, dict(zip(parts, map(float, base), strict=True))
 
 
-def fig8_claims(simulated: pd.DataFrame, reductions: Mapping[str, float] | None = None) -> Entries:
+def fig8_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     """Values, reasons and readings of Fig. 8 and of the introduction's 3%.
 
-    Parameters
-    ----------
-    simulated
-        Of `photonics.overhead`, with delays of 0 and 100 ms, of the document's run.
-    reductions
-        More readings of the 100 ms overheads to name, as shares by words.
-
-    Returns
-    -------
-    For `claims.record`.
+    simulated: of `photonics.overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
     """
     base = measured_run()["iteration_time"]
     replay = {way: float(replayed_iteration_times(QUOTED_S, early) / base - 1) for way, early in REQUESTS.items()}
-    mine = simulated[np.isclose(simulated["reconfiguration_s"], QUOTED_S)].set_index("provisioning")["overhead"]
+    mine, tiny = _quoted(simulated), tiny.set_index(["source", "requests"])["tiny_on_frontend"]
     zero = simulated[simulated["reconfiguration_s"] == 0]["overhead"].abs().max()
     names = {"on demand": "overhead_100ms_no_provisioning", "provisioned": "overhead_100ms_provisioning"}
     values = {f"fig8.{name}": replay[way] for way, name in names.items()}
@@ -147,10 +166,12 @@ def fig8_claims(simulated: pd.DataFrame, reductions: Mapping[str, float] | None 
     emulated = emulation_summary().set_index(["gpus", "requests"])["added"]
     readings = {}
     for way, name in names.items():
-        other = [f"the simulated run: {mine[REQUESTS[way]]:.2%}"] if REQUESTS[way] in mine.index else []
-        other += [f"the authors' later emulation: {emulated[16, way]:.2%}"]
-        other += [f"{words}: {value:.2%}" for words, value in (reductions or {}).items() if words.startswith(way)]
-        readings[f"fig8.{name}"] = f"the replay of the measured windows ({'; '.join(other)})"
+        readings[f"fig8.{name}"] = (
+            f"the replay of the measured windows, with a circuit for every call (the simulated step: "
+            f"{mine[REQUESTS[way]]:.2%}, its seconds over a shorter iteration; the authors' later emulation: "
+            f"{emulated[16, way]:.2%}; the replay with tiny calls on the hosts' network: "
+            f"{tiny['replay of the trace', way]:.2%})"
+        )
     readings["intro.iteration_overhead"] = (
         "the provisioned replay at 100 ms, as in section 4.2; the delay is not printed beside the 3% "
         f"({_delays_of('intro.iteration_overhead', base)})"
@@ -168,3 +189,116 @@ def _delays_of(name: str, base: float) -> str:
     delays = np.linspace(0, 1, 2001)
     times: Floats = replayed_iteration_times(delays, True)
     return f"{units.show(float(np.interp(wanted * base, times - base, delays)), 's', 2)} gives {wanted:.0%}"
+
+
+def table3_switches() -> dict[str, float]:
+    """Reconfiguration times of the circuit switches of Table 3 by name [s]."""
+    items = [catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")]
+    return {item.name: float(item["reconfiguration_time"]) for item in items if "claim_key" in item}
+
+
+def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ranks: int) -> str:
+    """The notebook's answer, from `photonics.overhead`, a delay in it [s], a control plane and the ranks of a group."""
+    base = measured_run()["iteration_time"]
+    replay = {early: float(replayed_iteration_times(delay_s, early) / base - 1) for early in (False, True)}
+    mine = simulated[np.isclose(simulated["reconfiguration_s"], delay_s)].set_index("provisioning")
+    added = mine["iteration_s"] - mine["electrical_s"]
+    emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16, "on demand"]
+    lost, shares = ([units.show(added[early], "s", 3) for early in (False, True)], mine["overhead"])
+    whole, each = units.show(mine["electrical_s"][False], "s", 3), units.show(plane.overhead_s(ranks), "s", 3)
+    return (
+        f"With circuits that take {units.show(delay_s, 's')} to change, the measured run's iteration of "
+        f"{units.show(base, 's', 4)} grows by {replay[False]:.2%} on demand and {replay[True]:.2%} provisioned. "
+        f"The simulated step loses {lost[0]} and {lost[1]}, {shares[False]:.1%} and {shares[True]:.1%} of its {whole}; "
+        f"at no delay it equals electrical rails of equal bandwidth. The control plane is not free: ours takes {each} "
+        "a change beside the switch, and in the authors' later emulation it "
+        f"alone adds {emulated:.1%}."
+    )
+
+
+def group_rows(workload: Workload, rank: int, plane: ControlPlane) -> list[str]:
+    """A manager's table of groups for one rank, "kind: ranks, network", a line for each kind of traffic."""
+    table, size = workload.table, workload.machine.hb_domain_size
+    mine = table[[rank in members and len(members) > 1 for members in table["ranks"]]]
+    rows: dict[str, None] = {}
+    t = workload.strategy.tensor
+    if t > 1:
+        first = rank - rank % t
+        rows[f"tensor: {first}–{first + t - 1}, {plane.network(0, within_domain=True)}"] = None
+    for row in mine.itertuples():
+        inside = len({member // size for member in row.ranks}) == 1
+        network = plane.network(row.message_bytes, inside)
+        members = ", ".join(map(str, sorted(row.ranks)))
+        name = row.kind if network != "frontend" else "sums"
+        rows[f"{name}: {members}, {network}"] = None
+    return list(rows)[:5]
+
+
+def control_plane_table(
+    name: str, ranks: int, hb_domain_size: int, changes: float, iteration_s: float, switches: Mapping[str, float]
+) -> pd.DataFrame:
+    """A control plane at its value and its bounds.
+
+    Parameters
+    ----------
+    name
+        Of the catalog's control planes.
+    ranks
+        Of a group on a rail.
+    hb_domain_size, changes, iteration_s
+        As in `control_plane.saturating_gpus`.
+    switches
+        Reconfiguration times by name [s].
+
+    Returns
+    -------
+    Columns latencies (value, low, high), first_time_s, cached_s, up_s (from the last call to usable circuits beside the
+    switch), faster_switches (that take less time than this, cached), full_at_gpus (one request from each HB domain) and
+    full_at_gpus_each (from each rank).
+    """
+    rows = []
+    for bound in ("low", "value", "high"):
+        plane = catalog_control_plane(name, bound)
+        first, cached, up = (plane.overhead_s(ranks, state) for state in ("first time", "cached", "up"))
+        faster = sum(delay < cached for delay in switches.values())
+        full = [saturating_gpus(plane, hb_domain_size, changes, iteration_s, ranks, each) for each in (True, False)]
+        rows.append((bound, first, cached, up, faster, *(float(f"{gpus:.3g}") for gpus in full)))
+    names = "latencies first_time_s cached_s up_s faster_switches full_at_gpus full_at_gpus_each".split()
+    return pd.DataFrame(rows, columns=names)
+
+
+def explored_timeline(
+    model: str,
+    platform: str,
+    split: Mapping[str, Any],
+    pipeline: int,
+    micro_batches: int,
+    network: PhotonicCircuits,
+    draw: Callable,
+) -> Any:
+    """The iteration of the first ranks of the first two HB domains, and its time in the title.
+
+    Parameters
+    ----------
+    model, platform
+        Of the catalog.
+    split
+        Other fields of the strategy.
+    pipeline, micro_batches
+        Stages; micro-batches of a replica.
+    network
+        Circuits.
+    draw
+        `charts.reconfiguration.circuit_timelines`.
+
+    Returns
+    -------
+    What `draw` gives.
+    """
+    strategy = Strategy(pipeline=pipeline, **split)
+    step = training_step(model, platform, strategy, strategy.data * micro_batches, TRACED_STEP, iterations=2)
+    run = simulate(step, network)
+    base = simulate(step, photonics.electrical_twin(network))
+    ranks = [rank for rank in (0, step.machine.hb_domain_size) if rank in step.simulated]
+    title = f"{units.show(run.iteration_s, 's', 4)}, {run.iteration_s / base.iteration_s - 1:.2%} over electrical rails"
+    return draw({title: circuit_policies.rank_lanes(run, ranks)}, run.iteration_s)

@@ -16,6 +16,7 @@ from railcore.workbench.plotting import COLOURS, GREY, legend_below, log_axis, p
 _LANES = {"compute": COLOURS[5], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
 _WAITS = "#F6D7D2"
 _BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
+_REQUESTS = {False: "on demand", True: "provisioned"}
 _OPERATIONS = {"all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "all_reduce": "AllReduce"}
 
 
@@ -115,110 +116,90 @@ def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, *
 
 def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8) -> None:
     """A text in the middle of a span, where it fits."""
-    inches = ax.get_figure().get_size_inches()[0] * 0.8
+    inches = ax.get_window_extent().width / ax.figure.dpi
     if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
         ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size)
 
 
-def control_plane_bars(data: pd.DataFrame) -> plt.Figure:
-    """What each step takes of a reconfiguration, a bar for each switch with the whole time behind it.
+def control_plane_costs(shares: pd.DataFrame, load: pd.DataFrame) -> plt.Figure:
+    """(a) What each step takes of a reconfiguration, a bar for each switch; (b) how busy a controller is.
 
-    Columns switch, step, time_s, share, as `control_plane.step_shares` has them.
+    shares: columns switch, step, time_s, share, as `control_plane.step_shares` has them; load: columns who (who asks),
+    gpus, utilization, full at 1, dashed.
     """
-    names, steps = list(data["switch"].unique()), list(data["step"].unique())
-    figure, ax = plt.subplots(figsize=(10, 1.4 + 0.42 * len(names)))
+    names, steps = list(shares["switch"].unique()), list(shares["step"].unique())
+    figure, (ax, right) = plt.subplots(1, 2, figsize=(14, 1.9 + 0.38 * len(names)), width_ratios=(1.7, 1))
     left = np.zeros(len(names))
     for step, colour in zip(steps, _BARS, strict=False):
-        shares = data[data["step"] == step].set_index("switch")["share"].reindex(names).to_numpy()
-        ax.barh(names, shares, left=left, color=GREY if step == "switch" else colour, label=step, height=0.7)
-        left += shares
+        part = shares[shares["step"] == step].set_index("switch")["share"].reindex(names).to_numpy()
+        ax.barh(names, part, left=left, color=GREY if step == "switch" else colour, label=step, height=0.7)
+        left += part
     for i, name in enumerate(names):
-        whole = data.loc[data["switch"] == name, "time_s"].sum()
+        whole = shares.loc[shares["switch"] == name, "time_s"].sum()
         ax.text(1.01, i, units.show(whole, "s", 3), va="center", fontsize=9)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    ax.set_xlim(0, 1.1)
+    ax.set_xlim(0, 1.17)
     ax.set_xticks(np.linspace(0, 1, 6))
-    percent_axis(ax.xaxis, "share of the time from the last rank's call to usable circuits; that time on the right")
-    legend_below(figure, ax, 4)
+    percent_axis(ax.xaxis, "share of the time from the last call to usable circuits; that time at the right")
+    panel_title(ax, "(a) steps of a reconfiguration", left=True)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=4, fontsize=9)
+    plotting.plot_lines(load, "gpus", "utilization", "who", right)
+    log_axis(plotting.gpu_axis(right, sorted(load["gpus"].unique())).yaxis)
+    percent_axis(right.yaxis, "share of the time that it is busy")
+    right.axhline(1, color="black", linestyle="--", linewidth=1)
+    right.legend(fontsize=9)
+    panel_title(right, "(b) load of one controller", left=True)
     return figure
 
 
-def controller_load_by_size(data: pd.DataFrame, most: float = 1.0) -> plt.Figure:
-    """(a) How busy a controller is and (b) how long the last request of a change waits, against cluster size.
+def circuit_choices(
+    predictions: pd.DataFrame, granularity: pd.DataFrame, ports: pd.DataFrame, spread: pd.DataFrame
+) -> plt.Figure:
+    """Iteration time over electrical rails by (a) wrong predictions, (b) granularity, (c) ports, (d) seed.
 
-    data: columns who (who asks), gpus, utilization, burst_s; most: share of the time at which it is full, dashed.
+    Parameters
+    ----------
+    predictions
+        Columns wrong_predictions, mean, least, most, on_demand (over electrical rails).
+    granularity
+        Columns granularity, provisioning, reconfiguration_s, overhead.
+    ports
+        Columns reconfiguration_s, overhead, way.
+    spread
+        Columns jitter, provisioning, overhead, a row for each seed.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2))
-    for ax, column, name in zip(
-        axes,
-        ("utilization", "burst_s"),
-        ("share of the time that it is busy", "wait of the last request of a change [s]"),
-        strict=True,
-    ):
-        plotting.plot_lines(data, "gpus", column, "who", ax)
-        log_axis(plotting.gpu_axis(ax, sorted(data["gpus"].unique())).yaxis)
-        ax.set_ylabel(name)
-    percent_axis(axes[0].yaxis, "share of the time that the controller is busy")
-    axes[0].axhline(most, color="black", linestyle="--", linewidth=1)
-    panel_title(axes[0], "(a) load", left=True)
-    panel_title(axes[1], "(b) all stages change at once", left=True)
-    legend_below(figure, axes[0])
-    return figure
-
-
-def policy_costs(predictions: pd.DataFrame, granularity: pd.DataFrame, ports: pd.DataFrame) -> plt.Figure:
-    """Iteration time over electrical rails against (a) wrong predictions, (b) and (c) the switch's time.
-
-    predictions: columns wrong_predictions, added, least, most, on_demand (all over electrical rails); granularity:
-    reconfiguration_s, overhead, line; ports: reconfiguration_s, overhead, way.
-    """
-    figure, axes = plt.subplots(1, 3, figsize=(14, 4.6))
-    first = axes[0]
-    first.fill_between(
-        predictions["wrong_predictions"],
-        predictions["least"],
-        predictions["most"],
-        color=COLOURS[0],
-        alpha=0.2,
-        linewidth=0,
-    )
-    first.plot(
-        predictions["wrong_predictions"],
-        predictions["added"],
-        **plotting.line_style(0, label="provisioned, mean of seeds"),
-    )
+    figure, ((first, second), (third, last)) = plt.subplots(2, 2, figsize=(11, 8.4))
+    x = predictions["wrong_predictions"]
+    first.fill_between(x, predictions["least"], predictions["most"], color=COLOURS[0], alpha=0.2, linewidth=0)
+    first.plot(x, predictions["mean"], **plotting.line_style(0, label="provisioned: mean, least, most of the seeds"))
     first.axhline(predictions["on_demand"].mean(), color=COLOURS[1], linestyle="--", label="on demand")
     percent_axis(first.xaxis, "share of predictions that are wrong")
-    plotting.plot_lines(granularity, "reconfiguration_s", "overhead", "line", axes[1])
-    plotting.plot_lines(ports, "reconfiguration_s", "overhead", "way", axes[2], nested=True)
-    titles = ("(a) wrong predictions", "(b) a group's ports, or the whole rail", "(c) ports of the NIC")
-    for ax, title in zip(axes, titles, strict=True):
+    asked = granularity["provisioning"].map(_REQUESTS)
+    lines = granularity.assign(line=granularity["granularity"] + ", " + asked)
+    plotting.plot_lines(lines, "reconfiguration_s", "overhead", "line", second, nested=True)
+    plotting.plot_lines(ports, "reconfiguration_s", "overhead", "way", third, nested=True)
+    jitters = sorted(spread["jitter"].unique())
+    for i, (early, rows) in enumerate(spread.groupby("provisioning")):
+        places = np.searchsorted(jitters, rows["jitter"]) + 0.12 * (2 * i - 1)
+        last.plot(places, rows["overhead"], **{**plotting.line_style(i, "none", label=_REQUESTS[early]), "alpha": 0.6})
+    last.set_xticks(range(len(jitters)), [percent(jitter) for jitter in jitters])
+    last.set_xlabel("standard deviation of compute and switch times over their mean")
+    titles = (
+        "(a) wrong predictions",
+        "(b) circuits of a group, or of a rail at once",
+        "(c) ports of the NIC",
+        "(d) seeds",
+    )
+    for ax, title in zip((first, second, third, last), titles, strict=True):
         panel_title(ax, title, left=True)
-        percent_axis(ax.yaxis)
-        ax.set_ylim(bottom=0)
-        ax.legend(fontsize=8)
-        ax.margins(y=0.35)
-    for ax in axes[1:]:
+        percent_axis(ax.yaxis, "iteration time over electrical rails")
+        ax.set_ylim(0, 1.45 * ax.dataLim.y1)
+        ax.legend(fontsize=8, loc="upper left")
+    for ax in (second, third):
         ax.set_xlabel("reconfiguration of the switch [s]")
-    first.set_ylabel("iteration time over electrical rails")
-    return figure
-
-
-def spread_by_seed(data: pd.DataFrame) -> plt.Figure:
-    """Iteration time over that of electrical rails of the same seed, a mark a seed, a panel for each jitter.
-
-    Columns jitter, requests, reconfiguration_s, overhead.
-    """
-    figure, parts = plotting.panels(data, "jitter", (4.2, 4.0), least=8, sharey=True)
-    for jitter, part, ax in parts:
-        delays = sorted(part["reconfiguration_s"].unique())
-        for i, (way, rows) in enumerate(part.groupby("requests", sort=False)):
-            x = np.searchsorted(delays, rows["reconfiguration_s"]) + 0.16 * (2 * i - 1)
-            ax.plot(x, rows["overhead"], **plotting.line_style(i, "none", label=way, alpha=0.6))
-        ax.set_xticks(range(len(delays)), [units.show(delay, "s") for delay in delays])
-        ax.set_xlabel("reconfiguration of the switch")
-        panel_title(ax, f"compute times vary by {percent(jitter)}")
-    percent_axis(figure.axes[0].yaxis, "iteration time over electrical rails")
-    legend_below(figure, figure.axes[0])
     return figure
