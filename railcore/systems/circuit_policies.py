@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.checks import Floats, at_least
 from railcore.systems.photonics import GRANULARITIES, PhotonicCircuits, electrical_twin, learned_order
-from railcore.training.simulation import RailNetwork, StaticPartition, StepTimeline, simulate
+from railcore.training.simulation import StaticPartition, StepTimeline, simulate
 from railcore.training.workload import Workload
 
 ORDERS = ("first come first served", "learnt order, provisioned", "fixed order", "fixed order, provisioned")
@@ -107,11 +107,12 @@ def times_by_prediction(
     Columns wrong_predictions, seed, iteration_s, on_demand_s and electrical_s (without provisioning; electrical rails).
     """
     rows = []
+    free = replace(network, provisioning=False, wrong_predictions=0.0, order=None)
+    order = learned_order(simulate(workload, free))
     for seed in seeds:
-        free = replace(network, provisioning=False, wrong_predictions=0.0)
         known = [simulate(workload, each, jitter, seed).iteration_s for each in (free, electrical_twin(network))]
         for share in wrong_predictions:
-            early = replace(network, provisioning=True, wrong_predictions=float(share))
+            early = replace(free, provisioning=True, wrong_predictions=float(share), order=order)
             rows.append((share, seed, simulate(workload, early, jitter, seed).iteration_s, *known))
     return pd.DataFrame(rows, columns=["wrong_predictions", "seed", "iteration_s", "on_demand_s", "electrical_s"])
 
@@ -177,7 +178,11 @@ def _waiting_s(run: StepTimeline) -> Floats:
 
 
 def times_by_ports(
-    workload: Workload, network: PhotonicCircuits, reconfiguration_s: ArrayLike, ports: Sequence[int] = (2, 4)
+    workload: Workload,
+    network: PhotonicCircuits,
+    reconfiguration_s: ArrayLike,
+    ports: Sequence[int] = (2, 4),
+    partitioned: Sequence[int] = (4,),
 ) -> pd.DataFrame:
     """Ways to use a NIC's ports: electrical, circuits with all of its bandwidth or one port's, and a static partition.
 
@@ -189,33 +194,33 @@ def times_by_ports(
         What the runs with circuits share.
     reconfiguration_s
         Times of the switch [s].
-    ports
-        Ports of a NIC; a run for each. A partition that lacks ports is left out, with the refusal in attrs["warnings"].
+    ports, partitioned
+        Ports of a NIC: with a circuit at one port's bandwidth each, and in a static partition; a run for each. A
+        partition that lacks ports is left out, with the refusal in attrs["warnings"].
 
     Returns
     -------
-    Columns way, reconfiguration_s, iteration_s, overhead (over electrical rails). Ways without a switch's time have
-    the same row at each.
+    Columns way, reconfiguration_s, iteration_s, overhead (over electrical rails). Ways without circuits that change
+    have the same time at each.
     """
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
-    fixed: dict[str, RailNetwork] = {"electrical": electrical_twin(network)}
-    for count in ports:
+    base = simulate(workload, electrical_twin(network)).iteration_s
+    times, refused = {"electrical rails": np.full(len(delays), base)}, []
+    for count in partitioned:
         partition = StaticPartition(ports=count, algorithm=network.algorithm, rates_Bps=network.rates_Bps)
-        fixed[f"static partition of {count} ports"] = partition
-    times, refused = {}, []
-    for way, each in fixed.items():
+        way = f"static partition of {count} ports"
         try:
-            times[way] = np.full(len(delays), simulate(workload, each).iteration_s)
+            times[way] = np.full(len(delays), simulate(workload, partition).iteration_s)
         except ValueError as error:
             refused.append(f"{way}: {error}")
-    ways = {"circuits, bandwidth of the NIC": replace(network, bandwidth="equal")}
-    ways |= {f"circuits of {n} ports, one each": replace(network, bandwidth="per port", ports=n) for n in ports}
+    ways = {"circuits, all bandwidth": replace(network, bandwidth="equal")}
+    ways |= {f"circuits, 1 of {n} ports each": replace(network, bandwidth="per port", ports=n) for n in ports}
     for way, circuits in ways.items():
         runs = [simulate(workload, replace(circuits, reconfiguration_s=float(delay))) for delay in delays]
         times[way] = np.array([run.iteration_s for run in runs])
     rows = [(way, delay, time) for way, of_way in times.items() for delay, time in zip(delays, of_way, strict=True)]
     table = pd.DataFrame(rows, columns=["way", "reconfiguration_s", "iteration_s"])
-    table = table.assign(overhead=table["iteration_s"] / times["electrical"][0] - 1)
+    table = table.assign(overhead=table["iteration_s"] / base - 1)
     table.attrs["warnings"] = tuple(refused)
     return table
 
@@ -225,7 +230,6 @@ def times_by_seed(
     network: PhotonicCircuits,
     jitters: Sequence[float],
     seeds: Iterable[int] = (0,),
-    provisioning: Sequence[bool] = (False, True),
 ) -> pd.DataFrame:
     """Iteration time by seed where compute times and the switch's time vary.
 
@@ -239,21 +243,23 @@ def times_by_seed(
         Standard deviations over the mean, of both times.
     seeds
         A run for each.
-    provisioning
-        Whether circuits change before they are asked for, in the order of a run without jitter.
 
     Returns
     -------
-    Columns jitter, seed, provisioning, iteration_s, electrical_s (of the same seed), overhead.
+    Columns jitter, seed, provisioning (without, and with the order of a run without jitter), iteration_s, electrical_s
+    (of the same seed), overhead.
     """
     rows = []
+    free = replace(network, provisioning=False, order=None)
+    order = learned_order(simulate(workload, free))
     for jitter in jitters:
+        varying = replace(free, reconfiguration_jitter=float(jitter))
+        early = replace(varying, provisioning=True, order=order)
         for seed in seeds:
             base = simulate(workload, electrical_twin(network), jitter, seed).iteration_s
-            for early in provisioning:
-                chosen = replace(network, provisioning=early, reconfiguration_jitter=float(jitter))
+            for chosen in (varying, early):
                 time = simulate(workload, chosen, jitter, seed).iteration_s
-                rows.append((jitter, seed, early, time, base, time / base - 1))
+                rows.append((jitter, seed, chosen.provisioning, time, base, time / base - 1))
     return pd.DataFrame(rows, columns="jitter seed provisioning iteration_s electrical_s overhead".split())
 
 
@@ -290,7 +296,7 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
     changes = run.reconfigurations.merge(table[["op", "ranks"]], on="op")
     parts = []
     for rank in ranks:
-        mine = table[[rank in members for members in table["ranks"]]]
+        mine = table[_holds(table["ranks"], rank)]
         computes = mine[mine["kind"] == "compute"].assign(lane="compute", what=mine["phase"], asked_s=mine["ready_s"])
         bursts = mine[mine["link"] == "rail"].groupby("burst", sort=False)
         sent = bursts.agg(
@@ -313,7 +319,7 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
             start_s=joined["up_s"],
             end_s=joined["down_s"],
         )
-        own = changes[[rank in members for members in changes["ranks"]]]
+        own = changes[_holds(changes["ranks"], rank)]
         changed = own.assign(lane="change", what=own["group"], microbatch=-1)
         parts += [each.assign(rank=rank) for each in (computes, sent, up, changed)]
     columns = "rank lane what microbatch asked_s start_s end_s".split()
@@ -321,6 +327,10 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
     found = found[(found["end_s"] > begin) & (found["start_s"] < end)]
     times = found[["asked_s", "start_s", "end_s"]].clip(lower=begin, upper=end) - begin
     return found.assign(**times).sort_values(["rank", "lane", "start_s"], kind="stable", ignore_index=True)
+
+
+def _holds(groups: Iterable[tuple[int, ...]], rank: int) -> np.ndarray:
+    return np.array([rank in members for members in groups], bool)
 
 
 def warm_up_end_s(lanes: pd.DataFrame) -> float:

@@ -13,10 +13,11 @@ from railcore.facts.checks import Floats, at_least
 from railcore.systems import circuit_policies, photonics
 from railcore.systems.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.machine import as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.simulation import simulate
 from railcore.training.stage_program import StepOptions
-from railcore.training.workload import Workload, training_step
+from railcore.training.workload import Workload, replicas_alike, training_step
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
@@ -57,7 +58,7 @@ def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = No
             begins = row.start_s + row.duration_s
             rows.append({**named, "start_s": freed, "duration_s": max(begins - freed, 0.0)})
         last, freed = row.after, ends[i + 1] if i + 1 < len(ends) else np.nan
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns="iteration window before after start_s duration_s".split())
 
 
 def replayed_fig8(delays_s: Sequence[float]) -> pd.DataFrame:
@@ -85,7 +86,10 @@ def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes:
     base, left = measured_run()["iteration_time"], windows_on_circuits(frontend_bytes)
     rows = []
     for way, early in REQUESTS.items():
-        replays = [float(replayed_iteration_times(QUOTED_S, early, each) / base - 1) for each in (None, left)]
+        replays = [
+            float(replayed_iteration_times(QUOTED_S, early, each) / base - 1) if len(each) else 0.0
+            for each in (measured_windows(), left)
+        ]
         rows.append(("replay of the trace", way, *replays))
         rows.append(("simulated", way, *(_quoted(table)[early] for table in (simulated, fewer))))
     return pd.DataFrame(rows, columns=["source", "requests", "all_on_circuits", "tiny_on_frontend"]).sort_values(
@@ -115,7 +119,8 @@ def emulation_summary(most_s: float = 1.0) -> pd.DataFrame:
 
     Columns gpus, requests, without_s (iteration without a control plane), control_plane (what it adds at no delay, a
     share), changes (on the critical path: slope of the iteration time over delays up to most_s, least squares),
-    added (at the document's 100 ms, over the run at no delay), control_plane_s (for each such change).
+    added (at the document's 100 ms, over the run at no delay), each_change_s (what the control plane adds, over
+    changes).
     """
     rows = []
     for gpus in (16, 64):
@@ -128,7 +133,7 @@ def emulation_summary(most_s: float = 1.0) -> pd.DataFrame:
             added = times[np.isclose(delays, QUOTED_S)][0] / at_once - 1
             row = (gpus, way, without, at_once / without - 1, changes, added, (at_once - without) / changes)
             rows.append(row)
-    names = "gpus requests without_s control_plane changes added control_plane_s".split()
+    names = "gpus requests without_s control_plane changes added each_change_s".split()
     return pd.DataFrame(rows, columns=names)
 
 
@@ -151,7 +156,7 @@ def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.D
     return table, dict(zip(parts, map(float, base), strict=True))
 
 
-def fig8_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
+def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     """Values, reasons and readings of Fig. 8 and of the introduction's 3%.
 
     simulated: of `photonics.overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
@@ -179,7 +184,7 @@ def fig8_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     reasons = {}
     paper = claims.claim("photonic2025.intro.iteration_overhead")
     if claims.verdict(replay["provisioned"], paper.paper_value, paper.relation, paper.tolerance) != "reproduced":
-        reasons["intro.iteration_overhead"] = "section 4.2 prints 3.5% for the same run: the document rounds down here"
+        reasons["intro.iteration_overhead"] = "section 4.2 prints 3.5% for the same run"
     return with_prefix("photonic2025", values, reasons, readings)
 
 
@@ -198,7 +203,19 @@ def table3_switches() -> dict[str, float]:
 
 
 def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ranks: int) -> str:
-    """The notebook's answer, from `photonics.overhead`, a delay in it [s], a control plane and the ranks of a group."""
+    """The notebook's answer.
+
+    Parameters
+    ----------
+    simulated, delay_s
+        Of `photonics.overhead`; one of its delays [s].
+    plane, ranks
+        A control plane; ranks of a group on a rail.
+
+    Returns
+    -------
+    Text.
+    """
     base = measured_run()["iteration_time"]
     replay = {early: float(replayed_iteration_times(delay_s, early) / base - 1) for early in (False, True)}
     mine = simulated[np.isclose(simulated["reconfiguration_s"], delay_s)].set_index("provisioning")
@@ -219,7 +236,7 @@ def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ra
 def group_rows(workload: Workload, rank: int, plane: ControlPlane) -> list[str]:
     """A manager's table of groups for one rank, "kind: ranks, network", a line for each kind of traffic."""
     table, size = workload.table, workload.machine.hb_domain_size
-    mine = table[[rank in members and len(members) > 1 for members in table["ranks"]]]
+    mine = table[np.array([rank in members and len(members) > 1 for members in table["ranks"]], bool)]
     rows: dict[str, None] = {}
     t = workload.strategy.tensor
     if t > 1:
@@ -276,7 +293,7 @@ def explored_timeline(
     network: PhotonicCircuits,
     draw: Callable,
 ) -> Any:
-    """The iteration of the first ranks of the first two HB domains, and its time in the title.
+    """The iteration of two ranks, of the first two stages where there are several, and its time in the title.
 
     Parameters
     ----------
@@ -296,9 +313,9 @@ def explored_timeline(
     What `draw` gives.
     """
     strategy = Strategy(pipeline=pipeline, **split)
-    step = training_step(model, platform, strategy, strategy.data * micro_batches, TRACED_STEP, iterations=2)
+    batch, one = strategy.data * micro_batches, replicas_alike(as_machine(platform), strategy)
+    step = training_step(model, platform, strategy, batch, TRACED_STEP, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, photonics.electrical_twin(network))
-    ranks = [rank for rank in (0, step.machine.hb_domain_size) if rank in step.simulated]
     title = f"{units.show(run.iteration_s, 's', 4)}, {run.iteration_s / base.iteration_s - 1:.2%} over electrical rails"
-    return draw({title: circuit_policies.rank_lanes(run, ranks)}, run.iteration_s)
+    return draw({title: circuit_policies.rank_lanes(run, sorted(step.simulated)[:2])}, run.iteration_s)
