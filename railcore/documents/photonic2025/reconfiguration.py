@@ -284,6 +284,19 @@ def control_plane_table(
     return pd.DataFrame(rows, columns=names)
 
 
+def switch_table(switches: Mapping[str, float], added: pd.DataFrame) -> pd.DataFrame:
+    """Circuit switches with the overhead of a step.
+
+    switches: reconfiguration times by name [s]; added: of `photonics.overhead`, for these in their order, with their
+    control plane. Columns switch, alone_s, whole_s (with the control plane), on_demand, provisioned.
+    """
+    times = added.pivot(index="reconfiguration_s", columns="provisioning", values="overhead")
+    whole = added["reconfiguration_s"].to_numpy()[: len(switches)]
+    shares = {way: times.loc[whole, early].to_numpy() for way, early in REQUESTS.items()}
+    names = {"switch": list(switches), "alone_s": list(switches.values()), "whole_s": whole}
+    return pd.DataFrame(names | {way.replace(" ", "_"): share for way, share in shares.items()})
+
+
 def explored_timeline(
     model: str,
     platform: str,

@@ -198,7 +198,7 @@ def circuit_choices(
     for ax, title in zip((first, second, third, last), titles, strict=True):
         panel_title(ax, title, left=True)
         percent_axis(ax.yaxis, "iteration time over electrical rails")
-        ax.set_ylim(0, 1.4 * ax.dataLim.y1)
+        ax.set_ylim(0, 1.4 * ax.dataLim.y1 or 1)
         ax.legend(fontsize=8, loc="upper left")
     for ax in (second, third):
         ax.set_xlabel("reconfiguration of the switch [s]")
