@@ -12,8 +12,10 @@ from railcore.facts import claims
 from railcore.systems import circuit_policies as policies
 from railcore.systems import control_plane, photonics
 from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.simulation import StaticPartition, simulate
+from railcore.training.stage_program import fsdp_options
 from railcore.training.workload import training_step
 from railcore.workbench.charts import reconfiguration as charts
 
@@ -26,12 +28,12 @@ NETWORK = PhotonicCircuits(reconfiguration_s=0.1, rates_Bps=RATES)
 def step(pipeline=2, micro_batches=2, chunks=1, iterations=2, one_replica=True, **split):
     strategy = Strategy(pipeline=pipeline, interleave=chunks, **(SPLIT | split))
     batch = strategy.data * micro_batches
-    return training_step(*RUN, strategy, batch, document.TRACED_STEP, iterations=iterations, one_replica=one_replica)
+    return training_step(*RUN, strategy, batch, fsdp_options(), iterations=iterations, one_replica=one_replica)
 
 
 ONE, WHOLE = step(), step(one_replica=False)
 SIMULATED = photonics.overhead(
-    *RUN, Strategy(pipeline=2, **SPLIT), [0, 0.1, 0.5, 1], 4, options=document.TRACED_STEP, rates_Bps=RATES
+    *RUN, Strategy(pipeline=2, **SPLIT), [0, 0.1, 0.5, 1], 4, options=fsdp_options(), rates_Bps=RATES
 )
 
 
@@ -71,13 +73,25 @@ def test_simulated_step_at_no_delay_is_electrical_and_then_pays_every_window():
     assert (early["iteration_s"].iloc[1:] < on_demand["iteration_s"].iloc[1:]).all()
 
 
+def test_step_of_the_measured_run_comes_near_the_replay():
+    machine, rates, runtime = document.step_settings(RUN[1], True)
+    strategy, how = Strategy(pipeline=2, **SPLIT), {"options": fsdp_options(), "runtime": runtime}
+    table = photonics.overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
+    assert table["electrical_s"].iloc[0] == pytest.approx(trace.measured_run()["iteration_time"], rel=0.05)
+    replay = document.replayed_fig8([0.1])["iteration_s"] - trace.measured_run()["iteration_time"]
+    added = (table["iteration_s"] - table["electrical_s"])[table["reconfiguration_s"] > 0]
+    assert added.to_numpy() == pytest.approx(replay.to_numpy(), rel=0.05)
+    plain, none, _ = document.step_settings(RUN[1], False)
+    assert plain == catalog_machine(RUN[1]) != machine and not none
+
+
 def test_claims_hold_and_name_their_readings():
     fewer = photonics.overhead(
         *RUN,
         Strategy(pipeline=2, **SPLIT),
         document.QUOTED_S,
         4,
-        options=document.TRACED_STEP,
+        options=fsdp_options(),
         rates_Bps=RATES,
         frontend_bytes=1e6,
     )
@@ -225,7 +239,9 @@ def test_charts_have_what_they_are_given():
     drawn = charts.circuit_timelines(lanes, policies.warm_up_end_s(lanes["on demand"]))
     assert len(drawn.axes[0].get_yticks()) == 6
     assert 0 < policies.warm_up_end_s(lanes["on demand"]) < simulate(WHOLE, NETWORK).iteration_s
-    explored = document.explored_timeline(*RUN, SPLIT, 1, 2, NETWORK, charts.circuit_timelines)
+    explored = document.explored_timeline(
+        RUN[0], catalog_machine(RUN[1]), Strategy(**SPLIT), 2, NETWORK, charts.circuit_timelines, options=fsdp_options()
+    )
     assert explored.axes
     plt.close("all")
 

@@ -47,16 +47,17 @@ def times_by_order(
     Columns seed, order (one of ORDERS), reconfiguration_s, iteration_s, fell (it is shorter than at the time before).
     """
     delays = np.unique(at_least("reconfiguration_s", reconfiguration_s))
+    switches = [replace(network, reconfiguration_s=float(each), provisioning=False, order=None) for each in delays]
+    learnt = [learned_order(simulate(workload, each)) for each in switches]
     rows = []
     for seed in seeds:
         fixed: tuple[int, ...] | None = None
         last = dict.fromkeys(ORDERS, 0.0)
-        for delay in delays:
-            free = replace(network, reconfiguration_s=float(delay), provisioning=False, order=None)
+        for delay, free, order in zip(delays, switches, learnt, strict=True):
             served = simulate(workload, free, jitter, seed)
             fixed = fixed or learned_order(served)
-            ordered = replace(free, order=fixed)
-            others = (replace(free, provisioning=True), ordered, replace(ordered, provisioning=True))
+            ways = ((True, order), (False, fixed), (True, fixed))
+            others = [replace(free, provisioning=early, order=its) for early, its in ways]
             runs = [served, *(simulate(workload, each, jitter, seed) for each in others)]
             for name, run in zip(ORDERS, runs, strict=True):
                 time = run.iteration_s

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
+from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
@@ -125,6 +126,7 @@ def overhead(
     global_batch: int,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
+    runtime: Runtime = MODERN,
     jitter: float = 0.0,
     seed: int = 0,
     **circuits: Any,
@@ -136,7 +138,7 @@ def overhead(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, options
+    model, machine, strategy, global_batch, options, runtime
         As for `training_step`.
     reconfiguration_s
         Times of the switch with its control plane [s].
@@ -161,7 +163,7 @@ def overhead(
     delays = at_least("reconfiguration_s", np.atleast_1d(reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
-    step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
+    step = partial(training_step, model, machine, strategy, global_batch, options, runtime, iterations=2)
     whole_job: list[Workload] = []
     one = not jitter and replicas_alike(as_machine(machine), strategy)
     small = step(one_replica=one)

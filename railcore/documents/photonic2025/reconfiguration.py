@@ -6,26 +6,41 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.documents.photonic2025.trace import measured_run, measured_windows, replayed_iteration_times
+from railcore.documents.photonic2025.run import EAGER, PLATFORM, solved_machine
+from railcore.documents.photonic2025.trace import (
+    measured_rates,
+    measured_run,
+    measured_windows,
+    replayed_iteration_times,
+)
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.checks import Floats, at_least
 from railcore.systems import circuit_policies, photonics
 from railcore.systems.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.systems.photonics import PhotonicCircuits
-from railcore.training.machine import as_machine
+from railcore.training.layer_time import MODERN, Runtime
+from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.simulation import simulate
-from railcore.training.stage_program import StepOptions
 from railcore.training.workload import Workload, replicas_alike, training_step
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
-# The order of calls in the trace: weights are gathered once an iteration, gradients reduced once, after the last pass.
-TRACED_STEP = StepOptions(reshard_after_forward=False, accumulate_gradients=True, gradients_after_pass=True)
 # By the authors' labels; AR after a window is the AllReduce over the pipeline, since that over data-parallel ranks is
 # counted with the ReduceScatter.
 _CIRCUIT_TRAFFIC = {"AG": "data", "RS": "data", "AR": "pipeline", "PP": "pipeline"}
+
+
+def step_settings(platform: str, measured: bool) -> tuple[Machine, dict[str, float], Runtime]:
+    """A GPU, bandwidths over the rails by operation [bytes/s], and what the software overlaps.
+
+    measured: as in the document's run, its HB bandwidth solved where the platform is the run's; else the platform's
+    own, with no rates.
+    """
+    if not measured:
+        return catalog_machine(platform), {}, MODERN
+    return solved_machine() if platform == PLATFORM else catalog_machine(platform), measured_rates(), EAGER
 
 
 def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -173,7 +188,7 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     for way, name in names.items():
         readings[f"fig8.{name}"] = (
             f"the replay of the measured windows, with a circuit for every call (the simulated step: "
-            f"{mine[REQUESTS[way]]:.2%}, its seconds over a shorter iteration; the authors' later emulation: "
+            f"{mine[REQUESTS[way]]:.2%}; the authors' later emulation: "
             f"{emulated[16, way]:.2%}; the replay with tiny calls on the hosts' network: "
             f"{tiny['replay of the trace', way]:.2%})"
         )
@@ -299,35 +314,34 @@ def switch_table(switches: Mapping[str, float], added: pd.DataFrame) -> pd.DataF
 
 def explored_timeline(
     model: str,
-    platform: str,
-    split: Mapping[str, Any],
-    pipeline: int,
+    machine: Machine,
+    strategy: Strategy,
     micro_batches: int,
     network: PhotonicCircuits,
     draw: Callable,
+    **how: Any,
 ) -> Any:
     """The iteration of two ranks, of the first two stages where there are several, and its time in the title.
 
     Parameters
     ----------
-    model, platform
-        Of the catalog.
-    split
-        Other fields of the strategy.
-    pipeline, micro_batches
-        Stages; micro-batches of a replica.
+    model, machine, strategy
+        As for `training_step`.
+    micro_batches
+        Of a replica.
     network
         Circuits.
     draw
         `charts.reconfiguration.circuit_timelines`.
+    how
+        Options and runtime of `training_step`.
 
     Returns
     -------
     What `draw` gives.
     """
-    strategy = Strategy(pipeline=pipeline, **split)
-    batch, one = strategy.data * micro_batches, replicas_alike(as_machine(platform), strategy)
-    step = training_step(model, platform, strategy, batch, TRACED_STEP, iterations=2, one_replica=one)
+    batch, one = strategy.data * micro_batches, replicas_alike(machine, strategy)
+    step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, photonics.electrical_twin(network))
     title = f"{units.show(run.iteration_s, 's', 4)}, {run.iteration_s / base.iteration_s - 1:.2%} over electrical rails"

@@ -34,7 +34,7 @@ from railcore.training.workload import Workload, training_step
 MODEL, PLATFORM = "Llama-3 8B", "Perlmutter GPU node"
 SOLVED_WINDOW = 4  # forward and backward pass of stage 1, in which nothing is on the rail
 _SLOW_BPS = units.GB  # of the second run from which the HB bandwidth follows
-_EAGER = replace(MODERN, overlap_tensor=False, overlap_pipeline=False)  # PyTorch without compilation
+EAGER = replace(MODERN, overlap_tensor=False, overlap_pipeline=False)  # PyTorch without compilation
 
 
 def run_strategy(pipeline: int = 2, chunks: int = 1) -> Strategy:
@@ -74,7 +74,7 @@ def run_workload(
     The dependency graph.
     """
     batch = microbatches * strategy.data * strategy.micro_batch
-    return training_step(model, machine, strategy, batch, fsdp_options(detail=detail), _EAGER, iterations)
+    return training_step(model, machine, strategy, batch, fsdp_options(detail=detail), EAGER, iterations)
 
 
 def run_timeline(workload: Workload, jitter: float = 0.0, seed: int = 0) -> StepTimeline:
@@ -158,7 +158,7 @@ def window_count_table(cases: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
     for pipeline, chunks, microbatches in cases:
         small = replace(catalog_model(MODEL), layers=pipeline * chunks)
         strategy = Strategy(data=2, pipeline=pipeline, interleave=chunks, sharding="weights")
-        step = training_step(small, box, strategy, 2 * microbatches, fsdp_options(), _EAGER, 2, one_replica=True)
+        step = training_step(small, box, strategy, 2 * microbatches, fsdp_options(), EAGER, 2, one_replica=True)
         form = int(window_count(pipeline, chunks, microbatches, next_iteration=True))
         rows.append((pipeline, chunks, microbatches, form, len(rail_windows(simulate(step)))))
     return pd.DataFrame(rows, columns=["pipeline", "chunks", "microbatches", "closed_form", "counted"])
