@@ -11,7 +11,7 @@ import pytest
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
 from railcore.network import cabling, photonic_cost, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
-from railcore.systems import datacenter, ring_limits
+from railcore.systems import control_plane, datacenter, ring_limits
 from railcore.training import degraded, machine, transformer
 
 NEW = "new"  # name of a new item in every family
@@ -27,6 +27,7 @@ LIKE = {  # items whose values a new one takes
     "powers": "street2025",
     "sites": "flops2024",
     "circuit_switches": "Polatis 6000N",
+    "control_planes": "host-driven",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -52,6 +53,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     "photonic rails": [
         lambda: photonic_cost.circuit_switch_plans([NEW], 64, 8, *price_books.matching_books("flops2024"))
     ],
+    "control plane": [lambda: control_plane.catalog_control_plane(NEW)],
     "ring limits": [lambda: ring_limits.nic_port_modes(NEW)],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.photonic2025 import trace
-from railcore.facts import catalog
+from railcore.documents.photonic2025 import run, trace, window_claims, windows
+from railcore.documents.readings import claim_verdicts, merge_entries
+from railcore.facts import catalog, claims
 from railcore.systems import ring_limits
 from railcore.training.parallelism import Strategy
 
@@ -98,3 +99,113 @@ def test_every_mode_of_a_nic_has_its_rate():
         assert len(modes) and (modes["over_rate"] == 1).all()
     with pytest.raises(ValueError, match="'ConnectX-9' does not exist"):
         ring_limits.nic_port_modes("ConnectX-9")
+
+
+@pytest.fixture(scope="module")
+def solved():
+    return run.solved_machine()
+
+
+@pytest.fixture(scope="module")
+def timeline(solved):
+    return run.run_timeline(run.run_workload(run.run_strategy(), machine=solved))
+
+
+def test_the_definition_equals_a_count_tick_by_tick():
+    assert windows.definition_error(cases=100, seed=1) == 0
+    apart = windows.window_lengths([[1.0, 3.0], [9.0, np.nan]], [5.0, 12.0], [0, 1], [0, 1])
+    assert apart.tolist() == [4.0]
+    same_group = windows.window_lengths([[0.0], [6.0], [9.0]], [5.0, 7.0, 12.0], [0, 1, 1], [0, 0, 1])
+    assert same_group.tolist() == [4.0]  # the group of the first phase does not open the second
+
+
+@given(
+    st.sampled_from([2, 3, 4, 5, 7, 8]),
+    st.sampled_from([1, 2, 3, 5, 8]),
+    st.integers(1, 3),
+)
+@settings(max_examples=15, deadline=None)
+def test_counted_windows_are_those_of_the_closed_form(stages, chunks, rounds):
+    if stages * chunks * rounds > 60:
+        rounds = 1
+    batches = {stages * rounds} if chunks > 1 else {1, 2, stages - 1, stages * rounds}
+    table = run.window_count_table([(stages, chunks, m) for m in batches if m])
+    assert (table["closed_form"] == table["counted"]).all(), table
+
+
+def test_counted_windows_of_long_pipelines():
+    table = run.window_count_table([(16, 1, 16), (16, 2, 16), (9, 7, 9), (12, 1, 30)])
+    assert (table["closed_form"] == table["counted"]).all(), table
+    assert windows.window_count([16, 16, 9, 1], [2, 8, 7, 1]).tolist() == [127, 511, 251, 0]
+
+
+def test_computed_windows_are_those_of_the_trace_in_order_kind_and_volume(timeline):
+    measured = trace.measured_windows().query("iteration == 10").reset_index(drop=True)
+    for rail in range(4):
+        computed = windows.rail_windows(timeline, rail)
+        assert computed[["window", "before", "after"]].equals(measured[["window", "before", "after"]])
+        assert (computed["volume_after_bytes"] == measured["volume_after_bytes"]).all()
+
+
+def test_one_solved_bandwidth_gives_the_other_lengths(timeline, solved):
+    lengths = run.window_lengths_table(timeline).set_index("window")
+    assert lengths.loc[4, "computed_s"] == pytest.approx(lengths.loc[4, "measured_s"], rel=1e-9)
+    assert lengths.loc[3, "computed_s"] == pytest.approx(lengths.loc[3, "measured_s"], rel=0.05)
+    assert lengths.loc[1, "computed_s"] == pytest.approx(lengths.loc[1, "least_s"], rel=0.05)
+    times = run.run_times_table(timeline).set_index("quantity")
+    assert (times["difference"].abs() < 0.08).all()
+    nvlink = catalog.item("platforms", run.PLATFORM)["hb_bandwidth"]
+    assert solved.hb_Bps < 0.05 * nvlink  # the run had switched it off
+
+
+def test_phases_and_windows_of_a_rail_do_not_overlap(timeline):
+    phases = windows.rail_phases(timeline)
+    found = windows.rail_windows(timeline)
+    assert (phases["kind"] != phases["kind"].shift()).all()
+    assert (phases["start_s"].to_numpy()[1:] >= phases["end_s"].to_numpy()[:-1] - 1e-12).all()
+    first = phases[phases["iteration"] == 0]
+    assert first["volume_bytes"].sum() == pytest.approx(found["volume_after_bytes"].sum())
+    assert len(windows.all_rail_windows(timeline)) == 4 * len(found)
+
+
+def test_overlap_of_traffic(timeline, solved):
+    assert run.overlapped_share(timeline, "data", "data") == 1
+    assert run.overlapped_share(timeline, "pipeline", "tensor") == 0  # no tensor operations without detail
+    detailed = run.run_timeline(run.run_workload(run.run_strategy(), machine=solved, iterations=1, detail=True))
+    assert 0 < run.overlapped_share(detailed, "data", "tensor") < 1
+
+
+def test_only_from_three_stages_on_is_there_traffic_without_order(solved):
+    step = run.run_workload(run.run_strategy(3), 3, solved, iterations=1)
+    assert [run.unordered_pairs(step, stage) for stage in range(3)] == [0, 0, 2]
+    assert run.unordered_pairs(run.run_workload(run.run_strategy(), machine=solved), 1) == 0
+    followers = [[1], [2], [], [2]]
+    assert run._reached(followers, [0]) == {1, 2} and run._reached(followers, [2]) == set()
+
+
+def test_pictures_hold_the_run(timeline):
+    picture = run.rail_picture(timeline)
+    assert sorted(picture["traffic"]["rank"].unique()) == [0, 4, 8, 12]
+    assert picture["circuits"]["circuits"].unique().tolist() == ["0-4, 8-12", "0-8, 4-12"]
+    assert picture["parts"]["start_s"].tolist()[1:] == picture["parts"]["end_s"].tolist()[:-1]
+    assert len(picture["windows"]) == 8
+    operations, dependencies = run.traffic_picture(timeline, (0, 8))
+    assert set(operations["rank"]) == {0, 8}
+    assert (dependencies["start_s_to"] >= dependencies["end_s_from"] - 1e-12).all()
+
+
+def test_every_claim_of_the_notebook_has_a_value(solved, timeline):
+    computed = [windows.all_rail_windows(timeline)]
+    entries = merge_entries(
+        window_claims.limit_claims("ConnectX-7", "DGX H200"),
+        window_claims.order_claims(),
+        window_claims.measured_claims(computed),
+        window_claims.volume_claims(timeline),
+        window_claims.concurrency_claims(solved),
+        window_claims.window_equation_claims(window_claims.configuration_windows()),
+    )
+    mine = {key for key, entry in claims.claims().items() if entry.notebook == "13_photonic_windows"}
+    assert set(entries.values) == mine
+    differ = {key for key, verdict in claim_verdicts(entries.values).items() if verdict != "reproduced"}
+    assert differ == {"photonic2025.fig3.dp_tp_overlap", "photonic2025.eq1.windows_per_second"}
+    assert differ <= set(entries.reasons)

@@ -25,9 +25,10 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
+from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import RAIL, LanePolicy, Need, RailNetwork, StepTimeline, simulate
+from railcore.training.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.transformer import Transformer
 from railcore.training.workload import Workload, replicas_alike, training_step
@@ -130,6 +131,7 @@ def overhead(
     global_batch: int,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
+    runtime: Runtime = MODERN,
     jitter: float = 0.0,
     seed: int = 0,
     **circuits: Any,
@@ -141,7 +143,7 @@ def overhead(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, options
+    model, machine, strategy, global_batch, options, runtime
         As for `training_step`.
     reconfiguration_s
         Times of the switch with its control plane [s].
@@ -166,7 +168,7 @@ def overhead(
     delays = at_least("reconfiguration_s", np.atleast_1d(reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
-    step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
+    step = partial(training_step, model, machine, strategy, global_batch, options, runtime, iterations=2)
     whole_job: list[Workload] = []
     random = jitter or any(network.reconfiguration_jitter or network.wrong_predictions for network in networks)
     one = not random and replicas_alike(as_machine(machine), strategy)
@@ -179,7 +181,7 @@ def overhead(
         whole_job[:] = whole_job or [step()]
         return whole_job[0]
 
-    electrical_s = simulate(small, jitter=jitter, seed=seed).iteration_s
+    electrical_s = simulate(small, electrical_twin(networks[0]), jitter, seed).iteration_s
     rows = []
     for network in networks:
         run = simulate(workload(network), network, jitter, seed)
@@ -190,6 +192,11 @@ def overhead(
     table.insert(4, "overhead", table["iteration_s"] / table["electrical_s"] - 1)
     table.attrs["warnings"] = small.warnings
     return table
+
+
+def electrical_twin(network: PhotonicCircuits) -> ElectricalRails:
+    """Electrical rails with the algorithm and rates of photonic ones."""
+    return ElectricalRails(algorithm=network.algorithm, rates_Bps=network.rates_Bps)
 
 
 def learned_order(timeline: StepTimeline) -> tuple[int, ...]:

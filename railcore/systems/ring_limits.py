@@ -82,21 +82,24 @@ def ring_neighbours(strategy: Strategy, hb_domain_size: int) -> pd.DataFrame:
     NVLink domain). Ranks fill HB domains in their order. hb_domain_size [GPUs].
     """
     whole("hb_domain_size", hb_domain_size)
-    table = pd.DataFrame(0, index=range(strategy.gpus), columns=[*DIMENSIONS, "neighbours", "on_rail"])
+    counts = {}
+    on_rail = np.zeros(strategy.gpus, np.int64)
     for kind in DIMENSIONS:
         ring = kind != "pipeline" or strategy.interleave > 1
-        for rank, other in _neighbour_pairs(strategy.groups(kind), ring):
-            table.loc[rank, [kind, "neighbours"]] += 1
-            table.loc[rank, "on_rail"] += rank // hb_domain_size != other // hb_domain_size
-    return table.rename_axis("rank").reset_index()
+        ranks, others = _neighbour_pairs(strategy.groups(kind), ring).T
+        counts[kind] = np.bincount(ranks, minlength=strategy.gpus)
+        away = ranks // hb_domain_size != others // hb_domain_size
+        on_rail += np.bincount(ranks[away], minlength=strategy.gpus)
+    table = pd.DataFrame({"rank": np.arange(strategy.gpus), **counts})
+    return table.assign(neighbours=table[list(DIMENSIONS)].sum(axis=1), on_rail=on_rail)
 
 
-def _neighbour_pairs(groups: Ints, ring: bool) -> list[tuple[int, int]]:
-    """Ordered pairs of neighbours, each once."""
+def _neighbour_pairs(groups: Ints, ring: bool) -> Ints:
+    """Ordered pairs of neighbours, each once [pairs, 2]."""
     pairs = np.stack([groups, np.roll(groups, -1, axis=1)], axis=-1)
-    pairs = pairs if ring else pairs[:, :-1]
-    both = np.concatenate([pairs.reshape(-1, 2), pairs.reshape(-1, 2)[:, ::-1]])
-    return [(int(a), int(b)) for a, b in np.unique(both, axis=0) if a != b]
+    pairs = (pairs if ring else pairs[:, :-1]).reshape(-1, 2)
+    both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    return both[both[:, 0] != both[:, 1]]
 
 
 def nic_port_modes(nic: str) -> pd.DataFrame:

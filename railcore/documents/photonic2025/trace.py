@@ -59,7 +59,7 @@ def measured_rates() -> dict[str, float]:
 
 
 def window_distribution(windows: pd.DataFrame) -> pd.DataFrame:
-    """Cumulative distribution of windows' lengths on each rail: columns rail, duration_s, share (that are no longer)."""
+    """Cumulative distribution of windows on each rail: columns rail, duration_s, share (of windows no longer)."""
     ordered = windows.sort_values(["rail", "duration_s"], kind="stable")[["rail", "duration_s"]]
     place = ordered.groupby("rail").cumcount() + 1
     return ordered.assign(share=place / ordered.groupby("rail")["duration_s"].transform("size")).reset_index(drop=True)

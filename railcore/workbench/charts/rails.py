@@ -1,0 +1,217 @@
+"""Traffic of a training step on rails: by dimension with its dependencies, by rank with windows, windows' lengths."""
+
+from collections.abc import Mapping
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Patch
+
+from railcore.facts import units
+from railcore.workbench.plotting import COLOURS, GREY, log_axis, panel_title, percent_axis, text_beside
+
+_HALF = 0.36  # half of a box's height, lanes being 1 apart
+_LANES = {  # of a rank in Fig. 2: name and colour
+    "compute": ("compute", "#D9D9D9"),
+    "tensor": ("TP, in the node", COLOURS[5]),
+    "data": ("FSDP, on the rail", COLOURS[1]),
+    "pipeline": ("PP, on the rail", COLOURS[0]),
+}
+_TRAFFIC = {  # of a rail: name and colour
+    "AG": ("FSDP AllGather", COLOURS[4]),
+    "RS": ("FSDP ReduceScatter", COLOURS[1]),
+    "PP": ("PP Send/Recv", COLOURS[0]),
+    "AR": ("AllReduce of the optimizer", COLOURS[3]),
+    "A2A": ("EP AllToAll", COLOURS[2]),
+}
+_CIRCUITS = {"data": "#FBE3CF", "pipeline": "#CFE3F1"}  # background of a phase, by who has the circuits
+_SHORTEST_S = 1e-6  # windows at or below this are drawn here
+_AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
+
+
+def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float, half: float = _HALF) -> None:
+    """Boxes around lanes from x[:, 0] to x[:, 1], none narrower than `least`."""
+    right = np.maximum(x[:, 1], x[:, 0] + least)
+    corners = np.stack([x[:, 0], right, right, x[:, 0]], axis=1)
+    y = lane[:, None] + [-half, -half, half, half]
+    boxes = list(np.stack([corners, y], axis=-1))
+    ax.add_collection(PolyCollection(boxes, facecolors=[colour], edgecolors="white", linewidths=0.4))
+
+
+def _lane_axis(ax: plt.Axes, names: list[str], end: float, top: float = -0.7) -> None:
+    ax.set(xlim=(0, end), ylim=(len(names) - 0.4, top))
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+
+
+def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame) -> plt.Figure:
+    """Operations of a few ranks over time, a lane for each dimension, and thin lines for what waits for what.
+
+    operations: columns op, rank, lane (compute, tensor, data, pipeline), operation, microbatch, phase, start_s, end_s.
+    dependencies: rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to.
+    """
+    ranks = sorted(operations["rank"].unique())
+    place = {(rank, lane): i * len(_LANES) + j for i, rank in enumerate(ranks) for j, lane in enumerate(_LANES)}
+    end = operations["end_s"].max() * 1.005
+    figure, ax = plt.subplots(figsize=(11, 0.9 + 0.52 * len(place)))
+    at = pd.Series([place[key] for key in zip(operations["rank"], operations["lane"], strict=True)])
+    for lane, (_, colour) in _LANES.items():
+        mine = (operations["lane"] == lane).to_numpy()
+        _lane_boxes(ax, operations.loc[mine, ["start_s", "end_s"]].to_numpy(), at[mine].to_numpy(), colour, end / 700)
+    sides = [
+        np.column_stack(
+            [dependencies[time], [place[key] for key in zip(dependencies[a], dependencies[b], strict=True)]]
+        )
+        for time, a, b in (("end_s_from", "rank_from", "lane_from"), ("start_s_to", "rank_to", "lane_to"))
+    ]
+    lines = np.stack(sides, axis=1)
+    inner = dependencies[["lane_from", "lane_to"]].isin(["compute", "tensor"]).all(axis=1).to_numpy()
+    ax.add_collection(LineCollection(list(lines[inner]), colors="black", linewidths=0.3, alpha=0.5, zorder=3))
+    for start, stop in lines[~inner]:
+        arrow: dict = {"arrowstyle": "-|>", "linewidth": 0.7, "color": "black", "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", stop, start, arrowprops={**arrow, "mutation_scale": 8}, zorder=4)
+    hops = operations[operations["operation"] == "send_receive"]
+    for _, rows in hops.groupby("op"):
+        lanes = [place[rank, "pipeline"] for rank in rows["rank"]]
+        ax.plot([rows["start_s"].iloc[0]] * 2, [min(lanes), max(lanes)], color=_LANES["pipeline"][1], linewidth=1)
+    computes = operations[(operations["lane"] == "compute") & (operations["microbatch"] >= 0)]
+    for (rank, phase, microbatch), rows in computes.groupby(["rank", "phase", "microbatch"]):
+        middle = (rows["start_s"].min() + rows["end_s"].max()) / 2
+        name = f"{phase[0].upper()}{microbatch + 1}"
+        ax.text(middle, place[rank, "compute"] - 0.62, name, ha="center", va="center", fontsize=8)
+    names = [f"rank {rank}  {_LANES[lane][0]}" for rank, lane in place]
+    _lane_axis(ax, names, end, -1.0)
+    for i in range(1, len(ranks)):
+        ax.axhline(i * len(_LANES) - 0.62, color=GREY, linewidth=0.8)
+    ax.set_xlabel("time [s]    F, B: forward and backward pass of a micro-batch; lines: what waits for what")
+    return figure
+
+
+def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> plt.Figure:
+    """Traffic of the ranks of one rail over time, a panel for each title.
+
+    Each has tables. traffic: rank, label (AG, RS, PP, AR, A2A), start_s, end_s. windows: window, start_s, duration_s,
+    arrows below the ranks with numbers. circuits: kind, circuits, start_s, end_s, shaded, named in the lowest lane.
+    parts: part, start_s, end_s, over the panel.
+    """
+    sizes = [panel["traffic"]["rank"].nunique() + 3.2 for panel in panels.values()]
+    figure, axes = plt.subplots(
+        len(panels), 1, figsize=(11, 0.9 + 0.42 * sum(sizes)), squeeze=False, height_ratios=sizes
+    )
+    shown: set[str] = set()
+    for letter, ax, (title, panel) in zip(ascii_lowercase, axes.flat, panels.items(), strict=False):
+        traffic, ranks = panel["traffic"], sorted(panel["traffic"]["rank"].unique())
+        end = max(traffic["end_s"].max(), panel["parts"]["end_s"].max()) * 1.01
+        _circuit_bands(ax, panel["circuits"], len(ranks))
+        for label, (_, colour) in _TRAFFIC.items():
+            rows = traffic[traffic["label"] == label]
+            lanes = rows["rank"].map(ranks.index).to_numpy(float)
+            _lane_boxes(ax, rows[["start_s", "end_s"]].to_numpy(float), lanes, colour, end / 300)
+            shown |= {label} if len(rows) else set()
+        _window_arrows(ax, panel["windows"], len(ranks), end)
+        _part_names(ax, panel["parts"], end)
+        _lane_axis(ax, [*(f"rank {rank}" for rank in ranks), "windows", "circuits"], end, -1.5)
+        panel_title(ax, f"({letter}) {title}" if len(panels) > 1 else title, left=True)
+    axes[-1, 0].set_xlabel("time [s]")
+    handles = [Patch(facecolor=colour, label=name) for label, (name, colour) in _TRAFFIC.items() if label in shown]
+    handles += [Patch(facecolor=colour, label=f"circuits of {kind}") for kind, colour in _circuit_names()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def _circuit_names() -> list[tuple[str, str]]:
+    return [("FSDP", _CIRCUITS["data"]), ("PP", _CIRCUITS["pipeline"])]
+
+
+def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int) -> None:
+    """Background of phases by their circuits, with the pairs that these join where they fit."""
+    starts = np.maximum.accumulate(circuits["start_s"].to_numpy())
+    ends = np.append(starts[1:], circuits["end_s"].iloc[-1])
+    widest = (ends - starts).max()
+    for kind, pairs, start, end in zip(circuits["kind"], circuits["circuits"], starts, ends, strict=True):
+        ax.axvspan(start, end, color=_CIRCUITS.get(kind, "white"), zorder=0, linewidth=0)
+        if end - start > widest / 6:
+            middle, each = (start + end) / 2, pairs.split(", ")
+            text = "\n".join(", ".join(each[i : i + 2]) for i in range(0, min(len(each), 6), 2))
+            text += " ..." if len(each) > 6 else ""
+            ax.text(middle, ranks + 1, text, ha="center", va="center", fontsize=7.5)
+
+
+def _window_arrows(ax: plt.Axes, windows: pd.DataFrame, lane: int, end: float) -> None:
+    """A double arrow over each window, a tick where it is too short to see; with its number where there is room."""
+    taken = -1.0
+    for row in windows.itertuples():
+        stop = row.start_s + row.duration_s
+        if row.duration_s > end / 120:
+            style: dict = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
+            ax.annotate("", (stop, lane + 0.25), (row.start_s, lane + 0.25), arrowprops=style)
+        else:
+            ax.plot([row.start_s] * 2, [lane, lane + 0.45], color="black", linewidth=1)
+        middle = (row.start_s + stop) / 2
+        x = max(middle, taken + end / 55)
+        if x <= middle + end / 50:
+            ax.text(x, lane - 0.18, f"{row.window}", ha="center", va="center", fontsize=7.5)
+            taken = x
+
+
+def _part_names(ax: plt.Axes, parts: pd.DataFrame, end: float) -> None:
+    """Names of the parts of the iteration over the panel, with bars; a part too short for its name has none."""
+    for row in parts.itertuples():
+        if row.end_s - row.start_s > end / 12:
+            style: dict = {"arrowstyle": "|-|", "mutation_scale": 3, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", (row.start_s, -0.75), (row.end_s, -0.75), arrowprops=style)
+            ax.text((row.start_s + row.end_s) / 2, -0.85, row.part, ha="center", va="bottom", fontsize=9)
+
+
+def window_lengths_figure(distribution: pd.DataFrame, classes: pd.DataFrame) -> plt.Figure:
+    """(a) Cumulative distribution of windows on each rail, (b) their number and mean by the volume that follows.
+
+    distribution: columns run, rail, duration_s, share; solid lines for the first run, dashed for others.
+    classes: of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
+    """
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 4.2), width_ratios=(1.3, 1.05, 1.45))
+    for i, (run, rows) in enumerate(distribution.groupby("run", sort=False)):
+        for j, (rail, mine) in enumerate(rows.groupby("rail")):
+            x = np.maximum(mine["duration_s"].to_numpy(), _SHORTEST_S)
+            x, y = np.append(x, 10.0), np.append(mine["share"].to_numpy(), 1.0)
+            name, look = f"{run}, rail {rail}", ("-", ":")[min(i, 1)]
+            left.step(x, y, look, where="post", color=COLOURS[(0, 1, 2, 3)[j % 4]], linewidth=1.6, label=name)
+    left.axvline(1e-3, color=GREY, linewidth=1, linestyle="--")
+    text_beside(left, "1 ms", (1e-3, 1.0), (3, 2), fontsize=8.5)
+    ticks = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]
+    log_axis(left.xaxis, ticks, text=lambda s: units.show(s, "s").replace("us", "µs"))
+    left.tick_params(axis="x", labelsize=8.5)
+    left.set(xlim=(_SHORTEST_S * 0.8, 10), ylim=(0, 1.06), xlabel="window (up to 1 µs at the left end)")
+    percent_axis(left.yaxis, "windows no longer than this")
+    left.legend(fontsize=8, loc="upper left", handlelength=2.4)
+    panel_title(left, "(a) ten iterations, each rail", left=True)
+    names, runs = list(dict.fromkeys(classes["after"])), list(dict.fromkeys(classes["run"]))
+    width = 0.8 / len(runs)
+    for ax, column in ((middle, "windows"), (right, "duration_s")):
+        for i, run in enumerate(runs):
+            rows = classes[classes["run"] == run].set_index("after").reindex(names)
+            x = np.arange(len(names)) + (i - (len(runs) - 1) / 2) * width
+            ax.bar(x, rows[column], width * 0.92, color=(COLOURS[0], COLOURS[4], GREY)[i % 3], label=run)
+            for at, value in zip(x, rows[column], strict=True):
+                shown = units.number(value, 3) if column == "windows" else _seconds(value)
+                ax.text(at, value, shown, ha="center", va="bottom", fontsize=7)
+        volumes = classes.drop_duplicates("after").set_index("after")["volume"]
+        kinds = [""] * len(names) if ax is middle else [f"{_AFTER.get(name, name)}\n" for name in names]
+        ax.set_xticks(range(len(names)), [kind + volumes[name] for kind, name in zip(kinds, names, strict=True)])
+        ax.tick_params(axis="x", labelsize=7.5)
+        ax.grid(axis="x", visible=False)
+    middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
+    right.set(ylabel="mean window [s]", ylim=(0, classes["duration_s"].max() * 1.3))
+    panel_title(middle, "(b) number, rail 0, by what follows", left=True)
+    panel_title(right, "mean, rail 0, by what follows", left=True)
+    for ax in (middle, right):
+        ax.legend(fontsize=8, loc="upper right")
+    return figure
+
+
+def _seconds(value: float) -> str:
+    """Seconds over a bar."""
+    return "0" if value < 0.5e-6 else units.show(value, "s", 3)

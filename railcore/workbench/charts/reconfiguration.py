@@ -1,0 +1,205 @@
+"""Reconfiguration of rails: iteration time against the switch's time, circuits over time, the control plane's part."""
+
+from collections.abc import Mapping
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
+
+from railcore.facts import units
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, GREY, legend_below, log_axis, panel_title, percent, percent_axis
+
+_LANES = {"compute": COLOURS[5], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
+_WAITS = "#F6D7D2"
+_BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
+_REQUESTS = {False: "on demand", True: "provisioned"}
+_OPERATIONS = {"all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "all_reduce": "AllReduce"}
+
+
+def iteration_time_by_reconfiguration(
+    data: pd.DataFrame, base_s: Mapping[str, float], marked_s: float = 0.0
+) -> plt.Figure:
+    """Iteration time against the switch's time, a panel for each source, a line for each way to ask.
+
+    Parameters
+    ----------
+    data
+        Columns source, requests, reconfiguration_s, iteration_s, measured (points, not lines).
+    base_s
+        Iteration time without reconfiguration by source [s], dashed.
+    marked_s
+        A switch's time at which the increase is written [s]; 0 for none.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, parts = plotting.panels(data, "source", (4.3, 4.3), sharey=True)
+    for letter, (source, part, ax) in zip(ascii_lowercase, parts, strict=False):
+        base = base_s[source]
+        for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
+            style = {"linestyle": "none"} if line["measured"].all() else {"marker": "", "linestyle": ("-", "--")[i % 2]}
+            ax.plot(line["reconfiguration_s"], line["iteration_s"], **{**plotting.line_style(i, label=way), **style})
+            at = line[np.isclose(line["reconfiguration_s"], marked_s)] if marked_s else line[:0]
+            for row in at.itertuples():
+                text = f"{way} at {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
+                place: dict = {"xycoords": "axes fraction", "fontsize": 8.5, "color": COLOURS[i]}
+                ax.annotate(text, (0.03, 0.95 - 0.06 * i), **place)
+        ax.axhline(base, color="black", linestyle=":", linewidth=1.2)
+        ax.set(xlabel="reconfiguration of the switch [s]")
+        panel_title(ax, f"({letter}) {source}", left=True)
+    first = figure.axes[0]
+    first.set_ylabel("iteration time [s]")
+    first.set_ylim(bottom=0)
+    first.plot([], [], color="black", linestyle=":", label="without reconfiguration")
+    legend_below(figure, first)
+    return figure
+
+
+def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float) -> plt.Figure:
+    """Computes, traffic and circuits of ranks, a panel for each title; traffic waits for circuits where shaded.
+
+    parts: by title, columns rank, lane, what, microbatch, asked_s, start_s, end_s as
+    `circuit_policies.rank_lanes` has them; until_s: end of the axis [s].
+    """
+    ranks = sorted({rank for lanes in parts.values() for rank in lanes["rank"]})
+    figure, axes = plt.subplots(
+        len(parts), 1, figsize=(11, 0.9 + len(parts) * (0.6 + 0.9 * len(ranks))), squeeze=False, sharex=True
+    )
+    for letter, ax, (title, lanes) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
+        shown = lanes[lanes["start_s"] < until_s].assign(end_s=lanes["end_s"].clip(upper=until_s))
+        names = []
+        for i, rank in enumerate(ranks):
+            _rank_lanes(ax, shown[shown["rank"] == rank], 3.4 * i, until_s)
+            names += [
+                (3.4 * i + j, f"rank {rank}, {name}") for j, name in enumerate(("compute", "traffic", "circuits"))
+            ]
+        ax.set(xlim=(0, until_s), ylim=(3.4 * len(ranks) - 0.8, -0.6))
+        ax.set_yticks(*zip(*names, strict=True))
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", visible=False)
+        panel_title(ax, f"({letter}) {title}", left=True)
+    axes[-1, 0].set_xlabel("time from the start of the iteration [s]")
+    handles = [Patch(facecolor=_LANES[name], label=name) for name in ("compute", "traffic")]
+    handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit up: out port over in port")]
+    handles += [Patch(facecolor=_LANES["change"], label="switch reconfigures")]
+    handles += [Patch(facecolor=_WAITS, label="traffic waits for circuits")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
+    return figure
+
+
+def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
+    """Lanes of one rank from y down: compute, traffic with its waiting, circuits of both ports with their changes."""
+    _spans(ax, lanes[lanes["lane"] == "compute"], y, 0.38, _LANES["compute"])
+    traffic = lanes[lanes["lane"] == "traffic"]
+    _spans(ax, traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"]), y + 1, 0.38, _WAITS)
+    _spans(ax, traffic, y + 1, 0.38, _LANES["traffic"])
+    for row in traffic.itertuples():
+        _label(ax, row, _OPERATIONS.get(row.what, "Send/Recv"), y + 1, until_s)
+    for side, shift in (("out circuit", -0.21), ("in circuit", 0.21)):
+        up = lanes[lanes["lane"] == side]
+        _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)
+        for row in up.itertuples():
+            _label(ax, row, f"{'to' if side.startswith('out') else 'from'} {row.what}", y + 2 + shift, until_s, 7)
+    _spans(ax, lanes[lanes["lane"] == "change"], y + 2, 0.4, _LANES["change"])
+
+
+def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, **style) -> None:
+    x = rows[["start_s", "end_s"]].to_numpy(float)
+    corners = np.stack([x[:, [0, 1, 1, 0]], np.tile(y + half * np.array([-1, -1, 1, 1]), (len(x), 1))], axis=-1)
+    ax.add_collection(PolyCollection(list(corners), facecolors=[fill], **{"linewidths": 0, **style}))
+
+
+def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8) -> None:
+    """A text in the middle of a span, where it fits."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
+        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size)
+
+
+def control_plane_costs(shares: pd.DataFrame, load: pd.DataFrame) -> plt.Figure:
+    """(a) What each step takes of a reconfiguration, a bar for each switch; (b) how busy a controller is.
+
+    shares: columns switch, step, time_s, share, as `control_plane.step_shares` has them; load: columns who (who asks),
+    gpus, utilization, full at 1, dashed.
+    """
+    names, steps = list(shares["switch"].unique()), list(shares["step"].unique())
+    figure, (ax, right) = plt.subplots(1, 2, figsize=(14, 1.9 + 0.38 * len(names)), width_ratios=(1.7, 1))
+    left = np.zeros(len(names))
+    for step, colour in zip(steps, _BARS, strict=False):
+        part = shares[shares["step"] == step].set_index("switch")["share"].reindex(names).to_numpy()
+        ax.barh(names, part, left=left, color=GREY if step == "switch" else colour, label=step, height=0.7)
+        left += part
+    for i, name in enumerate(names):
+        whole = shares.loc[shares["switch"] == name, "time_s"].sum()
+        ax.text(1.01, i, units.show(whole, "s", 3), va="center", fontsize=9)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set_xlim(0, 1.17)
+    ax.set_xticks(np.linspace(0, 1, 6))
+    percent_axis(ax.xaxis, "share of the time from the last call to usable circuits; that time at the right")
+    panel_title(ax, "(a) steps of a reconfiguration", left=True)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=4, fontsize=9)
+    plotting.plot_lines(load, "gpus", "utilization", "who", right)
+    log_axis(plotting.gpu_axis(right, sorted(load["gpus"].unique())).yaxis)
+    percent_axis(right.yaxis, "share of the time that it is busy")
+    right.axhline(1, color="black", linestyle="--", linewidth=1)
+    right.legend(fontsize=9)
+    panel_title(right, "(b) load of one controller", left=True)
+    return figure
+
+
+def circuit_choices(
+    predictions: pd.DataFrame, granularity: pd.DataFrame, ports: pd.DataFrame, spread: pd.DataFrame
+) -> plt.Figure:
+    """Iteration time over electrical rails by (a) wrong predictions, (b) granularity, (c) ports, (d) seed.
+
+    Parameters
+    ----------
+    predictions
+        Columns wrong_predictions, mean, least, most, on_demand (over electrical rails).
+    granularity
+        Columns granularity, provisioning, reconfiguration_s, overhead.
+    ports
+        Columns reconfiguration_s, overhead, way.
+    spread
+        Columns jitter, provisioning, overhead, a row for each seed.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, ((first, second), (third, last)) = plt.subplots(2, 2, figsize=(11, 8.4))
+    x = predictions["wrong_predictions"]
+    first.fill_between(x, predictions["least"], predictions["most"], color=COLOURS[0], alpha=0.2, linewidth=0)
+    first.plot(x, predictions["mean"], **plotting.line_style(0, label="provisioned: mean, least, most of the seeds"))
+    first.axhline(predictions["on_demand"].mean(), color=COLOURS[1], linestyle="--", label="on demand")
+    percent_axis(first.xaxis, "share of predictions that are wrong")
+    asked = granularity["provisioning"].map(_REQUESTS)
+    lines = granularity.assign(line=granularity["granularity"] + ", " + asked)
+    plotting.plot_lines(lines, "reconfiguration_s", "overhead", "line", second, nested=True)
+    plotting.plot_lines(ports, "reconfiguration_s", "overhead", "way", third, nested=True)
+    jitters = sorted(spread["jitter"].unique())
+    for i, (early, rows) in enumerate(spread.groupby("provisioning")):
+        places = np.searchsorted(jitters, rows["jitter"]) + 0.12 * (2 * i - 1)
+        last.plot(places, rows["overhead"], **{**plotting.line_style(i, "none", label=_REQUESTS[early]), "alpha": 0.6})
+    last.set_xticks(range(len(jitters)), [percent(jitter) for jitter in jitters])
+    last.set_xlabel("standard deviation of compute and switch times over their mean")
+    titles = (
+        "(a) wrong predictions",
+        "(b) circuits of a group, or of a rail at once",
+        "(c) ports of the NIC",
+        "(d) seeds",
+    )
+    for ax, title in zip((first, second, third, last), titles, strict=True):
+        panel_title(ax, title, left=True)
+        percent_axis(ax.yaxis, "iteration time over electrical rails")
+        ax.set_ylim(0, 1.4 * ax.dataLim.y1 or 1)
+        ax.legend(fontsize=8, loc="upper left")
+    for ax in (second, third):
+        ax.set_xlabel("reconfiguration of the switch [s]")
+    return figure

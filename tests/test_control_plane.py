@@ -1,0 +1,139 @@
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.systems import control_plane
+from railcore.systems.control_plane import CIRCUIT_STATES, ControlPlane
+from railcore.workbench.drawing.control import control_plane_figure
+
+TIMES = "interception_s selection_s local_s message_s service_s configuration_s lookup_s command_s".split()
+PLANE = ControlPlane(**dict.fromkeys(TIMES, 0.0), frontend_bytes=1e6)
+planes = st.builds(ControlPlane, **dict.fromkeys(TIMES, st.floats(0, 1)), frontend_bytes=st.floats(0, 1e9))
+
+
+@given(planes, st.integers(1, 64))
+def test_overhead_is_the_sum_of_its_steps(plane, requests):
+    first, cached, up = (plane.overhead_s(requests, state) for state in CIRCUIT_STATES)
+    assert up == plane.interception_s + plane.selection_s
+    assert first - cached == pytest.approx(plane.configuration_s - plane.lookup_s, abs=1e-9)
+    expected = up + 4 * plane.message_s + 2 * plane.local_s + requests * plane.service_s + plane.command_s
+    assert cached == pytest.approx(expected + plane.lookup_s)
+
+
+@given(planes, st.floats(0, 1), st.integers(1, 6), st.sampled_from(CIRCUIT_STATES))
+def test_sequence_of_ranks_that_call_at_once_takes_the_overhead_and_the_switch(plane, delay, ranks, state):
+    table = control_plane.reconfiguration_sequence(plane, delay, {4 * rank: 0.5 for rank in range(ranks)}, 4, state)
+    waited = table["end_s"].max() - 0.5
+    assert waited == pytest.approx(plane.overhead_s(ranks, state) + (0 if state == "up" else delay))
+    assert ("controller" in set(table["sender"])) is (state != "up")
+
+
+@given(planes, st.lists(st.floats(0, 2), min_size=1, max_size=6), st.sampled_from(CIRCUIT_STATES[:2]))
+def test_no_message_leaves_before_its_cause(plane, asked, state):
+    table = control_plane.reconfiguration_sequence(plane, 0.01, dict(enumerate(asked)), 1, state)
+    own = table.dropna(subset="rank").groupby("rank")
+    assert len(own) == len(asked)
+    for _, steps in own:
+        early = steps[steps["number"] <= 5].sort_values("number")
+        assert (early["start_s"].to_numpy()[1:] >= early["end_s"].to_numpy()[:-1]).all()
+    served = table[table["number"] == 5].sort_values("start_s")
+    assert (served["start_s"].to_numpy()[1:] >= served["end_s"].to_numpy()[:-1]).all(), "one request at a time"
+    at = table.groupby("number")[["start_s", "end_s"]].agg(["min", "max"])
+    assert at.loc[6, ("start_s", "min")] == at.loc[5, ("end_s", "max")], "the barrier waits for the last rank"
+    assert at.loc[8, ("start_s", "min")] >= max(asked)
+    assert np.ptp(table.loc[table["number"] == 12, "start_s"]) == 0, "all ranks start together"
+
+
+def test_network_is_chosen_by_place_then_by_size():
+    assert PLANE.network(1e9, within_domain=True) == "scale-up"
+    assert [PLANE.network(size) for size in (0, 1e6 - 1, 1e6)] == ["frontend", "frontend", "circuits"]
+
+
+def test_shares_add_up_and_a_slow_switch_takes_almost_all():
+    plane = control_plane.catalog_control_plane()
+    table = control_plane.step_shares(plane, {"fast": 1e-8, "slow": 120.0}, 2)
+    assert table.groupby("switch")["share"].sum().to_numpy() == pytest.approx(1)
+    switch = table[table["step"] == "switch"].set_index("switch")["share"]
+    assert switch["fast"] < 1e-4 and switch["slow"] > 0.9999
+
+
+def test_a_plane_of_the_catalog_and_its_bounds():
+    low, value, high = (control_plane.catalog_control_plane(bound=bound) for bound in ("low", "value", "high"))
+    rows = catalog.item("control_planes", "host-driven")
+    assert value.message_s == rows["message_time"] and low.command_s == rows.row("command_time").low
+    for state in CIRCUIT_STATES:
+        assert low.overhead_s(2, state) < value.overhead_s(2, state) < high.overhead_s(2, state)
+    with pytest.raises(catalog.UnknownName, match="host-driven"):
+        control_plane.catalog_control_plane("host driven")
+    with pytest.raises(ValueError, match="bound is 'middle'"):
+        control_plane.catalog_control_plane(bound="middle")
+
+
+@given(planes, st.integers(8, 10**6), st.integers(1, 72), st.floats(0.5, 100), st.floats(0.1, 60))
+def test_load_reaches_one_at_the_saturating_size(plane, gpus, domain, changes, iteration_s):
+    for coalesced in (True, False):
+        one = control_plane.controller_load(plane, [gpus], domain, changes, iteration_s, 2, coalesced).iloc[0]
+        most = control_plane.saturating_gpus(plane, domain, changes, iteration_s, 2, coalesced)
+        work = plane.service_s + plane.lookup_s / 2
+        assert one["senders"] == (math.ceil(gpus / domain) if coalesced else gpus)
+        assert one["requests_per_s"] == pytest.approx(one["senders"] * changes / iteration_s)
+        each = domain if coalesced else 1
+        assert one["utilization"] == pytest.approx(one["senders"] * each / most if work else 0)
+        assert bool(one["waiting_s"] == np.inf) is bool(one["utilization"] >= 1)
+        assert one["burst_s"] == pytest.approx(one["senders"] * work)
+
+
+def test_waiting_is_that_of_a_queue_with_fixed_service():
+    rng, plane = (
+        np.random.default_rng(0),
+        ControlPlane(**{**dict.fromkeys(TIMES, 0.0), "service_s": 1.0}, frontend_bytes=0),
+    )
+    load = control_plane.controller_load(plane, 7, 1, 1, 10.0, coalesced=False).iloc[0]
+    assert load["utilization"] == pytest.approx(0.7)
+    free, waits = 0.0, []
+    for asked in np.cumsum(rng.exponential(10 / 7, 200_000)):
+        waits.append(max(free - asked, 0))
+        free = asked + waits[-1] + 1
+    assert np.mean(waits) == pytest.approx(load["waiting_s"], rel=0.03)
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_negative_latency_is_named(name):
+    with pytest.raises(ValueError, match=f"{name} is -1"):
+        ControlPlane(**{**dict.fromkeys(TIMES, 0.0), name: -1e-3 * 1e3}, frontend_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "complaint"),
+    [
+        (lambda: PLANE.steps(0), "requests is 0"),
+        (lambda: PLANE.steps(2, "warm"), "state is 'warm': give one of first time, cached, up"),
+        (lambda: PLANE.network(-1), "message_bytes is -1"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {}), "asked_s is empty"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, -0.1, {0: 0}), "reconfiguration_s is -0.1"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: -1.0}), "asked_s is"),
+        (lambda: control_plane.step_shares(PLANE, {"x": -1.0}, 2), "reconfiguration_s is -1.0"),
+        (lambda: control_plane.controller_load(PLANE, 8, 4, 8, 0.0), "iteration_s is 0.0"),
+        (lambda: control_plane.controller_load(PLANE, 8, 0, 8, 1.0), "hb_domain_size is 0"),
+        (lambda: control_plane.saturating_gpus(PLANE, 8, -8, 1.0), "changes is -8"),
+    ],
+)
+def test_bad_input_is_named(ask, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        ask()
+
+
+@pytest.mark.parametrize("state", CIRCUIT_STATES)
+def test_drawing_has_every_message(state):
+    plane = control_plane.catalog_control_plane()
+    sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, 4, state, "AllGather")
+    figure = control_plane_figure(sequence, ["data 0: 0, 4, circuits"], rails=4)
+    left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
+    assert set(map(str, sequence["number"])) <= set(left)
+    assert sum(text.isdigit() for text in right) == len(sequence)
+    plt.close(figure)

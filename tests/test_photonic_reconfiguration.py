@@ -1,0 +1,261 @@
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.documents.photonic2025 import reconfiguration as document
+from railcore.documents.photonic2025 import trace
+from railcore.facts import claims
+from railcore.systems import circuit_policies as policies
+from railcore.systems import control_plane, photonics
+from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import StaticPartition, simulate
+from railcore.training.stage_program import fsdp_options
+from railcore.training.workload import training_step
+from railcore.workbench.charts import reconfiguration as charts
+
+SPLIT = {"tensor": 4, "data": 2, "recompute": "selective", "sharding": "weights", "sequence_parallel": True}
+RUN = ("Llama-3 8B", "Perlmutter GPU node")
+RATES = trace.measured_rates()
+NETWORK = PhotonicCircuits(reconfiguration_s=0.1, rates_Bps=RATES)
+
+
+def step(pipeline=2, micro_batches=2, chunks=1, iterations=2, one_replica=True, **split):
+    strategy = Strategy(pipeline=pipeline, interleave=chunks, **(SPLIT | split))
+    batch = strategy.data * micro_batches
+    return training_step(*RUN, strategy, batch, fsdp_options(), iterations=iterations, one_replica=one_replica)
+
+
+ONE, WHOLE = step(), step(one_replica=False)
+SIMULATED = photonics.overhead(
+    *RUN, Strategy(pipeline=2, **SPLIT), [0, 0.1, 0.5, 1], 4, options=fsdp_options(), rates_Bps=RATES
+)
+
+
+def test_all_windows_are_left_where_no_message_is_tiny():
+    measured, left = trace.measured_windows(), document.windows_on_circuits(0)
+    assert (left["window"].to_numpy() == measured["window"].to_numpy()).all()
+    assert left["duration_s"].to_numpy() == pytest.approx(measured["duration_s"].to_numpy(), abs=1e-6)
+
+
+def test_tiny_messages_on_the_frontend_leave_changes_between_parallelisms_only():
+    left = document.windows_on_circuits(1e6)
+    pairs = set(zip(left["before"], left["after"], strict=True))
+    assert pairs == {("AG", "PP"), ("PP", "AG"), ("PP", "RS"), ("RS", "PP")}
+    assert set(left["iteration"].value_counts()) == {6}
+    assert document.windows_on_circuits(1e12).empty
+    every = trace.measured_windows()
+    between = every.merge(left, on=["iteration", "window"], suffixes=("", "_left"))
+    assert between["duration_s_left"].to_numpy() == pytest.approx(between["duration_s"].to_numpy(), abs=1e-6)
+
+
+def test_replay_is_its_closed_form():
+    table = document.replayed_fig8([0.0, 0.1, 1.0]).pivot(
+        index="reconfiguration_s", columns="requests", values="iteration_s"
+    )
+    base, windows = trace.measured_run()["iteration_time"], trace.measured_windows()
+    for delay, row in table.iterrows():
+        assert row["on demand"] == pytest.approx(base + 8 * delay)
+        stall = sum(max(0, delay - window) for window in windows["duration_s"]) / 10
+        assert row["provisioned"] == pytest.approx(base + stall)
+
+
+def test_simulated_step_at_no_delay_is_electrical_and_then_pays_every_window():
+    on_demand, early = (SIMULATED[SIMULATED["provisioning"] == flag].set_index("reconfiguration_s") for flag in (0, 1))
+    assert SIMULATED.loc[SIMULATED["reconfiguration_s"] == 0, "overhead"].abs().max() == 0
+    added = on_demand["iteration_s"] - on_demand["electrical_s"]
+    assert added.to_numpy() == pytest.approx(8 * added.index.to_numpy()), "as many changes as measured windows"
+    assert (early["iteration_s"].iloc[1:] < on_demand["iteration_s"].iloc[1:]).all()
+
+
+def test_step_of_the_measured_run_comes_near_the_replay():
+    machine, rates, runtime = document.step_settings(RUN[1], True)
+    strategy, how = Strategy(pipeline=2, **SPLIT), {"options": fsdp_options(), "runtime": runtime}
+    table = photonics.overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
+    assert table["electrical_s"].iloc[0] == pytest.approx(trace.measured_run()["iteration_time"], rel=0.05)
+    replay = document.replayed_fig8([0.1])["iteration_s"] - trace.measured_run()["iteration_time"]
+    added = (table["iteration_s"] - table["electrical_s"])[table["reconfiguration_s"] > 0]
+    assert added.to_numpy() == pytest.approx(replay.to_numpy(), rel=0.05)
+    plain, none, _ = document.step_settings(RUN[1], False)
+    assert plain == catalog_machine(RUN[1]) != machine and not none
+
+
+def test_claims_hold_and_name_their_readings():
+    fewer = photonics.overhead(
+        *RUN,
+        Strategy(pipeline=2, **SPLIT),
+        document.QUOTED_S,
+        4,
+        options=fsdp_options(),
+        rates_Bps=RATES,
+        frontend_bytes=1e6,
+    )
+    tiny = document.frontend_table(SIMULATED, fewer, 1e6)
+    assert (tiny["tiny_on_frontend"] < tiny["all_on_circuits"]).all()
+    values, reasons, readings = document.replay_claims(SIMULATED, tiny)
+    assert set(values) == {*claims.ids("photonic2025.fig8"), "photonic2025.intro.iteration_overhead"}
+    for claim_id, value in values.items():
+        entry = claims.claim(claim_id)
+        assert claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
+    assert values["photonic2025.fig8.overhead_100ms_no_provisioning"] == pytest.approx(0.0648, abs=5e-6)
+    assert values["photonic2025.fig8.overhead_100ms_provisioning"] == pytest.approx(0.03491, abs=5e-6)
+    assert not reasons and len(readings) == 3
+
+
+def test_emulation_has_a_run_without_control_plane_and_gives_slopes():
+    summary = document.emulation_summary().set_index(["gpus", "requests"])
+    for (gpus, way), row in summary.iterrows():
+        runs = document.emulated_runs(gpus)
+        mine = runs[(runs["requests"] == way) & (runs["reconfiguration_s"] <= 1)].set_index("reconfiguration_s")
+        line = np.polynomial.Polynomial.fit(mine.index, mine["iteration_s"], 1).convert()
+        assert row["changes"] == pytest.approx(line.coef[1])
+        assert row["control_plane"] == pytest.approx(mine["iteration_s"][0.0] / row["without_s"] - 1)
+    with pytest.raises(ValueError, match="gpus is 32: give one of 16, 64"):
+        document.emulated_runs(32)
+
+
+def test_table_of_the_figure_starts_each_source_at_its_base():
+    table, base = document.fig8_table([0.0, 0.1, 1.0], SIMULATED)
+    for source in ("replay of the trace", "simulated"):
+        at_once = table[(table["source"] == source) & (table["reconfiguration_s"] == 0)]["iteration_s"]
+        assert at_once.to_numpy() == pytest.approx(base[source])
+    assert table["reconfiguration_s"].max() == 1
+
+
+@settings(max_examples=6)
+@given(
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([2, 4]),
+    st.sampled_from(["group", "rail"]),
+    st.sampled_from([0.0, 0.2]),
+)
+def test_in_a_fixed_order_time_never_falls_and_provisioning_never_hurts(chunks, per_stage, ports, granularity, jitter):
+    work = step(2, 2 * per_stage, chunks, iterations=1, one_replica=not jitter)
+    network = PhotonicCircuits(granularity=granularity, ports=ports)
+    found = policies.order_exceptions(policies.times_by_order(work, network, np.linspace(0, 0.1, 5), jitter))
+    fixed = found.set_index("order").loc[list(policies.ORDERS[2:])]
+    assert fixed["falls"].sum() == fixed["hurt"].sum() == 0
+    assert set(found["steps"]) == {4}
+
+
+def test_first_come_first_served_has_exceptions_and_they_are_counted():
+    work = step(2, 4, 2, iterations=1)
+    times = policies.times_by_order(work, PhotonicCircuits(), np.linspace(0, 0.08, 31))
+    found = policies.order_exceptions(times).set_index("order")
+    first = times[times["order"] == policies.ORDERS[0]]["iteration_s"].to_numpy()
+    assert found.loc[policies.ORDERS[0], "falls"] == (first[1:] < first[:-1] * (1 - 1e-9)).sum() > 0
+    assert found.loc[policies.ORDERS[0], "largest_fall"] == pytest.approx(1 - (first[1:] / first[:-1]).min())
+
+
+def test_wrong_predictions_cost_from_none_to_more_than_no_prediction():
+    times = policies.times_by_prediction(ONE, NETWORK, [0.0, 0.5, 1.0], seeds=(0, 1, 2))
+    table = policies.prediction_summary(times).set_index("wrong_predictions")
+    right = simulate(ONE, replace(NETWORK, provisioning=True)).iteration_s / simulate(ONE).iteration_s
+    known = times["electrical_s"].iloc[0]
+    assert known == simulate(ONE, photonics.electrical_twin(NETWORK)).iteration_s
+    assert table.loc[0.0, "mean"] == pytest.approx(right * simulate(ONE).iteration_s / known - 1)
+    assert table["mean"].is_monotonic_increasing
+    assert table.loc[1.0, "mean"] >= table.loc[1.0, "on_demand"] > table.loc[0.0, "mean"]
+    assert (table["least"] <= table["most"]).all()
+
+
+def test_granularities_agree_at_no_delay_and_stalls_are_those_of_the_timeline():
+    work = step(3, 3)
+    table = policies.times_by_granularity(work, NETWORK, [0.0, 0.1])
+    start = table[table["reconfiguration_s"] == 0]
+    assert start["overhead"].abs().max() == 0 and start["stall_s"].sum() == 0
+    later = table[(table["reconfiguration_s"] > 0) & ~table["provisioning"]]
+    assert (later["stall_s"] > 0).all() and (later["stalled"] <= 60).all()
+    for row in later.itertuples():
+        assert row.stall_s >= 0.1 * (row.overhead > 0) and row.changes > 0
+
+
+def test_ports_in_a_static_partition_have_what_circuits_of_a_port_have():
+    table = policies.times_by_ports(ONE, PhotonicCircuits(), [0.0, 0.01], partitioned=(4, 2))
+    at = table.set_index(["way", "reconfiguration_s"])["iteration_s"]
+    assert at["static partition of 4 ports", 0.0] == at["circuits, 1 of 2 ports each", 0.0]
+    assert at["static partition of 4 ports", 0.0] == at["static partition of 4 ports", 0.01]
+    assert at["electrical rails", 0.0] == at["circuits, all bandwidth", 0.0] < at["circuits, 1 of 2 ports each", 0.0]
+    (refused,) = table.attrs["warnings"]
+    assert "static partition of 2 ports" in refused and "need 4 ports" in refused
+    with pytest.raises(ValueError, match="ports is 2"):
+        simulate(ONE, StaticPartition(ports=2))
+
+
+def test_times_by_seed_repeat_and_differ():
+    first, again = (policies.times_by_seed(WHOLE, NETWORK, [0.0, 0.1], (0, 1)) for _ in range(2))
+    assert first.equals(again)
+    spread = first.groupby(["jitter", "provisioning"])["iteration_s"].nunique()
+    assert (spread[0.0] == 1).all() and (spread[0.1] == 2).all()
+    with pytest.raises(ValueError, match=r"jitter is 0\.1 with a workload of one replica"):
+        policies.times_by_seed(ONE, NETWORK, [0.1])
+
+
+@pytest.mark.parametrize("provisioning", [False, True])
+def test_lanes_hold_traffic_inside_circuits(provisioning):
+    run = simulate(WHOLE, replace(NETWORK, provisioning=provisioning))
+    lanes = policies.rank_lanes(run, [0, 4])
+    assert lanes[["start_s", "end_s"]].min().min() == 0
+    assert lanes["end_s"].max() == pytest.approx(run.iteration_s)
+    for _, mine in lanes.groupby("rank"):
+        circuits = mine[mine["lane"].isin(["out circuit", "in circuit"])]
+        for row in mine[mine["lane"] == "traffic"].itertuples():
+            inside = (circuits["start_s"] <= row.start_s + 1e-9) & (circuits["end_s"] >= row.end_s - 1e-9)
+            assert inside.any()
+        for _, side in circuits.groupby("lane"):
+            ordered = side.sort_values("start_s")
+            assert (ordered["start_s"].to_numpy()[1:] >= ordered["end_s"].to_numpy()[:-1] - 1e-9).all()
+    if not provisioning:
+        assert (lanes.loc[lanes["lane"] == "change", "start_s"] >= 0).all()
+    with pytest.raises(ValueError, match="ranks has 99, which is not simulated"):
+        policies.rank_lanes(run, [99])
+
+
+def test_manager_knows_its_groups():
+    plane = control_plane.catalog_control_plane()
+    rows = document.group_rows(WHOLE, 0, plane)
+    assert rows[0] == "tensor: 0–3, scale-up"
+    assert {"data: 0, 4, circuits", "pipeline: 0, 8, circuits", "sums: 0, 4, frontend"} <= set(rows)
+
+
+def test_table_of_the_control_plane_grows_with_its_latencies():
+    table = document.control_plane_table("host-driven", 2, 8, 8, 12.3, document.table3_switches())
+    for column in ("first_time_s", "cached_s", "up_s", "faster_switches"):
+        assert table[column].is_monotonic_increasing
+    assert table["full_at_gpus"].is_monotonic_decreasing
+
+
+def test_charts_have_what_they_are_given():
+    table, base = document.fig8_table([0.0, 0.1, 1.0], SIMULATED)
+    figure = charts.iteration_time_by_reconfiguration(table, base, document.QUOTED_S)
+    assert [len(ax.texts) for ax in figure.axes] == [2, 2, 2]
+    lanes = {"on demand": policies.rank_lanes(simulate(WHOLE, NETWORK), [0, 4])}
+    drawn = charts.circuit_timelines(lanes, policies.warm_up_end_s(lanes["on demand"]))
+    assert len(drawn.axes[0].get_yticks()) == 6
+    assert 0 < policies.warm_up_end_s(lanes["on demand"]) < simulate(WHOLE, NETWORK).iteration_s
+    explored = document.explored_timeline(
+        RUN[0], catalog_machine(RUN[1]), Strategy(**SPLIT), 2, NETWORK, charts.circuit_timelines, options=fsdp_options()
+    )
+    assert explored.axes
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("ask", "complaint"),
+    [
+        (lambda: policies.times_by_order(ONE, NETWORK, [-1.0]), "reconfiguration_s is"),
+        (lambda: policies.times_by_prediction(ONE, NETWORK, [1.5]), "wrong_predictions is 1.5"),
+        (lambda: policies.times_by_granularity(ONE, NETWORK, [-0.1]), "reconfiguration_s is"),
+        (lambda: policies.times_by_ports(ONE, NETWORK, [0.0], ports=(1,)), "ports is 1"),
+        (lambda: document.windows_on_circuits(-1), "frontend_bytes is -1"),
+    ],
+)
+def test_bad_input_of_policies_is_named(ask, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        ask()
