@@ -48,7 +48,8 @@ class PhotonicCircuits(RailNetwork):
     granularity: "group" changes the ports of one operation; "rail" all circuits of a rail, to another kind of traffic.
     bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has. coalesced: rails change together.
     wrong_predictions: share of the predictions of provisioning that are wrong, by seed; a wrong one tears circuits
-    down, and the right ones come up after it. reconfiguration_jitter: standard deviation over the mean, uniform.
+    down, and the right ones come up after it; where one replica stands for all, all go wrong together.
+    reconfiguration_jitter: standard deviation over the mean, uniform.
     frontend_bytes: collectives below this size take the host network, a step of which takes frontend_s.
     """
 
@@ -103,14 +104,18 @@ class PhotonicCircuits(RailNetwork):
             own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
             found += [Need(("send", source, *own), op), Need(("receive", target, *own), op)]
             if self.granularity == "rail":
-                found.append(Need(("rail", target % workload.machine.hb_domain_size), what.kind, True))
+                found.append(Need(("rail", target % workload.machine.hb_domain_size), workload.ring(op), True))
             else:
                 found += [Need(("out", circuit[0]), circuit, True), Need(("in", circuit[1]), circuit, True)]
         return [need for need in found if need.lane[0] == "rail" or need.lane[1] in workload.simulated]
 
     def policy(self, workload: Workload, seed: int) -> "CircuitPolicy":
-        """Circuits of a run."""
+        """Circuits of a run. Raises ValueError for a jitter where one replica stands for all."""
         network = self
+        if workload.one_replica and (jitter := self.reconfiguration_jitter):
+            raise ValueError(
+                f"reconfiguration_jitter is {jitter:g} with a workload of one replica: build it with one_replica=False"
+            )
         if self.provisioning and self.order is None:
             network = replace(self, order=learned_order(simulate(workload, replace(self, provisioning=False))))
         return CircuitPolicy(workload, network, seed)
@@ -131,8 +136,8 @@ def overhead(
 ) -> pd.DataFrame:
     """What reconfiguration adds to a training iteration, over electrical rails of equal bandwidth.
 
-    The second of two iterations is timed, in which every circuit is set up from what the first one left. Without
-    jitter one replica stands for all, where all lie alike.
+    The second of two iterations is timed, in which every circuit is set up from what the first one left. Where
+    nothing is random and all replicas lie alike, one stands for all.
 
     Parameters
     ----------
@@ -163,7 +168,8 @@ def overhead(
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
     whole_job: list[Workload] = []
-    one = not jitter and replicas_alike(as_machine(machine), strategy)
+    random = jitter or any(network.reconfiguration_jitter or network.wrong_predictions for network in networks)
+    one = not random and replicas_alike(as_machine(machine), strategy)
     small = step(one_replica=one)
 
     def workload(network: PhotonicCircuits) -> Workload:
@@ -209,6 +215,9 @@ class CircuitPolicy(LanePolicy):
         self.doubted: set[int] = set()  # mispredicted: waits until it asks
         self.bundles = self._bundles() if network.coalesced else {}
         self.missing_of_bundle = Counter(self.bundles.values())
+        self.members_of_bundle: dict[tuple, list[int]] = {}
+        for op, bundle in self.bundles.items():
+            self.members_of_bundle.setdefault(bundle, []).append(op)
         order = network.order or ()
         self.place = {op: place for place, op in enumerate(order)}
         if network.order is not None:
@@ -241,7 +250,7 @@ class CircuitPolicy(LanePolicy):
         bundle = self.bundles[op]
         self.missing_of_bundle[bundle] -= 1
         if not self.missing_of_bundle[bundle]:
-            for each in sorted(each for each, its in self.bundles.items() if its == bundle):
+            for each in self.members_of_bundle[bundle]:
                 self._ask(each, now)
 
     def _ask(self, op: int, now: float) -> None:

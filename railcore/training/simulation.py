@@ -28,6 +28,7 @@ from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.training.workload import LINKS, Workload
 
 ALGORITHMS = ("ring", "fewest steps")
+RAIL_OPERATIONS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive")
 RAIL = LINKS.index("rail")
 _ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
 
@@ -189,6 +190,7 @@ class RailNetwork:
     def __post_init__(self) -> None:
         one_of("algorithm", self.algorithm, ALGORITHMS)
         for operation, rate in self.rates_Bps.items():
+            one_of("operation in rates_Bps", operation, RAIL_OPERATIONS)
             positive(f"rates_Bps[{operation!r}]", rate, "bytes/s")
 
     def nic_share(self, workload: Workload) -> float:
@@ -240,19 +242,19 @@ class StaticPartition(RailNetwork):
 
     def nic_share(self, workload: Workload) -> float:
         """Ports of one ring, over those of the NIC."""
-        return 2 * (self.ports // (2 * len(workload.rail_kinds))) / self.ports
+        return 2 * (self.ports // (2 * len(workload.rail_rings))) / self.ports
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
-        """Lanes of the NIC that the kind of traffic has to itself."""
-        kind = workload.operation(op).kind
-        return [Need((*need.lane, kind), op) for need in super().needs(workload, op)]
+        """Lanes of the NIC that the ring has to itself."""
+        ring = workload.ring(op)
+        return [Need((*need.lane, ring), op) for need in super().needs(workload, op)]
 
     def policy(self, workload: Workload, seed: int) -> LanePolicy:
         """Lanes of a run. Raises ValueError where the rings need more ports than the NIC has."""
-        kinds = workload.rail_kinds
-        if 2 * len(kinds) > self.ports:
+        rings = workload.rail_rings
+        if 2 * len(rings) > self.ports:
             raise ValueError(
-                f"ports is {self.ports}, but rings of {', '.join(kinds)} traffic need {2 * len(kinds)} ports of each "
+                f"ports is {self.ports}, but rings of {', '.join(rings)} traffic need {2 * len(rings)} ports of each "
                 "NIC: give more ports, larger HB domains, or circuits that change during the job"
             )
         return super().policy(workload, seed)
@@ -370,4 +372,9 @@ def simulate(
                 waiting[follower] -= 1
                 if not waiting[follower]:
                     free.append(follower)
+    if stuck := [op for op, end in enumerate(end_s) if np.isnan(end)]:
+        raise ValueError(
+            f"order lets {len(stuck)} operations wait for ever, such as {stuck[:4]}: give an order in which each "
+            "stands after those that it waits for, as learned_order does"
+        )
     return StepTimeline(workload, network, np.array(ready_s), np.array(start_s), np.array(end_s), *policy.logs())

@@ -9,10 +9,12 @@ Each stage computes its chunk passes in the order of `pipeline_schedule`. Around
 - context: keys and values beside the attention. expert: tokens to their experts and back, in each mixture layer.
 - tensor: within the HB domain (scale-up or NVLink domain). In-domain collectives are part of the compute, or
   operations of their own (`detail`).
-- after the last pass: short AllReduces (gradient norm) over the replica group and the pipeline, then the optimizer.
+- after the last pass: the sum of tied embeddings' gradients, short AllReduces (gradient norm) over the replica group
+  and the pipeline, then the optimizer.
 
-Times of compute are those of `iteration`, sizes those of `transfers`; norms, which `transfers` splits, are whole on
-each tensor rank here.
+Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. Two differ: norms, which
+`transfers` splits over the tensor ranks, are whole on each of them here, and tokens go to their experts in slices of
+the tensor ranks always, as in `iteration`.
 
 Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
 AllGathers, AllReduces of the optimizer).
@@ -41,8 +43,9 @@ _SUM_BYTES = 4  # of a norm or a loss in fp32
 class Operation(NamedTuple):
     """A compute or a collective of the stages' program, the same on every replica.
 
-    group: kind of group of `Strategy`, "rank" for a compute, "hop" for two stages of a pipeline. seconds: of a compute,
-    or of a collective in the HB domain. source, target: stages of a hop.
+    group: kind of group of `Strategy`, "rank" for a compute, "hop" for two stages of a pipeline, "ends" for the first
+    and the last. seconds: of a compute, or of a collective in the HB domain, None where its machine says how long it
+    takes. source, target: stages of a hop. message_bytes: as in `transfers`.
     """
 
     kind: str
@@ -50,7 +53,7 @@ class Operation(NamedTuple):
     phase: str
     group: str
     stage: int
-    seconds: float = 0.0
+    seconds: float | None = None
     message_bytes: float = 0.0
     chunk: int = -1
     microbatch: int = -1
@@ -152,16 +155,16 @@ class StageProgram:
         return self.strategy.columns(self.global_batch)
 
     def _read_parameters(self) -> None:
-        """Parameters of a rank that the replica group shares, by layer, at both ends; of its experts."""
+        """Parameters of a rank: in each layer and at both ends of the model, of a layer's experts, and tied ones."""
         kinds, t, L = self.model.parameters(), self.strategy.tensor, self.model.layers
         norm = kinds["norms"] / (L * (1 if self.model.parallel_block else 2) + 1)
         ends = ("embedding", "positions", "output")
         split = self.model.total_parameters - self.model.expert_parameters - kinds["norms"]
         split -= sum(kinds[name] for name in ends)
         self.shared = split / L / t + (kinds["norms"] - norm) / L
-        tied = kinds["embedding"] if self.model.tied_embeddings and self.strategy.pipeline > 1 else 0
+        self.tied = kinds["embedding"] / t if self.model.tied_embeddings and self.strategy.pipeline > 1 else 0.0
         self.first = (kinds["embedding"] + kinds["positions"]) / t
-        self.last = (kinds["output"] or tied) / t + norm
+        self.last = (kinds["output"] / t or self.tied) + norm
         mixed = max(self.model.mixture_layers, 1)
         self.experts = self.model.expert_parameters / mixed / t / self.strategy.expert
 
@@ -240,8 +243,11 @@ class StageProgram:
         return self.add(hop, after, ("hop", iteration, position, microbatch))
 
     def _add_optimizer(self, iteration: int) -> None:
-        """Short AllReduces, then the optimizer's step."""
+        """Sum of tied embeddings' gradients, short AllReduces, then the optimizer's step."""
         p, ends = self.strategy.pipeline, [list(end) for end in self.stage_end]
+        if tied := self.tied * GRADIENT_BYTES:
+            summed = Operation("pipeline", "all_reduce", "after", "ends", 0, message_bytes=tied, iteration=iteration)
+            ends[0] = ends[-1] = [self.add(summed, ends[0] + ends[-1])]
         for kind in self.options.sync_groups:
             if self.members[kind] == 1:
                 continue
@@ -277,18 +283,17 @@ class _Pass:
         self.program, self.phase, self.common, self.arrived = program, phase, dict(common), arrived
         self.stage, self.microbatch = common["stage"], microbatch
         strategy, options = program.strategy, program.options
-        self.layers = int(program.model.stage_layers(1, strategy.pipeline * strategy.interleave)) // (
-            strategy.pipeline * strategy.interleave
-        )
+        chunks = strategy.pipeline * strategy.interleave
+        self.layers = program.model.layers // chunks
         self.first_layer = virtual * self.layers
-        self.begins, self.ends = virtual == 0, virtual == strategy.pipeline * strategy.interleave - 1
+        self.begins, self.ends = virtual == 0, virtual == chunks - 1
         last = microbatch == program.m - 1
         level = strategy.sharding
         self.gathers = level == "weights" and options.reshard_after_forward
         self.gathers |= level != "none" and phase == "forward" and microbatch == 0
         every = level in ("weights", "gradients") and not options.accumulate_gradients
         self.reduces = phase == "backward" and (every or last)
-        if program.members["replica"] == 1 and not program.model.experts:
+        if program.members["replica"] == 1:
             self.gathers = self.reduces = False
 
     @property
@@ -304,19 +309,18 @@ class _Pass:
         program, forward = self.program, self.phase == "forward"
         by_layer = self.gathers or (self.reduces and not program.options.gradients_after_pass)
         by_layer |= program.options.detail or "context" in program.rail_groups
-        by_layer |= "expert" in program.rail_groups and program.model.experts > 0
+        by_layer |= "expert" in program.rail_groups
         layers = list(range(self.layers)) if forward else list(reversed(range(self.layers)))
         waits = [self.compute, *self.arrived]
-        gate = waits
         if not by_layer:
             seconds = self.layers * sum(item[-1] for item in self._items(0))
-            self._compute(waits, seconds + self._edge_s(), -1)
+            self._compute(waits, seconds + sum(self._edge_s(layer, layers[0]) for layer in layers), -1)
         else:
-            gathered = self._gather(layers[0], gate) if self.gathers else []
+            gathered = self._gather(layers[0], waits) if self.gathers else []
             for place, layer in enumerate(layers):
                 ahead = layers[place + 1 : place + 2] if self.gathers else []
                 following = self._gather(ahead[0], waits if place == 0 else [self.compute]) if ahead else []
-                self._layer(layer, waits + gathered, self._edge_s(layer))
+                self._layer(layer, waits + gathered, self._edge_s(layer, layers[0]))
                 gathered, waits = following, [self.compute]
                 if self.reduces and not program.options.gradients_after_pass:
                     self._reduce(layer, [self.compute])
@@ -324,13 +328,14 @@ class _Pass:
             for layer in layers:
                 self._reduce(layer, [self.compute])
 
-    def _edge_s(self, layer: int | None = None) -> float:
-        """Logits of the last chunk, beside its last layer, a third of them forward; the next stage's gather."""
-        program = self.program
+    def _edge_s(self, layer: int, first: int) -> float:
+        """What a layer's compute has besides: gather of the input where it is the first, logits where it is the last.
+
+        A third of the logits' time is forward: one product of three. first: the layer with which the pass begins.
+        """
+        gather = self.program.boundary_s if self.arrived and layer == first else 0.0
         share = 1 / 3 if self.phase == "forward" else 2 / 3
-        at_end = layer is None or layer == self.layers - 1
-        gather = program.boundary_s if self.arrived and (layer is None or layer == 0) else 0.0
-        return gather + (program.logits_s * share if self.ends and at_end else 0.0)
+        return gather + (self.program.logits_s * share if self.ends and layer == self.layers - 1 else 0.0)
 
     def _layer(self, layer: int, waits: list[int], more_s: float) -> None:
         """One layer: computes after each other, with collectives between and beside them."""
@@ -355,11 +360,17 @@ class _Pass:
         )
         self.compute = self.program.add(operation, [*waits, self.compute])
 
+    def _mixed(self, layer: int) -> bool:
+        """Whether a layer is a mixture of experts."""
+        model = self.program.model
+        return model.experts > 0 and (self._number(layer) + 1) % model.expert_layer_interval == 0
+
     def _number(self, layer: int) -> int:
+        """Number of a layer in the model, -1 for all of a chunk."""
         return layer if layer < 0 else self.first_layer + layer
 
     def _collective(
-        self, kind: str, operation: str, group: str, layer: int, size: float, seconds: float, waits: list[int]
+        self, kind: str, operation: str, group: str, layer: int, size: float, seconds: float | None, waits: list[int]
     ) -> int:
         made = Operation(
             kind,
@@ -378,19 +389,16 @@ class _Pass:
         strategy, forward = self.program.strategy, self.phase == "forward"
         passes = ("forward",) if forward else ("forward", "backward") if strategy.recompute == "full" else ("backward",)
         for direction in passes:
-            yield from self._direction_items(layer, direction, direction == self.phase)
+            yield from self._direction_items(layer, direction)
 
-    def _direction_items(self, layer: int, direction: str, own: bool) -> Iterator[tuple]:
+    def _direction_items(self, layer: int, direction: str) -> Iterator[tuple]:
+        """Parts of a layer's forward or backward pass; full recompute has both in a backward pass."""
         program = self.program
         detail, work = program.options.detail, program.layer.work
         seconds = {name: getattr(times, direction) for name, times in work.items()}
         attention = seconds["attention"] + (program.layer.attention_again_s if direction == "backward" else 0.0)
         rest = seconds["linear"] + seconds["elementwise"]
-        context_out, expert_out = "context" in program.rail_groups, "expert" in program.rail_groups
-        interval = program.model.expert_layer_interval
-        mixed = program.model.experts > 0 and program.strategy.expert > 1
-        mixed = mixed and (self._number(layer) + 1) % interval == 0
-        if program.strategy.context > 1 and (context_out or detail):
+        if program.strategy.context > 1 and (detail or "context" in program.rail_groups):
             size, link = program.layer.context_bytes, work["context"].link_forward
             yield ("beside", "context", "all_gather", "context", size, link)
             if direction == "backward":
@@ -399,18 +407,18 @@ class _Pass:
         else:
             rest += attention + seconds["context"]
         operators = 1 if program.model.parallel_block else 2
-        exchange = seconds["expert"] / 2 / max(program.model.mixture_share, 1e-30)
-        sends = mixed and (expert_out or detail)
-        if not sends and not (expert_out or detail):
+        exchanges = program.strategy.expert > 1 and (detail or "expert" in program.rail_groups)
+        tokens: tuple[tuple, ...] = ()
+        if not exchanges:
             rest += seconds["expert"]
+        elif self._mixed(layer):
+            each_s = seconds["expert"] / 2 / program.model.mixture_share
+            tokens = (("between", "expert", "all_to_all", "expert", program.layer.expert_bytes, each_s),)
         for operator in range(operators):
-            last = operator == operators - 1
-            tokens = ("between", "expert", "all_to_all", "expert", program.layer.expert_bytes, exchange)
-            if sends and last:
-                yield tokens
+            around = tokens if operator == operators - 1 else ()
+            yield from around
             yield from self._operator(rest / operators, seconds["tensor"] / operators)
-            if sends and last:
-                yield tokens
+            yield from around
 
     def _operator(self, compute_s: float, tensor_s: float) -> Iterator[tuple]:
         """Attention or feed-forward with the collectives of its tensor ranks."""
@@ -433,7 +441,7 @@ class _Pass:
         program = self.program
         shared = program.shared + program.first * (self.begins and layer == 0)
         sizes = [("replica", shared + program.last * (self.ends and layer == self.layers - 1))]
-        if program.model.experts and (self._number(layer) + 1) % program.model.expert_layer_interval == 0:
+        if self._mixed(layer):
             sizes.append(("expert_replica", program.experts))
         return [(group, size) for group, size in sizes if program.members[group] > 1]
 
@@ -441,7 +449,7 @@ class _Pass:
         """AllGather of a layer's weights, in its turn."""
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            made = self._collective("data", "all_gather", group, layer, size * WEIGHT_BYTES, 0.0, waits)
+            made = self._collective("data", "all_gather", group, layer, size * WEIGHT_BYTES, None, waits)
             self.program.last_data[self.stage] = made
         return [self.program.last_data[self.stage]]
 
@@ -450,20 +458,25 @@ class _Pass:
         operation = "all_reduce" if self.program.strategy.sharding == "none" else "reduce_scatter"
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, 0.0, waits)
+            made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, None, waits)
             self.program.last_data[self.stage] = made
 
 
-def group_spread(machine: Machine, strategy: Strategy, kind: str) -> tuple[int, int]:
-    """Members of a group of a kind in one HB domain, and domains that it is in."""
+def group_shape(strategy: Strategy, kind: str) -> tuple[int, int]:
+    """Ranks of a group of a kind, and how many GPUs neighbours in it are apart."""
     t, c, d, e = strategy.tensor, strategy.context, strategy.data, strategy.expert
-    sizes = {
+    return {
         "tensor": (t, 1),
         "context": (c, t),
         "replica": (c * d, t),
         "expert": (e, t),
         "expert_replica": (c * d // e, t * e),
         "pipeline": (strategy.pipeline, t * c * d),
-    }
-    inside, domains = machine.split_over_domains(*sizes[kind])
+        "ends": (2, (strategy.pipeline - 1) * t * c * d),
+    }[kind]
+
+
+def group_spread(machine: Machine, strategy: Strategy, kind: str) -> tuple[int, int]:
+    """Members of a group of a kind in one HB domain, and domains that it is in."""
+    inside, domains = machine.split_over_domains(*group_shape(strategy, kind))
     return int(inside), int(domains)

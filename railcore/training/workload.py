@@ -17,7 +17,15 @@ from railcore.training.collectives import steps_and_bytes
 from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.stage_program import DEFAULT_STEP, Operation, StageProgram, StepOptions, group_spread
+from railcore.training.stage_program import (
+    DEFAULT_STEP,
+    SPREAD_KINDS,
+    Operation,
+    StageProgram,
+    StepOptions,
+    group_shape,
+    group_spread,
+)
 from railcore.training.transformer import Transformer, as_model
 
 WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")
@@ -30,9 +38,9 @@ class Workload:
 
     programs: operations of the stages; program [operation]: which of them each is; ranks [operation]: its members.
     after [operation]: operations that end before it starts. simulated: ranks whose operations are here: all, or those
-    of one replica, whose collectives stand for all. link [operation]: index in LINKS.
-    seconds: of computes and in-domain collectives, 0 of others; on the rails: least_s, what the HB interconnect needs;
-    sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest bytes and steps, and
+    of one replica (a rank of each stage, in the same place), whose collectives stand for all. link [operation]: index
+    in LINKS. seconds: of computes and in-domain collectives, 0 of others. On the rails: least_s, what the HB
+    interconnect needs; sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest bytes and steps, and
     as a ring.
     """
 
@@ -57,10 +65,10 @@ class Workload:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each operation: op, the fields of `Operation`, ranks, link, sent_bytes, burst.
+        """A row for each operation: op, fields of `Operation` that say what it is, ranks, link, sent_bytes, burst.
 
-        group: kind and number of the group, such as "replica 3", or the ranks of a hop. burst: the same number for
-        collectives of a group that follow each other in one pass of a chunk.
+        group: kind and first rank of the group, such as "replica 3", or the ranks of a hop or a compute. burst: the
+        same number for collectives of a group that follow each other in one pass of a chunk.
         """
         table = pd.DataFrame(self.programs).iloc[self.program].reset_index(drop=True)
         table.insert(0, "op", np.arange(len(table)))
@@ -89,11 +97,16 @@ class Workload:
         """Iteration of each operation."""
         return np.array([each.iteration for each in self.programs])[self.program]
 
+    def ring(self, op: int) -> str:
+        """Kind of traffic of an operation that has rings of its own: "expert data" apart from other "data"."""
+        what = self.operation(op)
+        return "expert data" if what.group == "expert_replica" else what.kind
+
     @cached_property
-    def rail_kinds(self) -> tuple[str, ...]:
-        """Kinds of traffic on the rails."""
-        found = {self.operation(op).kind for op, link in enumerate(self.link) if LINKS[link] == "rail"}
-        return tuple(kind for kind in WORKLOAD_KINDS if kind in found)
+    def rail_rings(self) -> tuple[str, ...]:
+        """Kinds of rings on the rails, see `ring`."""
+        found = {self.ring(op) for op, link in enumerate(self.link) if LINKS[link] == "rail"}
+        return tuple(ring for ring in (*WORKLOAD_KINDS, "expert data") if ring in found)
 
     def transfers(self, op: int, forwarded: bool = False) -> list[tuple[int, int]]:
         """Pairs (from, to) of ranks whose NICs an operation uses: a hop's two, or neighbours in its rings.
@@ -165,7 +178,8 @@ def training_step(
     iterations
         Steps that follow each other.
     one_replica
-        Build the ranks of one replica alone, whose groups stand for all. Exact where all replicas take the same time.
+        Build one rank of each stage alone; it and its groups stand for all ranks of the stage. Exact where all take the
+        same time.
 
     Returns
     -------
@@ -185,6 +199,11 @@ def training_step(
         warnings = (f"{model.layers} layers do not divide over {chunks} chunks: the step has {layers}.",)
         model = replace(model, layers=layers)
     warnings += strategy.check(model, global_batch)
+    if uneven := _uneven_groups(machine, strategy):
+        warnings += (
+            f"Groups of {' and '.join(uneven)} ranks lie unevenly in HB domains of {machine.hb_domain_size:,}: those "
+            "with the fewest ranks in a domain set the time of all, so that the step is too long, not too short.",
+        )
     if strategy.tensor > machine.hb_domain_size or machine.hb_domain_size % strategy.tensor:
         raise ValueError(
             f"tensor is {strategy.tensor} with hb_domain_size {machine.hb_domain_size}: give a divisor of it, since "
@@ -212,7 +231,8 @@ def _collective_sizes(operation: Operation, machine: Machine, strategy: Strategy
     """Bytes and steps of a collective with x ranks in each of y HB domains: rings run on x rails at once."""
     x, y = group_spread(machine, strategy, operation.group)
     if y == 1:
-        return _Sizes(LINKS.index("hb"), operation.seconds or _domain_seconds(operation, machine, x))
+        seconds = operation.seconds
+        return _Sizes(LINKS.index("hb"), _domain_seconds(operation, machine, x) if seconds is None else seconds)
     D = operation.message_bytes
     if operation.operation == "all_to_all":
         (sent, around), steps = (D * (y - 1) / y, D * (y - 1) / 2), (1, y - 1)
@@ -260,7 +280,8 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
             members = members[:1] if one_replica else members
         else:
             of_replica = np.arange(here)
-            stages = {"rank": [operation.stage], "hop": [operation.source, operation.target]}
+            last = strategy.pipeline - 1
+            stages = {"rank": [operation.stage], "hop": [operation.source, operation.target], "ends": [0, last]}
             at = stages.get(operation.group, range(strategy.pipeline))
             members = [tuple(stage * replicas + each for stage in at) for each in range(here)]
         base = len(fields["program"])
@@ -269,7 +290,7 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
         for ranks in members:
             sizes = collective
             if operation.group == "rank":
-                sizes = _Sizes(LINKS.index("gpu"), operation.seconds)
+                sizes = _Sizes(LINKS.index("gpu"), float(operation.seconds or 0.0))
             elif sizes is None:
                 sizes = _hop_sizes(operation, machine, ranks[0] // size == ranks[1] // size)
             fields["program"].append(number)
@@ -312,7 +333,12 @@ def _differing_replicas(machine: Machine, strategy: Strategy) -> str:
         return f"{replicas} ranks of a stage do not fill HB domains of {size}, so that some hops change rails"
     if strategy.pipeline > 1 and replicas < size < strategy.gpus:
         return f"{size // replicas} stages share an HB domain of {size}, so that hops change rails"
-    for kind in ("context", "replica", "expert", "expert_replica"):
-        if group_spread(machine, strategy, kind)[1] > 1 and machine.hb_domain_size % strategy.tensor:
-            return f"groups of {kind} ranks lie unevenly in HB domains"
+    if uneven := _uneven_groups(machine, strategy):
+        return f"groups of {', '.join(uneven)} ranks lie unevenly in HB domains of {size}"
     return ""
+
+
+def _uneven_groups(machine: Machine, strategy: Strategy) -> list[str]:
+    """Kinds of groups of which some have more ranks in an HB domain than others."""
+    sizes = {kind: group_shape(strategy, kind) for kind in SPREAD_KINDS}
+    return [kind for kind, shape in sizes.items() if machine.lies_unevenly(*shape)]
