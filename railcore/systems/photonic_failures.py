@@ -35,7 +35,7 @@ class ReroutedWorkload(Workload):
 
 
 def moved_rings(
-    workload: Workload, lost: Sequence[int], kinds: Sequence[str] = (), whole_rings: bool = True
+    workload: Workload, lost: Sequence[int], rings: Sequence[str] = (), whole_rings: bool = True
 ) -> ReroutedWorkload:
     """The traffic that went through lost NICs, on the next rail whose NICs there are.
 
@@ -45,8 +45,8 @@ def moved_rings(
         Of `training_step`.
     lost
         Ranks without a NIC.
-    kinds
-        Of traffic that moves; by default all.
+    rings
+        Those that move, as `Workload.ring` names them; by default all.
     whole_rings
         A ring through a lost NIC moves as a whole, as circuits need it. Else the lost NIC alone is replaced, which
         takes a network that joins rails.
@@ -65,7 +65,7 @@ def moved_rings(
         raise ValueError(f"lost has {min(stray)}, which is not simulated: give some of 0 to {max(workload.simulated)}")
     nic_of: dict[int, dict[int, int]] = {}
     for op, link in enumerate(workload.link):
-        if link != RAIL or (kinds and workload.operation(op).kind not in kinds):
+        if link != RAIL or (rings and workload.ring(op) not in rings):
             continue
         nics = {nic for pair in workload.transfers(op, forwarded=True) for nic in pair}
         if hit := nics & gone:
@@ -84,7 +84,7 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
     raise ValueError(f"lost leaves no rail of {size} for the ring through {sorted(nics)}: give fewer ranks")
 
 
-def slower_nic(workload: Workload, rank: int, left: float, kinds: Sequence[str] = ()) -> Workload:
+def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
     """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
 
     Parameters
@@ -93,8 +93,8 @@ def slower_nic(workload: Workload, rank: int, left: float, kinds: Sequence[str] 
         Of `training_step`.
     rank, left
         Of the NIC, and the share of its bandwidth that is left.
-    kinds
-        Of traffic concerned; by default all.
+    rings
+        Those concerned, as `Workload.ring` names them; by default all.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def slower_nic(workload: Workload, rank: int, left: float, kinds: Sequence[str] 
     times = 1 / float(share("left", left, above_0=True))
     slow = [
         link == RAIL
-        and (not kinds or workload.operation(op).kind in kinds)
+        and (not rings or workload.ring(op) in rings)
         and any(rank in pair for pair in workload.transfers(op, forwarded=True))
         for op, link in enumerate(workload.link)
     ]
@@ -196,13 +196,13 @@ def _with_failed_port(workload: Workload, network: RailNetwork, ports: int, rank
         fields = {name: getattr(network, name) for name in PhotonicCircuits.__dataclass_fields__}
         return left, simulate(workload, FailedPort(**fields, rank=rank)).iteration_s
     if isinstance(network, StaticPartition):
-        rings = ports // (2 * len(workload.rail_kinds))
+        each = ports // (2 * len(workload.rail_rings))
         times = {}
-        for kind in workload.rail_kinds:
-            less = slower_nic(workload, rank, (rings - 1) / rings, [kind]) if rings > 1 else None
-            times[kind] = simulate(less or moved_rings(workload, [rank], [kind]), network).iteration_s
-        worst = max(times, key=lambda kind: times[kind])
-        left = f"{rings - 1} of {rings} rings of {worst} traffic"
-        return left if rings > 1 else f"{left}: the next rail carries it", times[worst]
+        for ring in workload.rail_rings:
+            less = slower_nic(workload, rank, (each - 1) / each, [ring]) if each > 1 else None
+            times[ring] = simulate(less or moved_rings(workload, [rank], [ring]), network).iteration_s
+        worst = max(times, key=lambda ring: times[ring])
+        left = f"{each - 1} of {each} rings of {worst} traffic"
+        return left if each > 1 else f"{left}: the next rail carries it", times[worst]
     slower = slower_nic(workload, rank, (ports - 1) / ports)
     return f"{ports - 1} of {ports} ports", simulate(slower, network).iteration_s
