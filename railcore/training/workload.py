@@ -111,17 +111,25 @@ class Workload:
     def transfers(self, op: int, forwarded: bool = False) -> list[tuple[int, int]]:
         """Pairs (from, to) of ranks whose NICs an operation uses: a hop's two, or neighbours in its rings.
 
-        A ring joins the members on one rail, in the order of their HB domains. forwarded: a hop to another rail leaves
-        from the GPU of the sender's domain that is on it.
+        A ring joins the members on one rail, in the order of their HB domains. Where that leaves a domain out, one ring
+        joins all members. forwarded: what goes to another rail leaves from the GPU of the sender's domain that is on
+        it.
         """
         ranks, size = self.ranks[op], self.machine.hb_domain_size
-        if self.operation(op).group == "hop":
-            source, target = ranks
-            return [(source - source % size + target % size if forwarded else source, target)]
+        pairs = [ranks] if self.operation(op).group == "hop" else self._ring_pairs(sorted(ranks))
+        return [(a - a % size + b % size if forwarded else a, b) for a, b in pairs]
+
+    def _ring_pairs(self, ranks: list[int]) -> list[tuple[int, int]]:
+        """Neighbours in the rings of a group that are in two HB domains."""
+        size = self.machine.hb_domain_size
         rings: dict[int, list[int]] = {}
-        for rank in sorted(ranks):
+        for rank in ranks:
             rings.setdefault(rank % size, []).append(rank)
-        return [(ring[place - 1], rank) for ring in rings.values() if len(ring) > 1 for place, rank in enumerate(ring)]
+        pairs = [(ring[place - 1], rank) for ring in rings.values() if len(ring) > 1 for place, rank in enumerate(ring)]
+        if {rank // size for pair in pairs for rank in pair} == {rank // size for rank in ranks}:
+            return pairs
+        around = [(ranks[place - 1], rank) for place, rank in enumerate(ranks)]
+        return [(a, b) for a, b in around if a // size != b // size]
 
     def order(self) -> list[int]:
         """Operations so that each stands after those it waits for. Raises ValueError for a cycle, naming it."""

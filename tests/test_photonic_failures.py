@@ -1,0 +1,85 @@
+"""Failed ports and circuit switches: limiting cases and invariants."""
+
+from dataclasses import replace
+
+import pytest
+
+from railcore.systems.photonic_failures import FailedPort, failure_slowdowns, moved_rings, slower_nic
+from railcore.systems.photonic_routing import nic_traffic
+from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import ElectricalRails, StaticPartition, simulate
+from railcore.training.stage_program import fsdp_options
+from railcore.training.workload import training_step
+
+MACHINE = catalog_machine("DGX A100", hb_domain_size=2)
+STRATEGY = Strategy(tensor=2, data=2, pipeline=2, sharding="weights")
+DETAILED = training_step("Llama-3 8B", MACHINE, STRATEGY, 4, fsdp_options(detail=True), iterations=2)
+RAIL = [rank for rank in DETAILED.simulated if rank % 2 == 0]
+
+
+def test_a_lost_rail_doubles_the_load_of_the_next_one():
+    before, after = (nic_traffic(w).groupby("nic")["sent_bytes"].sum() for w in (DETAILED, moved_rings(DETAILED, RAIL)))
+    assert after.sum() == before.sum()
+    assert not set(RAIL) & set(after.index)
+    for rank in RAIL:
+        assert after[rank + 1] == before[rank] + before[rank + 1]
+
+
+def test_a_lost_nic_moves_the_rings_through_it_alone_or_its_own_end():
+    ring = moved_rings(DETAILED, [0])
+    moved = set(ring.nic_of)
+    for op, link in enumerate(ring.link):
+        pairs = DETAILED.transfers(op, forwarded=True) if link == 2 else []
+        assert (op in moved) == any(0 in pair for pair in pairs)
+        if op in moved:
+            assert all(a % 2 == b % 2 == 1 for a, b in ring.transfers(op, forwarded=True) if a // 2 != b // 2)
+    ends = moved_rings(DETAILED, [0], whole_rings=False)
+    assert all(nics == {0: 1} for nics in ends.nic_of.values())
+    only = moved_rings(DETAILED, [0], ["pipeline"])
+    assert {only.operation(op).kind for op in only.nic_of} == {"pipeline"}
+
+
+def test_nothing_lost_changes_nothing():
+    assert not moved_rings(DETAILED, []).nic_of
+    assert slower_nic(DETAILED, 0, 1.0).ring_bytes == DETAILED.ring_bytes
+    with pytest.raises(ValueError, match="no rail"):
+        moved_rings(DETAILED, range(8))
+    with pytest.raises(ValueError, match="lost has 99"):
+        moved_rings(DETAILED, [99])
+
+
+@pytest.mark.parametrize("network", [ElectricalRails(), PhotonicCircuits(0.01), StaticPartition(ports=4)])
+def test_less_of_a_nic_takes_longer(network):
+    times = [simulate(slower_nic(DETAILED, 0, left), network).iteration_s for left in (1.0, 0.75, 0.5, 0.25)]
+    assert times == sorted(times)
+    assert times[0] == pytest.approx(simulate(DETAILED, network).iteration_s)
+    assert times[-1] > times[0]
+
+
+def test_a_failed_port_of_four_leaves_circuits_of_two_to_that_nic():
+    four, failed = PhotonicCircuits(0.05, ports=4), FailedPort(0.05, ports=4)
+    assert (failed.slots_of(("out", 0)), failed.slots_of(("in", 0)), failed.slots_of(("out", 1))) == (1, 1, 2)
+    times = [simulate(DETAILED, network).iteration_s for network in (four, failed, PhotonicCircuits(0.05))]
+    assert times == sorted(times)
+
+
+def test_failures_slow_a_job_and_more_ports_less():
+    table = failure_slowdowns(DETAILED, PhotonicCircuits(0.01), (2, 4))
+    assert len(table.attrs["warnings"]) == 1 and "ports is 2" in table.attrs["warnings"][0]
+    assert set(table["way"]) == {"electrical rails", "circuits change", "circuits set once"}
+    assert (table["slowdown"] >= 1 - 1e-12).all()
+    times = table.set_index(["way", "ports", "failure"])["slowdown"]
+    assert times["electrical rails", 4, "port"] < times["electrical rails", 2, "port"]
+    assert times["circuits change", 4, "port"] < times["circuits change", 2, "port"]
+    for way, ports in {each[:2] for each in times.index}:
+        assert times[way, ports, "switch of a rail"] > 1
+        assert times[way, ports, "none"] == 1
+
+
+def test_failures_of_one_replica_are_refused():
+    machine = replace(MACHINE, hb_domain_size=4)
+    small = training_step("Llama-3 8B", machine, replace(STRATEGY, data=4), 8, fsdp_options(), one_replica=True)
+    with pytest.raises(ValueError, match="one_replica=False"):
+        failure_slowdowns(small, PhotonicCircuits(0.01))
