@@ -174,7 +174,7 @@ def overhead(
     ValueError
         As `training_step` and `PhotonicCircuits`.
     """
-    delays = at_least("reconfiguration_s", np.atleast_1d(reconfiguration_s))
+    delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
