@@ -16,13 +16,14 @@ from railcore.network.photonic_cost import photonic_network_costs
 from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
-from railcore.systems import datacenter
+from railcore.systems import datacenter, photonics
 from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, traffic, two_stage
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.search import divisors, search
+from railcore.training.stage_program import fsdp_options
 from railcore.training.transformer import catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
@@ -202,3 +203,12 @@ def test_siting_split_into_one_to_six_places(benchmark, objective):
     terms = {"objective": objective, "least_separation_m": 500e3, "resolution_m": 100e3}
     table = benchmark.pedantic(split.splits, (offer, demand), terms, rounds=5, warmup_rounds=1)
     assert (table["places"].map(len) == table["k"]).all()
+
+
+def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
+    """Both ways to ask, the workload built before each sweep; target 2 s on one core."""
+    strategy = Strategy(tensor=4, data=2, pipeline=2, sharding="weights", recompute="selective", sequence_parallel=True)
+    asked = ("Llama-3 8B", "Perlmutter GPU node", strategy, np.linspace(0, 1, 20), 4)
+    options = {"options": fsdp_options()}
+    table = benchmark.pedantic(photonics.overhead, asked, options, rounds=3, warmup_rounds=1)
+    assert len(table) == 40
