@@ -12,6 +12,7 @@ from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_figures
 from railcore.network.cost import compare_rail_networks
+from railcore.network.photonic_cost import photonic_network_costs
 from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
@@ -53,6 +54,13 @@ def test_costs_of_a_hundred_thousand_pairs(benchmark, million):
         compare_rail_networks, (*some, price_book("street2025"), power_book("street2025")), rounds=5
     )
     assert len(table) == 10**5
+
+
+def test_photonic_rails_beside_three_networks_of_a_hundred_thousand_clusters(benchmark, million):
+    some = [array[: 10**5] for array in million]
+    books = price_book("street2025"), power_book("street2025")
+    table = benchmark.pedantic(photonic_network_costs, (*some, *books, 1008), rounds=5)
+    assert len(table) == 4 * 10**5
 
 
 @pytest.mark.parametrize("fabric", [rail_only, rail_optimized])

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.network import cost, price_books, scale_out
+from railcore.network import cost, photonic_cost, price_books, scale_out
 from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
-from railcore.network.topology.rails import PhotonicRails, RailFabric
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import RailFabric
 from railcore.systems import datacenter as dc
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import NoPlaces, find_places
@@ -24,7 +25,8 @@ from railcore.training.layer_time import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.search import best_times, search, strategy_blocks
 
-PRICES, POWERS = price_books.PriceBook(600, 400, dac=100), price_books.PriceBook(20, 10, dac=0.1)
+PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500)
+POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
@@ -249,10 +251,48 @@ FUZZED = {
         },
     ),
     "fat_tree": (fat_tree, {"endpoints": 64, "radix": 16, "hb_domain_size": 8}),
-    "PhotonicRails": (PhotonicRails, {"gpus": 64, "hb_domain_size": 8, "ocs_ports": 64, "nic_ports": 2}),
+    "PhotonicRails": (
+        PhotonicRails,
+        {
+            "gpus": 64,
+            "hb_domain_size": 8,
+            "ocs_ports": 64,
+            "nic_ports": 2,
+            "planes": 2,
+            "fibres_per_port": 1,
+            "transceivers_per_gpu": 1,
+            "rails_per_switch": 2,
+        },
+    ),
+    "photonic_network_costs": (
+        photonic_cost.photonic_network_costs,
+        {
+            "gpus": [64, 128],
+            "hb_domain_size": 8,
+            "radix": 16,
+            "prices": PRICES,
+            "powers": POWERS,
+            "ocs_ports": 64,
+            "nic_ports": 2,
+            "planes": 2,
+        },
+    ),
+    "wiring_costs": (
+        photonic_cost.wiring_costs,
+        {
+            "wirings": [(2, 1)],
+            "nic_Bps": 5e10,
+            "gpus": 64,
+            "hb_domain_size": 8,
+            "radix": 16,
+            "ocs_ports": 64,
+            "prices": PRICES,
+            "powers": POWERS,
+        },
+    ),
     "fault_effects": (faults.fault_effects, {"fabric": FABRIC}),
     "recovery_options": (faults.recovery_options, {"fabric": FABRIC, "idle_per_domain": 1}),
-    "PriceBook": (price_books.PriceBook, {"port": 600, "transceiver": 400, "dac": 100}),
+    "PriceBook": (price_books.PriceBook, {"port": 600, "transceiver": 400, "dac": 100, "circuit_port": 500}),
     "power_book": (price_books.power_book, {"name": "street2025"}),
     "price_book": (price_books.price_book, {"name": "street2025"}),
     "cluster_networks": (

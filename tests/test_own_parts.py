@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import cabling, price_books, reliability, scale_out
+from railcore.network import cabling, photonic_cost, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
-from railcore.systems import datacenter
+from railcore.systems import datacenter, ring_limits
 from railcore.training import degraded, machine, transformer
 
 NEW = "new"  # name of a new item in every family
@@ -21,10 +21,12 @@ LIKE = {  # items whose values a new one takes
     "efficiencies": "GB200",
     "models": "GPT-3",
     "switches": "25.6T",
+    "nics": "ConnectX-7",
     "transceivers": "400G DR4",
     "prices": "flops2024",
     "powers": "street2025",
     "sites": "flops2024",
+    "circuit_switches": "Polatis 6000N",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -47,6 +49,10 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
         lambda: scale_out.catalog_equipment(NEW, NIC, "street2025", NEW),
     ],
     "cabling": [lambda: cabling.link_media(NIC)],
+    "photonic rails": [
+        lambda: photonic_cost.circuit_switch_plans([NEW], 64, 8, *price_books.matching_books("flops2024"))
+    ],
+    "ring limits": [lambda: ring_limits.nic_port_modes(NEW)],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 
@@ -311,7 +317,7 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
         (
             "books",
             ["port [USD]", "transceiver [W]", "source"],
-            "railonly2023 400 748 374 120 - - - paper: railonly",
+            "railonly2023 400 748 374 120 - - - - - paper: railonly",
         ),
         ("transceivers", ["reach [m]"], "400G DR4 400 500 9 300"),
         ("fuels", ["parameter", "value"], "coal capacity_factor 0.422"),
@@ -447,8 +453,8 @@ def test_what_cannot_be_read_is_refused_with_the_remedy(own, content, complaint)
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("price.csv", r"price.csv is read by nothing: name it after a family, the nearest are 'prices'"),
-        ("Prices.csv", r"the nearest are 'prices'"),
+        ("price.csv", r"price.csv is read by nothing: name it after a family, the nearest are .*'prices'"),
+        ("Prices.csv", r"the nearest are .*'prices'"),
         ("prices.CSV", r"save it as prices.csv"),
         ("prices.xlsx", r"save it as prices.csv, with commas"),
     ],

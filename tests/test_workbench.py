@@ -300,6 +300,15 @@ def test_dark_is_high_in_every_heat_map():
     plt.close("all")
 
 
+def test_a_heat_map_with_shares_below_0_has_its_middle_at_0():
+    data = pd.DataFrame({"over": ["a"] * 3 + ["b"] * 3, "k": 8, "n": [1, 2, 3] * 2})
+    for values, ends in (([0.1, 0.72, np.nan, 0.2, 0.3, 0.4], (0, 0.8)), ([-0.23, 0.72, np.nan, 0, 0, 0], (-0.8, 0.8))):
+        figure = heatmaps.share_heatmaps(data.assign(share=values), "over", "k", "n", "share", "saved")
+        assert figure.axes[0].collections[0].get_clim() == pytest.approx(ends)
+        assert [text.get_text() for text in figure.axes[0].texts] == [f"{100 * x:.2g}%" for x in values[:2]]
+    plt.close("all")
+
+
 def test_more_gpus_than_cells_share_them_and_say_so():
     source = np.arange(1024)
     entries = pd.DataFrame({"source": source, "target": source[::-1], "bytes": 1e9})

@@ -16,11 +16,27 @@ from railcore.network.topology.clos import Parts, checked_oversubscription, rail
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
 
-def _with_books(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False) -> pd.DataFrame:
-    """A table of costs with columns price_book and power_book, its books by name; warnings as `_book_warnings`."""
+def with_book_names(
+    table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False, circuits: bool = False
+) -> pd.DataFrame:
+    """A table of costs with the names of its books, and a warning where they are of unlike link rates.
+
+    Parameters
+    ----------
+    table
+        Of costs, perhaps with attrs["warnings"].
+    prices, powers
+        Its books.
+    copper, circuits
+        Whether it has copper cables, and circuit switches.
+
+    Returns
+    -------
+    The table with columns price_book and power_book. Raises ValueError for books in each other's place.
+    """
     for column, book in (("price_book", prices), ("power_book", powers)):
         if book is not None:
-            table[column] = book.label(copper)
+            table[column] = book.label(copper, circuits)
     table.attrs["warnings"] = (*table.attrs.get("warnings", ()), *_book_warnings(prices, powers))
     return table
 
@@ -90,7 +106,7 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
             rows.append(("transceivers", tier, 2 * int(links), prices.transceiver, powers.transceiver))
     table = pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
     table = table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
-    return _with_books(table, prices, powers, copper_tiers > 0)
+    return with_book_names(table, prices, powers, copper_tiers > 0)
 
 
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
@@ -140,10 +156,10 @@ def compare_rail_networks(
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
-    return _with_books(_with_warnings(pd.DataFrame(table), n, k), prices, powers)
+    return with_book_names(with_domain_warnings(pd.DataFrame(table), n, k), prices, powers)
 
 
-def _with_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
     """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
     n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
     ragged = np.flatnonzero(n % k)
@@ -215,7 +231,7 @@ def cluster_networks(
     }
     columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
     table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
-    return _with_books(_with_warnings(table, gpus, hb_domain_size), prices, powers)
+    return with_book_names(with_domain_warnings(table, gpus, hb_domain_size), prices, powers)
 
 
 @checked
@@ -237,7 +253,7 @@ def cluster_breakdown(
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     frames = [parts_breakdown(each.parts, prices, powers).assign(network=name) for name, each in fabrics.items()]
-    return _with_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
+    return with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
 
 
 @checked
@@ -272,8 +288,8 @@ def oversubscription_costs(
         rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
     table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
     full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    table = _with_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
-    return _with_books(table, prices, powers)
+    table = with_domain_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
+    return with_book_names(table, prices, powers)
 
 
 def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
@@ -346,9 +362,9 @@ def link_rate_costs(
         table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
         totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
         frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
-        frames.append(_with_books(frame, scaled[0], scaled[1]))
+        frames.append(with_book_names(frame, scaled[0], scaled[1]))
     table = pd.concat(frames, ignore_index=True)
-    return _with_warnings(table, table["gpus"], hb_domain_size)
+    return with_domain_warnings(table, table["gpus"], hb_domain_size)
 
 
 def doubled_parts(parts: Parts) -> Parts:
@@ -392,8 +408,8 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
             ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
             rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
-    table = _with_warnings(pd.DataFrame(rows, columns=columns), cases["gpus"], hb_domain_size)
-    return _with_books(table, prices, None)
+    table = with_domain_warnings(pd.DataFrame(rows, columns=columns), cases["gpus"], hb_domain_size)
+    return with_book_names(table, prices, None)
 
 
 @checked
@@ -490,7 +506,7 @@ def ownership_costs(
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
             books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
-    table = _with_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
+    table = with_domain_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
     table.attrs["warnings"] += _book_warnings(prices, powers)
     if without:
         text = f"No copper to the hosts: book {' and '.join(map(repr, without))} has no dac, the number of a cable."

@@ -1,6 +1,8 @@
 """Books of prices and powers: what a port, a transceiver and a cable cost or draw, by the catalog or given."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import Quantity, checked, si
@@ -11,12 +13,14 @@ DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own le
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Price [USD] or peak power [W] of one switch port, one transceiver, and one passive copper cable (DAC).
+    """Price [USD] or peak power [W] of one switch port, transceiver, copper cable (DAC) and circuit-switch port.
 
     Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. unit: "USD" or "W", "" where only numbers
     are given and it is not known; what is known is not taken for the other.
-    dac: None where the book has no copper. name, copper_name: whose numbers they are, and whose copper's is where it is
-    another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or None.
+    dac: None where the book has no copper. circuit_port: of an optical circuit switch, the same at any link rate; None
+    where the book has none. name, copper_name, circuit_name: whose numbers they are, and whose copper's and circuit
+    port's are where they are another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or
+    None.
 
     Raises ValueError for what is below 0.
     """
@@ -24,14 +28,16 @@ class PriceBook:
     port: Quantity
     transceiver: Quantity
     dac: Quantity | None = None
+    circuit_port: Quantity | None = field(default=None, kw_only=True)
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
+    circuit_name: str = field(default="", kw_only=True)
     rate_Bps: Quantity | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("port", "transceiver", "dac")}
+        given = {name: getattr(self, name) for name in ("port", "transceiver", "dac", "circuit_port")}
         said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, given.values())]
         if len(said) > 1:
             values = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
@@ -53,18 +59,27 @@ class PriceBook:
             raise ValueError(f"book {self.name!r} has no dac, the number of a copper cable: give it")
         return self.dac
 
+    @property
+    def circuit(self) -> float:
+        """`circuit_port`. Raises ValueError where the book has none."""
+        if self.circuit_port is None:
+            raise ValueError(
+                f"book {self.name!r} has no circuit_port, the number of a port of an optical circuit switch: give it"
+            )
+        return self.circuit_port
+
     def scaled(self, factor: float) -> "PriceBook":
         """The book for parts that cost or draw `factor` times as much; its name says so."""
         if factor == 1:
             return self
-        dac = None if self.dac is None else self.dac * factor
-        name = f"{self.name} x {units.number(factor, 4)}"
-        return replace(self, port=self.port * factor, transceiver=self.transceiver * factor, dac=dac, name=name)
+        numbers = {part: getattr(self, part) for part in ("port", "transceiver", "dac", "circuit_port")}
+        scaled: dict[str, Any] = {part: None if number is None else number * factor for part, number in numbers.items()}
+        return replace(self, **scaled, name=f"{self.name} x {units.number(factor, 4)}")
 
     def at_rate(self, rate_Bps: float, exponent: float = 1.0) -> "PriceBook":
         """The book for links of another rate: all times (rate / the book's) ** exponent; its names say so.
 
-        Raises ValueError without a rate.
+        Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError without a rate.
         """
         if self.rate_Bps is None:
             raise ValueError(f"book {self.name!r} has no rate_Bps: give the link rate of its parts, one direction")
@@ -73,16 +88,17 @@ class PriceBook:
         before, now = (f" at {units.show(rate, 'bps')}" for rate in (self.rate_Bps, rate_Bps))
         name, copper = (text and text.removesuffix(before) + now for text in (self.name, self.copper_name))
         scaled = self.scaled((rate_Bps / self.rate_Bps) ** exponent)
-        return replace(scaled, rate_Bps=rate_Bps, name=name, copper_name=copper)
+        return replace(scaled, rate_Bps=rate_Bps, name=name, copper_name=copper, circuit_port=self.circuit_port)
 
-    def label(self, copper: bool = False) -> str:
-        """Name for a table; copper: of a table with copper cables too."""
-        return f"{self.name}, copper of {self.copper_name}" if copper and self.copper_name else self.name
+    def label(self, copper: bool = False, circuits: bool = False) -> str:
+        """Name for a table; copper, circuits: of a table with copper cables, with circuit switches too."""
+        others = {"copper": copper and self.copper_name, "circuit ports": circuits and self.circuit_name}
+        return ", ".join([self.name, *(f"{part} of {name}" for part, name in others.items() if name)])
 
 
 @checked
 def price_book(name: str) -> PriceBook:
-    """Prices of a book of the catalog [USD]; copper is `DEFAULT_BOOK`'s where the book has none.
+    """Prices of a book of the catalog [USD]; copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
 
     Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
     """
@@ -91,7 +107,7 @@ def price_book(name: str) -> PriceBook:
 
 @checked
 def power_book(name: str) -> PriceBook:
-    """Peak powers of a book of the catalog [W]; copper and errors as of `price_book`."""
+    """Peak powers of a book of the catalog [W]; copper, circuit ports and errors as of `price_book`."""
     return _book("powers", name)
 
 
@@ -109,26 +125,49 @@ def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, P
     return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
 
 
-def books_text(prices: PriceBook, powers: PriceBook) -> str:
-    """Whose prices and powers a picture has, as people read it."""
-    if prices.label() == powers.label():
-        return f"prices and powers of {prices.label()}"
-    return f"prices of {prices.label()}, powers of {powers.label()}"
+def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> str:
+    """Whose prices and powers a picture has, as people read it; circuits: a picture with circuit switches too."""
+    whose = [book.label(circuits=circuits) for book in (prices, powers)]
+    if whose[0] == whose[1]:
+        return f"prices and powers of {whose[0]}"
+    return f"prices of {whose[0]}, powers of {whose[1]}"
 
 
 def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
     """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
-    books = matching_books(prices, powers)
-    rows = {}
-    for family, name, book in zip(catalog.BOOKS, (prices, _power_name(prices, powers)), books, strict=True):
-        what, _ = catalog.BOOKS[family]
-        for part in ("port", "transceiver"):
-            row = catalog.item(family, name).row(f"{part}_{what}")
-            factor = getattr(book, part) / row.value if row.value else 1.0
-            ends = {end: getattr(row, end) for end in ("value", "low", "high")}
-            ends = {end: value if value is None else value * factor for end, value in ends.items()}
-            rows[row.parameter] = replace(row, **ends, name=book.label())
+    rows: dict[str, catalog.Value] = {}
+    names = (prices, _power_name(prices, powers))
+    for family, name, book in zip(catalog.BOOKS, names, matching_books(prices, powers), strict=True):
+        rows |= part_rows(family, name, book, ("port", "transceiver"))
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+def part_rows(family: str, name: str, book: PriceBook, parts: Iterable[str]) -> dict[str, catalog.Value]:
+    """Catalog rows of parts of a book, with low and high, at the book's own numbers.
+
+    Parameters
+    ----------
+    family, name
+        "prices" or "powers", and the book's name there; what it lacks is `DEFAULT_BOOK`'s.
+    book
+        The book, perhaps at another link rate.
+    parts
+        Of port, transceiver, dac and circuit_port.
+
+    Returns
+    -------
+    Rows by parameter, such as port_price.
+    """
+    what, _ = catalog.BOOKS[family]
+    rows = {}
+    for part in parts:
+        parameter, item = f"{part}_{what}", catalog.item(family, name)
+        row = (item if parameter in item else catalog.item(family, DEFAULT_BOOK)).row(parameter)
+        factor = getattr(book, part) / row.value if row.value else 1.0
+        ends = {end: getattr(row, end) for end in ("value", "low", "high")}
+        ends = {end: value if value is None else value * factor for end, value in ends.items()}
+        rows[parameter] = replace(row, **ends, name=book.label(part == "dac", part == "circuit_port"))
+    return rows
 
 
 def _power_name(prices: str, powers: str | None) -> str:
@@ -138,7 +177,7 @@ def _power_name(prices: str, powers: str | None) -> str:
 def _book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
     what, _ = catalog.BOOKS[family]
-    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac"))}
+    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac", "circuit_port"))}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 
 
@@ -147,7 +186,7 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     what, unit = catalog.BOOKS[family]
     if name not in (known := _book_names(family)):
         raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
-    item, dac = catalog.item(family, name), f"dac_{what}"
+    item, dac, circuit = catalog.item(family, name), f"dac_{what}", f"circuit_port_{what}"
     for row in item.rows:
         if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
             raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
@@ -156,19 +195,25 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     if rate is None and name in catalog.names("prices"):  # of the prices of the same name
         rate = catalog.item("prices", name).get("bandwidth")
     rate = rate_Bps if rate is None else rate
-    book = PriceBook(port, transceiver, item.get(dac), name=name, rate_Bps=rate, unit=unit)
-    if dac in item or name == DEFAULT_BOOK:
+    book = PriceBook(
+        port, transceiver, item.get(dac), circuit_port=item.get(circuit), name=name, rate_Bps=rate, unit=unit
+    )
+    if name == DEFAULT_BOOK:
         return book
-    return _with_default_copper(book, family, dac)
+    if circuit not in item:
+        book = replace(book, circuit_port=_unused_value(family, DEFAULT_BOOK, circuit), circuit_name=DEFAULT_BOOK)
+    return book if dac in item else _with_default_copper(book, family, dac)
+
+
+def _unused_value(family: str, name: str, parameter: str) -> float:
+    """A value of the catalog that is not looked up, which would make it an input before it is used."""
+    return next(row.value for row in catalog.item(family, name).rows if row.parameter == parameter)
 
 
 def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
     """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
     rows = (family, DEFAULT_BOOK, dac), ("prices", DEFAULT_BOOK, "bandwidth"), (family, "scaling", "rate_exponent")
-    number, rate, exponent = (  # not looked up, which would make them inputs before they are used
-        next(row.value for row in catalog.item(group, name).rows if row.parameter == parameter)
-        for group, name, parameter in rows
-    )
+    number, rate, exponent = (_unused_value(*row) for row in rows)
     copper = PriceBook(0, 0, number, name=DEFAULT_BOOK, rate_Bps=rate)
     if book.rate_Bps is not None:
         copper = copper.at_rate(book.rate_Bps, exponent)

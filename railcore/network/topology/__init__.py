@@ -1,8 +1,8 @@
 """Fabrics: parts counted in closed form, the graph itself, and what a failed part cuts off."""
 
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
+from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import (
-    PhotonicRails,
     RailFabric,
     domain_warnings,
     fat_tree,

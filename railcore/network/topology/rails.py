@@ -1,4 +1,4 @@
-"""Rail fabrics: rail-only, rail-optimized, all between them, multi-plane, the fat tree as one rail, photonic rails."""
+"""Rail fabrics: rail-only, rail-optimized, all between them, multi-plane, the fat tree as one rail."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -205,55 +205,6 @@ class RailFabric(HBDomains):
         new = replace(self, oversubscription=oversubscription, rails_per_switch=1)
         object.__setattr__(new, "warnings", self.warnings)  # of the HB domain as it was given, before it was cut
         return new
-
-
-@checked
-@dataclass(frozen=True)
-class PhotonicRails(HBDomains):
-    """HB domains whose GPUs of equal rank share one optical circuit switch (OCS): it joins ports one to one.
-
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`; ocs_ports: duplex ports of the circuit
-    switch; nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
-    Raises ValueError where a rail does not fit into its switch. Source: photonic2025, Fig. 1.
-    """
-
-    ocs_ports: int
-    nic_ports: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._whole("ocs_ports", "nic_ports")
-        if (ports := self.domains * self.nic_ports) > self.ocs_ports:
-            raise ValueError(
-                f"ocs_ports is {self.ocs_ports}, but a rail has {ports} ports: "
-                "take a larger switch, larger HB domains or fewer NIC ports"
-            )
-
-    @property
-    def rails(self) -> int:
-        """Rails, each with a circuit switch of its own."""
-        return self.hb_domain_size
-
-    @property
-    def transceivers(self) -> int:
-        """One for each NIC port: light passes the circuit switch without conversion."""
-        return self.gpus * self.nic_ports
-
-    def graph(self) -> "nx.Graph":
-        """GPUs, HB switches and circuit switches (kind "ocs"), with an edge for the fibres of each NIC."""
-        import networkx as nx
-
-        from railcore.network.topology.graph import add_hb_domains
-
-        graph = nx.Graph(name="photonic rails")
-        add_hb_domains(graph, self)
-        gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
-        for rail in range(1, self.rails + 1):
-            name = f"R{rail}.OCS"
-            graph.add_node(name, kind="ocs", tier=1, domain=None, rank=None, rail=rail, plane=None, chassis=name)
-        fibres = {"kind": "host", "tier": 1, "links": self.nic_ports, "bandwidth_Bps": self.nic_Bps}
-        graph.add_edges_from(((gpu, f"R{rail}.OCS") for gpu, rail in gpus), **fibres)
-        return graph
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:

@@ -22,10 +22,21 @@ _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
-def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> plt.Figure:
+def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend_columns: int = 3) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
 
-    Columns link, gpus, cost_usd, power_w.
+    Parameters
+    ----------
+    data
+        Columns link, gpus, cost_usd, power_w.
+    counts
+        GPUs, written out on the axis.
+    title, legend_columns
+        Title and columns of the legend.
+
+    Returns
+    -------
+    The figure.
     """
     figure, axes = plt.subplots(1, 2, figsize=(10, 5))
     columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
@@ -33,7 +44,7 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str) -> plt
         plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
         log_axis(plotting.gpu_axis(ax, counts).yaxis)
         ax.set_ylabel(label)
-    legend_below(figure, axes[0], 3, title=title)
+    legend_below(figure, axes[0], legend_columns, title=title)
     return figure
 
 

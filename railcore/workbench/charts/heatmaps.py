@@ -17,10 +17,11 @@ from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, 
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
+_NO_SHARE_COLOUR = "#CFCFCF"
 
 
 def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: float, bar: bool = True) -> plt.Axes:
-    """Shares as coloured cells with their values; rows upwards, columns to the right.
+    """Shares as coloured cells with their values; rows upwards, columns to the right, cells without a share grey.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
     label, bar
         Of the colour bar, and whether there is one.
     low, high
-        Ends of the colours.
+        Ends of the colours; with a low below 0 orange is below 0 and purple above.
 
     Returns
     -------
@@ -38,11 +39,12 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
     import seaborn as sns
 
     words: dict = {"annot": table.map(percent, digits=2), "fmt": "", "annot_kws": {"fontsize": 8}}
-    scale: dict = {"vmin": low, "vmax": high, "cmap": heat_colours(), "cbar": bar}
+    scale: dict = {"vmin": low, "vmax": high, "cmap": "PuOr" if low < 0 else heat_colours(), "cbar": bar}
     sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws={"label": label} if bar else None, **words, **scale)
     if colours := ax.collections[0].colorbar:
         percent_axis(colours.ax.yaxis)
     ax.grid(False)
+    ax.set_facecolor(_NO_SHARE_COLOUR)
     ax.invert_yaxis()
     ax.tick_params(length=0)
     ax.tick_params(axis="y", rotation=0)
@@ -50,7 +52,7 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
 
 
 def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> plt.Figure:
-    """A heat map for each value of a column, side by side on one scale from 0.
+    """A heat map for each value of a column, side by side on one scale from 0, or around 0 where shares are below it.
 
     Parameters
     ----------
@@ -65,11 +67,12 @@ def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values:
     -------
     The figure.
     """
-    figure, parts = panels(data, by, (3.6, 3.8), sharey=True)
-    high = np.ceil(data[values].max() * 10) / 10
+    figure, parts = panels(data, by, (3.6, 3.8), 9.0, sharey=True)
+    low, high = data[values].min(), data[values].max()
+    high = np.ceil(max(high, -low) * 10) / 10
     for i, (value, part, ax) in enumerate(parts):
         table = part.pivot(index=rows, columns=columns, values=values).rename(columns=number)
-        heatmap(table, ax, label, 0, high, bar=i == len(parts) - 1)
+        heatmap(table, ax, label, -high if low < 0 else 0, high, bar=i == len(parts) - 1)
         ax.set(title=f"{by} {value}", xlabel=units.label(columns), ylabel="" if i else units.label(rows))
         ax.tick_params(axis="x", rotation=45)
     return figure

@@ -1,0 +1,236 @@
+"""photonic2025 on what photonic rails cost and reach: Fig. 7, Table 3, and three ways to count electrical ports.
+
+The document prints neither prices nor counts. A later public notebook of its authors has both: prices (the book
+`street2025`), and switches whose radix is chosen for the cluster and rounded to a whole number.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.documents.readings import Entries, verdict_readings
+from railcore.facts import catalog, claims, units
+from railcore.facts.checks import whole
+from railcore.network.photonic_cost import PHOTONIC, circuit_reaches, photonic_network_costs, photonic_savings
+from railcore.network.price_books import PriceBook
+
+SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
+ROUNDED, EXACT = "radix of the cluster, rounded", "three exact tiers"
+_FIGURE, _TABLE = "photonic2025.fig7", "photonic2025.table3"
+_SAVED = {"cost": f"{_FIGURE}.cost_saving_max", "power": f"{_FIGURE}.power_saving_max"}
+
+
+def table3_switches() -> dict[str, str]:
+    """Circuit switches of Table 3 by the part of its claims' ids that names them."""
+    items = [catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")]
+    return {str(item["claim_key"]): item.name for item in items if "claim_key" in item}
+
+
+def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFrame:
+    """`circuit_reaches` of all circuit switches of the catalog with the scale-up domains of Table 3.
+
+    nic_ports: of a NIC, with bidirectional transceivers; hb_domain_size: of one more column, gpus_own.
+    """
+    domains = {column: int(catalog.item("platforms", name)["gpus"]) for name, column in SCALE_UPS.items()}
+    if hb_domain_size is not None and hb_domain_size not in domains.values():
+        domains["gpus_own"] = hb_domain_size
+    return circuit_reaches(catalog.names("circuit_switches"), domains, nic_ports=nic_ports)
+
+
+def printed_table3(table: pd.DataFrame) -> pd.DataFrame:
+    """`table3` as the document prints it, with the ports of the switches that it cites."""
+    texts = {"circuit_switch": "OCS technology", "reconfiguration_s": "reconfiguration_s", "ports": "radix"}
+    texts |= {column: f"GPUs ({name})" for name, column in SCALE_UPS.items()} | {"gpus_own": "GPUs (own HB domain)"}
+    texts |= {f"reference_{column}": f"{text}, switch cited" for column, text in texts.items()}
+    return table.rename(columns=texts)[[texts[column] for column in table]]
+
+
+def rounded_rail_ports(gpus: ArrayLike, hb_domain_size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Radix and switch ports of rail-optimized networks as the authors' later notebook rounds them.
+
+    gpus N, hb_domain_size K. The radix is k = sqrt(4 N / K) to the nearest whole number; each rail has twice
+    floor((N / K) / floor(k / 2)) switches, and floor(N / k) spines join the rails. With an even k that fits, and no
+    rounding, these are 5 ports a GPU. Source: GitHub opusfabric/Opus, evaluation/energy-analysis/topology.
+    """
+    n, rails = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size)
+    domains = np.maximum(n // rails, 1)
+    radix = np.floor(np.sqrt(4 * domains) + 0.5).astype(np.int64)
+    in_rail = 2 * (domains // (radix // 2))
+    return radix, radix * (rails * in_rail + rails * domains // radix)
+
+
+def counted_networks(
+    gpus: Sequence[int], hb_domain_size: int, radix: int, prices: PriceBook, powers: PriceBook, nic_ports: int = 2
+) -> pd.DataFrame:
+    """Rail-optimized counted in three ways, and the other networks, beside photonic rails whose ports in use count.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the clusters, and of an HB domain.
+    radix
+        Ports of a packet switch that one can buy.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+    nic_ports
+        Ports of a NIC: circuit ports a GPU; its one transceiver is bidirectional.
+
+    Returns
+    -------
+    Columns of `photonic_network_costs`, and count (ROUNDED, EXACT, or the radix; "ports in use" of photonic rails),
+    radix (NaN of photonic rails and of exact tiers), ports_per_gpu, transceivers_per_gpu.
+    """
+    bought = photonic_network_costs(
+        gpus, hb_domain_size, radix, prices, powers, nic_ports=nic_ports, transceivers_per_gpu=1
+    )
+    own = bought["network"] == PHOTONIC
+    blocks, n = [bought.assign(count=f"switches of {radix} ports", radix=float(radix))], np.asarray(gpus)
+    blocks[0].loc[own, ["count", "radix"]] = ["ports in use", np.nan]
+    rounded, ports = rounded_rail_ports(n, hb_domain_size)
+    for count, radices, p in ((ROUNDED, rounded.astype(float), ports), (EXACT, np.nan, 5 * n)):
+        counts = {"tiers": 3, "switches": p / radices, "ports": p, "transceivers": n + p}
+        totals = {"cost_usd": prices, "power_w": powers}
+        totals = {name: book.port * p + book.transceiver * (n + p) for name, book in totals.items()}
+        same = bought[own].reset_index(drop=True)
+        blocks.append(same.assign(network="rail-optimized", count=count, radix=radices, **counts, **totals))
+    table = photonic_savings(pd.concat(blocks, ignore_index=True))
+    table.attrs = bought.attrs
+    per_gpu = {f"{part}_per_gpu": table[part] / table["gpus"] for part in ("ports", "transceivers")}
+    return table.assign(**per_gpu)
+
+
+def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.DataFrame:
+    """Lines of Fig. 7, the document's two last: `counted_networks`, and photonic rails of whole circuit switches.
+
+    bought: `photonic_network_costs` with `ocs_ports`. Columns of the table, and link, the name of the line.
+    """
+    whole_switches = bought[bought["network"] == PHOTONIC].assign(count=f"whole switches of {ocs_ports:,} ports")
+    lines = pd.concat([table[table["count"] != EXACT], whole_switches], ignore_index=True)
+    printed = lines["count"].isin([ROUNDED, "ports in use"])
+    lines["link"] = lines["network"] + ", " + lines["count"] + np.where(printed, " (document)", "")
+    return pd.concat([lines[~printed], lines[printed]], ignore_index=True)
+
+
+def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
+    """Of each way to count the electrical rails in `counted_networks`, the cluster of which photonic rails save most.
+
+    Rows by count: ROUNDED, EXACT, switches that one can buy, and these without the layer that joins the rails.
+    """
+    electrical = table[table["network"].isin(["rail-optimized", "rail-only"])]
+    alone = electrical["network"] == "rail-only"
+    count = electrical["count"].where(~alone, "rail-only with " + electrical["count"])
+    best = electrical["cost_saved"].round(9).groupby(count, sort=False).idxmax()
+    best = electrical.loc[best].set_index(best.index.rename("count"))
+    return best.loc[[ROUNDED, EXACT, *(each for each in best.index if each not in (ROUNDED, EXACT))]]
+
+
+def solved_prices(
+    table: pd.DataFrame, prices: PriceBook, powers: PriceBook, ratios: Mapping[str, float] | None = None
+) -> pd.DataFrame:
+    """Price or power of one part that gives a saving, the two others as in the books, for each way to count.
+
+    With p switch ports and p' transceivers a GPU against c circuit ports and t transceivers,
+    (1 - s) (p P + p' T) = c C + t T is linear in each of P, T and C.
+
+    Parameters
+    ----------
+    table
+        `counted_networks`.
+    prices, powers
+        Its books.
+    ratios
+        Electrical over photonic, of "cost" and of "power", solved for too: s = 1 - 1 / ratio.
+
+    Returns
+    -------
+    Columns saving, wanted, count, part (port, transceiver, circuit port), book, solved, least and most (at the ends of
+    the printed digits, NaN for ratios); NaN where no price above 0 does.
+    """
+    best, photonic = largest_savings(table), table[table["network"] == PHOTONIC].iloc[0]
+    circuits, modules = photonic["ports_per_gpu"], photonic["transceivers_per_gpu"]
+    rows = []
+    for what, book in (("cost", prices), ("power", powers)):
+        printed = claims.claim(_SAVED[what])
+        ends = printed.paper_value * (1 + printed.tolerance * np.array([0, -1, 1]))
+        wanted = [(f"{what} saving printed", f"{printed.paper_value:.4g}", ends)]
+        if ratios:
+            wanted.append((f"{what} ratio", f"{ratios[what]:g}x", 1 - 1 / np.array([ratios[what], np.nan, np.nan])))
+        for saving, text, shares in wanted:
+            for count, row in best.iterrows():
+                p, t, left = row["ports_per_gpu"], row["transceivers_per_gpu"], 1 - shares
+                ports, optics, switched = p * book.port, t * book.transceiver, circuits * book.circuit
+                own = modules * book.transceiver
+                with np.errstate(divide="ignore"):
+                    solved = {
+                        "port": (book.port, ((switched + own) / left - optics) / p),
+                        "transceiver": (book.transceiver, (switched - left * ports) / (left * t - modules)),
+                        "circuit port": (book.circuit, (left * (ports + optics) - own) / circuits),
+                    }
+                for part, (ours, found) in solved.items():
+                    found = np.where((found > 0) & np.isfinite(found), found, np.nan)
+                    least, most = np.sort(found[1:])
+                    rows.append((saving, text, count, part, ours, found[0], least, most))
+    return pd.DataFrame(rows, columns="saving wanted count part book solved least most".split())
+
+
+def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
+    """`solved_prices` with a column for each part: what it would be, and what the printed digits leave it."""
+    rows = []
+    for (saving, wanted), part in solved.groupby(["saving", "wanted"], sort=False):
+        what = {"saving": saving, "wanted": wanted}
+        if part["least"].notna().any():
+            books = {row.part: units.number(row.book, 4) for row in part.itertuples()}
+            rows.append(what | {"wanted": "", "count": "the book"} | books)
+        for count, each in part.groupby("count", sort=False):
+            rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in each.itertuples()})
+    return pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
+
+
+def _solved_text(row: Any) -> str:
+    if np.isnan(row.solved):
+        return "–"
+    ends = f" ({units.number(row.least, 4)} to {units.number(row.most, 4)})" if row.least > 0 else ""
+    return units.number(row.solved, 4) + ends
+
+
+def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook) -> Entries:
+    """Values, reasons and readings of the claims on cost, power and reach.
+
+    table: `counted_networks` of the clusters of Fig. 7; reaches: `table3` with SCALE_UPS as columns; powers: its book.
+    """
+    values: dict[str, float] = {}
+    others: dict[str, dict[str, float]] = {}
+    for count, row in largest_savings(table).iterrows():
+        found = {"fig7.cost_saving_max": row["cost_saved"], "fig7.power_saving_max": row["power_saved"]}
+        found |= {"intro.cost_saving": row["cost_saved"], "intro.power_saving": row["power_saved"]}
+        others[count] = found
+    values |= others.pop(ROUNDED)
+    by_name, cited = reaches.set_index("circuit_switch"), {}
+    for key, name in table3_switches().items():
+        for column in SCALE_UPS.values():
+            values[f"table3.{key}.{column}"] = by_name[column][name]
+            if np.isfinite(other := by_name[f"reference_{column}"][name]):
+                cited[f"table3.{key}.{column}"] = other
+    largest = max(int(catalog.item("platforms", name)["gpus"]) for name in SCALE_UPS)
+    values |= {
+        "table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),
+        "intro.ocs_power": powers.circuit / powers.port,
+        "sec2.hundreds_of_rails": largest,
+    }
+    prefixed = {f"photonic2025.{key}": value for key, value in values.items()}
+    choices = {
+        "switch ports as the authors' later notebook rounds them, at its prices": {
+            count: {f"photonic2025.{key}": value for key, value in found.items()} for count, found in others.items()
+        },
+        "ports as the table prints them": {
+            "those of the switch it cites": {f"photonic2025.{key}": value for key, value in cited.items()}
+        },
+    }
+    reasons = {
+        "photonic2025.sec2.hundreds_of_rails": "one rail for each GPU of a scale-up domain; the largest that the "
+        f"document names has {largest} GPUs"
+    }
+    return Entries(prefixed, reasons, verdict_readings(prefixed, choices))

@@ -1,0 +1,298 @@
+"""Cost and power of photonic rails beside electrical networks for the same GPUs, and what a circuit switch serves."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog, units
+from railcore.facts.arguments import checked
+from railcore.facts.checks import whole
+from railcore.facts.sensitivity import tornado_table
+from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
+from railcore.network.price_books import PriceBook
+from railcore.network.topology.clos import rail_parts
+from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
+
+PHOTONIC = "photonic rails"
+ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
+    "rail-optimized": {"oversubscription": 1.0},
+    "fat tree": {"rails": 1},
+    "rail-only": {"rails_per_switch": None},
+}
+
+
+@checked
+def circuit_total(parts: CircuitParts, book: PriceBook, whole_switches: bool = True) -> np.ndarray:
+    """Price [USD] or peak power [W] of photonic rails: C = P N + T N_TR.
+
+    Port P of circuit switches, N ports (of whole switches, or those with a fibre alone); transceiver T of the NICs.
+    Fibres are left out. NaN where whole switches are counted and a rail does not fit into one. Raises ValueError for a
+    book without `circuit_port`.
+    """
+    ports = parts.switch_ports if whole_switches else parts.used_ports
+    return book.circuit * ports + book.transceiver * parts.transceivers
+
+
+@checked
+def photonic_network_costs(
+    gpus: ArrayLike,
+    hb_domain_size: ArrayLike,
+    radix: ArrayLike,
+    prices: PriceBook,
+    powers: PriceBook,
+    ocs_ports: ArrayLike | None = None,
+    **wiring,
+) -> pd.DataFrame:
+    """Photonic rails and electrical networks at the same link speed, a row for each network and element.
+
+    Electrical are rail-optimized, a fat tree over all GPUs, and rail-only with rails that share switches.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a packet switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+    ocs_ports
+        Ports of a circuit switch, all of them bought; None counts the ports in use alone, whatever switch has them.
+    **wiring
+        Of the NICs, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns network, gpus, hb_domain_size, tiers, switches, ports, transceivers, cost_usd, power_w, those of
+    `photonic_savings`, price_book, power_book; NaN where rails do not fit into a circuit switch. attrs["warnings"]:
+    texts where the GPUs of a row do not fill HB domains, and where prices and powers are of unlike link rates.
+    """
+    radices = np.ones(1, np.int64) if ocs_ports is None else whole("ocs_ports", ocs_ports)
+    n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix, radices))
+    own = circuit_parts(n, k, ocs, **wiring)
+    switched = ocs_ports is not None
+    cost, power = (circuit_total(own, book, switched) for book in (prices, powers))
+    clusters = {"gpus": n, "hb_domain_size": k}
+    boxes = (own.switches, own.switch_ports) if switched else (np.nan, own.used_ports.astype(float))
+    counts: dict[str, Any] = {"tiers": 1, **dict(zip(("switches", "ports"), boxes, strict=True))}
+    counts |= {"transceivers": own.transceivers, "cost_usd": cost, "power_w": power}
+    blocks = [pd.DataFrame({"network": PHOTONIC} | clusters | counts)]
+    for network, shape in ELECTRICAL_NETWORKS.items():
+        totals = part_totals(rail_parts(n, k, ports, **shape), prices, powers)
+        blocks.append(pd.DataFrame({"network": network} | clusters | {name: totals[name] for name in counts}))
+    table = pd.concat(blocks, ignore_index=True)
+    table = with_domain_warnings(photonic_savings(table), n, k)
+    return with_book_names(table, prices, powers, circuits=True)
+
+
+def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of networks with what photonic rails save of each.
+
+    table: columns network, cost_usd and power_w; the same clusters in the same order for each network, photonic rails
+    first. Adds cost_saved and power_saved (share of the row's; below 0 where photonic rails take more), cost_ratio and
+    power_ratio (the row's over theirs).
+    """
+    own = table[table["network"] == PHOTONIC]
+    for what, column in (("cost", "cost_usd"), ("power", "power_w")):
+        mine = np.resize(own[column].to_numpy(), len(table))
+        table[f"{what}_saved"], table[f"{what}_ratio"] = share_saved(mine, table[column]), table[column] / mine
+    return table
+
+
+@checked
+def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: float, pue: float) -> pd.DataFrame:
+    """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
+
+    Parameters
+    ----------
+    table
+        `photonic_network_costs`.
+    years, electricity_price, pue
+        As in `total_cost`.
+
+    Returns
+    -------
+    The table with energy_usd and total_usd; total_saved (share of the row's total that photonic rails save);
+    payback_years, after which the energy that they save has paid what they cost more than the row: 0 where they cost
+    less, infinite where they save no energy.
+    """
+    usd_per_watt = [float(total_cost(0, 1, span, electricity_price, pue)["energy_usd"]) for span in (years, 1)]
+    table = table.assign(energy_usd=table["power_w"] * usd_per_watt[0])
+    table["total_usd"] = table["cost_usd"] + table["energy_usd"]
+    own = table[table["network"] == PHOTONIC]
+    cost, power, total = (np.resize(own[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
+    dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
+    after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
+    return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
+
+
+def price_sensitivity(
+    gpus: int,
+    hb_domain_size: int,
+    radix: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    ranges: Mapping[str, catalog.Value],
+    **wiring,
+) -> pd.DataFrame:
+    """Share of cost that photonic rails save, with each price at its low and at its high, the others at their value.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, prices, powers
+        As in `photonic_network_costs`; circuit ports in use alone are paid.
+    ranges
+        Rows of port_price, transceiver_price and circuit_port_price: `price_books.part_rows`.
+    **wiring
+        Of the NICs, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns over (the electrical network), those of `tornado_table`, price_book; a price without a low or a high keeps
+    its value there.
+    """
+
+    def saved(network: str, parameter: str, value: float) -> float:
+        changed: dict[str, Any] = {parameter.removesuffix("_price"): value}
+        table = photonic_network_costs(gpus, hb_domain_size, radix, replace(prices, **changed), powers, **wiring)
+        return float(table.set_index("network")["cost_saved"][network])
+
+    ends = {key: tuple(row.value if end is None else end for end in (row.low, row.high)) for key, row in ranges.items()}
+    table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring)
+    centre = table.set_index("network")["cost_saved"]
+    tables = []
+    for network in ("rail-optimized", "rail-only"):
+        table = tornado_table(ends, partial(saved, network), centre[network])
+        table["input"] = [f"{units.words(name)} [{ranges[name].unit}]" for name in table["input"]]
+        tables.append(table.assign(over=network))
+    table = pd.concat(tables, ignore_index=True).assign(price_book=prices.label(circuits=True))
+    return table[["over", *(name for name in table if name != "over")]]
+
+
+@checked
+def circuit_switch_plans(
+    switches: Iterable[str],
+    gpus: int,
+    hb_domain_size: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    nic_ports: int = 2,
+    **wiring,
+) -> pd.DataFrame:
+    """What each circuit switch would take for one cluster, the ports of a NIC on one switch or spread over several.
+
+    Parameters
+    ----------
+    switches
+        Of the catalog's circuit_switches.
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+    nic_ports
+        Ports of a NIC.
+    **wiring
+        Others of `circuit_parts`.
+
+    Returns
+    -------
+    A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ports,
+    reconfiguration_s, planes, largest_cluster [GPUs], rings (that close: `ring_lengths`), rails_per_switch, switches,
+    ports_used (share), cost_usd, power_w, price_book, power_book; NaN where a rail does not fit.
+    """
+    rows = []
+    for name in switches:
+        item = catalog.item("circuit_switches", name)
+        ports, time = int(item["ports"]), item.get("reconfiguration_time", np.nan)
+        for planes in range(1, nic_ports + 1):
+            if nic_ports % planes:
+                continue
+            parts = circuit_parts(gpus, hb_domain_size, ports, nic_ports, planes, **wiring)
+            rings = ring_lengths(nic_ports, planes, wiring.get("fibres_per_port", 1))
+            rows.append(
+                {"circuit_switch": name, "ports": ports, "reconfiguration_s": time, "planes": planes}
+                | {"largest_cluster": int(parts.reach), "rings": rings}
+                | {"rails_per_switch": float(parts.rails_per_switch)}
+                | {"switches": float(parts.switches), "ports_used": float(parts.used_ports / parts.switch_ports)}
+                | {"cost_usd": float(circuit_total(parts, prices)), "power_w": float(circuit_total(parts, powers))}
+            )
+    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
+
+
+@checked
+def wiring_costs(
+    wirings: Iterable[tuple[int, int]],
+    nic_Bps: float,
+    gpus: int,
+    hb_domain_size: int,
+    radix: int,
+    ocs_ports: int,
+    prices: PriceBook,
+    powers: PriceBook,
+) -> pd.DataFrame:
+    """What each way to split a NIC and to fibre its ports gives and costs; one transceiver a GPU, its ports broken out.
+
+    Parameters
+    ----------
+    wirings
+        Ports of a NIC and fibres of a port, in pairs.
+    nic_Bps
+        Bandwidth of a NIC, one direction [bytes/s].
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix, ocs_ports
+        Ports of a packet switch, and of a circuit switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], with circuit ports.
+
+    Returns
+    -------
+    Columns nic_ports, fibres_per_port, circuit_ports (of a GPU), largest_cluster [GPUs, one switch a rail], rings (that
+    a GPU is in at once: two ports each with one fibre a port, else one port each), ring_Bps (what a GPU sends around
+    one of them, in one direction), gpu_cost_usd, gpu_power_w (of ports in use), cost_saved and power_saved (of
+    rail-optimized's), price_book, power_book.
+    """
+    rows = []
+    for ports, fibres in wirings:
+        wiring = {"nic_ports": ports, "fibres_per_port": fibres, "transceivers_per_gpu": 1}
+        table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring).set_index("network")
+        own, other = table.loc[PHOTONIC], table.loc["rail-optimized"]
+        row: dict[str, Any] = {"nic_ports": ports, "fibres_per_port": fibres, "circuit_ports": ports * fibres}
+        row["largest_cluster"] = int(circuit_reach(hb_domain_size, ocs_ports, ports, fibres_per_port=fibres))
+        rings = ports // 2 if fibres == 1 else ports
+        row |= {"rings": rings, "ring_Bps": nic_Bps / ports if rings else np.nan}
+        row |= {"gpu_cost_usd": own["cost_usd"] / gpus, "gpu_power_w": own["power_w"] / gpus}
+        rows.append(row | {name: other[name] for name in ("cost_saved", "power_saved")})
+    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
+
+
+def circuit_reaches(switches: Iterable[str], hb_domains: Mapping[str, int], **wiring) -> pd.DataFrame:
+    """Largest cluster behind one circuit switch a rail and plane, by switch and HB domain.
+
+    Parameters
+    ----------
+    switches
+        Of the catalog's circuit_switches.
+    hb_domains
+        GPUs of HB domains (scale-up or NVLink domains) by the names of their columns.
+    **wiring
+        nic_ports, planes and fibres_per_port, as in `circuit_parts`.
+
+    Returns
+    -------
+    Columns circuit_switch, reconfiguration_s, ports, and one of GPUs for each HB domain; where the switch that a source
+    gives has other ports (ports_reference), reference_ports and a column reference_... for each HB domain, else NaN.
+    """
+    rows = []
+    for item in (catalog.item("circuit_switches", name) for name in switches):
+        row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
+        for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
+            row[f"{before}ports"] = np.nan if ports is None else ports
+            for name, size in hb_domains.items():
+                row[before + name] = np.nan if ports is None else float(circuit_reach(size, ports, **wiring))
+        rows.append(row)
+    return pd.DataFrame(rows)

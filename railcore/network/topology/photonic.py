@@ -1,0 +1,250 @@
+"""Photonic rails: GPUs of equal rank behind optical circuit switches (OCS), which join their ports one to one.
+
+A NIC is split into ports. Each fibre of a port takes a port of the circuit switch: one fibre with a bidirectional
+transceiver, two with one fibre each way, eight with four lanes side by side each way. Light passes a circuit switch
+unchanged, so no transceiver stands at its ports.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, Ints, whole
+from railcore.network.topology.clos import rail_size
+from railcore.network.topology.rails import HBDomains
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_RING_WARNINGS = {  # by what `ring_lengths` gives
+    "none": "A NIC of one port has one circuit at a time: it joins GPUs in pairs, not in rings.",
+    "even": "The two ports of a NIC are on two switches, and the links of a ring take them in turn: only rings of an "
+    "even number of GPUs close.",
+}
+
+
+@dataclass(frozen=True)
+class CircuitParts:
+    """Parts of photonic rails; every field has the broadcast shape of the arguments.
+
+    rail_ports: circuit-switch ports of a rail in one plane; reach: GPUs of the largest cluster whose rails fit.
+    rails_per_switch, switches, switch_ports: rails of a circuit switch, switches of all planes and all their ports,
+    used or not; NaN where a rail does not fit into its switch.
+    used_ports: circuit-switch ports with a fibre; transceivers: of the NICs.
+    """
+
+    rail_ports: Ints
+    reach: Ints
+    rails_per_switch: Floats
+    switches: Floats
+    switch_ports: Floats
+    used_ports: Ints
+    transceivers: Ints
+
+
+def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: ArrayLike) -> Ints:
+    """Circuit-switch ports of a GPU in one plane."""
+    ports, split = np.broadcast_arrays(whole("nic_ports", nic_ports), whole("planes", planes))
+    if np.any(ports % split):
+        raise ValueError(f"planes is {planes!r}, but a NIC has {nic_ports!r} ports: give a number that divides them")
+    return ports // split * whole("fibres_per_port", fibres_per_port)
+
+
+def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
+    """Rings that circuits of one NIC port each can close: "any" number of GPUs, an "even" one, or "none".
+
+    With one fibre a port a GPU takes two ports for a ring. With two ports on a switch each, a ring changes its switch
+    at every GPU, so that an odd one does not close; a third switch helps. With a fibre each way one port is enough.
+    """
+    if fibres_per_port > 1 or nic_ports > 2 or planes < nic_ports:
+        return "any"
+    return "even" if nic_ports == 2 else "none"
+
+
+def ring_warnings(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> tuple[str, ...]:
+    """A text where not every ring closes: `ring_lengths`."""
+    found = ring_lengths(nic_ports, planes, fibres_per_port)
+    return () if found == "any" else (_RING_WARNINGS[found],)
+
+
+def circuit_reach(
+    hb_domain_size: ArrayLike,
+    ocs_ports: ArrayLike,
+    nic_ports: ArrayLike = 2,
+    planes: ArrayLike = 1,
+    fibres_per_port: ArrayLike = 1,
+) -> Ints:
+    """GPUs of the largest cluster with one circuit switch a rail and plane: K floor(ports of a switch / of a GPU).
+
+    Parameters
+    ----------
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain), K.
+    ocs_ports
+        Ports of the circuit switch.
+    nic_ports, planes, fibres_per_port
+        As in `circuit_parts`.
+
+    Returns
+    -------
+    GPUs; 0 where a GPU has more ports than the switch.
+
+    References
+    ----------
+    photonic2025, Table 3: K x radix / 2 with two ports.
+    """
+    ports = _ports_in_plane(nic_ports, planes, fibres_per_port)
+    return whole("hb_domain_size", hb_domain_size) * (whole("ocs_ports", ocs_ports) // ports)
+
+
+@checked
+def circuit_parts(
+    gpus: ArrayLike,
+    hb_domain_size: ArrayLike,
+    ocs_ports: ArrayLike,
+    nic_ports: ArrayLike = 2,
+    planes: ArrayLike = 1,
+    fibres_per_port: ArrayLike = 1,
+    transceivers_per_gpu: ArrayLike = 0,
+    rails_per_switch: ArrayLike | None = None,
+) -> CircuitParts:
+    """Whole parts of photonic rails, one for each element of the broadcast arguments.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the cluster and of an HB domain (scale-up or NVLink domain); one rail for each GPU of a domain.
+    ocs_ports
+        Ports of a circuit switch.
+    nic_ports
+        Ports of a NIC, each with a circuit of its own.
+    planes
+        Sets of switches over which the ports of a NIC are spread evenly; as many as ports: each port on a switch of its
+        own.
+    fibres_per_port
+        Fibres of a NIC's port, each in a port of the switch: 1 with bidirectional transceivers, 2 with one each way.
+    transceivers_per_gpu
+        Transceivers of a NIC; 0 for one for each port, 1 for one whose ports are broken out.
+    rails_per_switch
+        Most rails that share a switch; None for as many as fit.
+
+    Returns
+    -------
+    Parts; NaN in the fields of switches where a rail does not fit.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range, or the planes do not divide the ports of a NIC.
+    """
+    n, domain, radix = whole("gpus", gpus), whole("hb_domain_size", hb_domain_size), whole("ocs_ports", ocs_ports)
+    in_plane, split = _ports_in_plane(nic_ports, planes, fibres_per_port), whole("planes", planes)
+    domain = np.minimum(domain, n)
+    rail_ports = rail_size(n, domain) * in_plane
+    held = radix // rail_ports
+    if rails_per_switch is not None:
+        held = np.minimum(held, whole("rails_per_switch", rails_per_switch))
+    held = np.minimum(held, domain)
+    fits = held > 0
+    switches = np.where(fits, split * np.ceil(domain / np.where(fits, held, 1)), np.nan)
+    modules = np.where(whole("transceivers_per_gpu", transceivers_per_gpu, least=0), transceivers_per_gpu, nic_ports)
+    found = (
+        rail_ports,
+        domain * (radix // in_plane),
+        np.where(fits, held, np.nan),
+        switches,
+        switches * radix,
+        n * in_plane * split,
+        n * modules.astype(np.int64),
+    )
+    return CircuitParts(*np.broadcast_arrays(*found))
+
+
+@checked
+@dataclass(frozen=True)
+class PhotonicRails(HBDomains):
+    """HB domains whose GPUs of equal rank share optical circuit switches (OCS), which join ports one to one.
+
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`; ocs_ports: ports of a circuit switch;
+    nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports; planes, fibres_per_port,
+    transceivers_per_gpu, rails_per_switch: of `circuit_parts`, by default a switch for each rail.
+
+    Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
+    """
+
+    ocs_ports: int
+    nic_ports: int = 2
+    planes: int = 1
+    fibres_per_port: int = 1
+    transceivers_per_gpu: int = 0
+    rails_per_switch: int | None = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._whole("ocs_ports", "nic_ports", "planes", "fibres_per_port")
+        self._whole("transceivers_per_gpu", least=0)
+        if math.isnan(float(self.parts.switches)):
+            raise ValueError(self._refusal())
+        if self.domains > 2:
+            rings = ring_warnings(self.nic_ports, self.planes, self.fibres_per_port)
+            object.__setattr__(self, "warnings", (*self.warnings, *rings))
+
+    def _refusal(self) -> str:
+        """What is too much for one switch, the largest cluster, and what would do."""
+        ports, own = int(self.parts.rail_ports), self.nic_ports
+        text = (
+            f"ocs_ports is {self.ocs_ports}, but a rail has {ports} ports: the largest cluster has "
+            f"{int(self.parts.reach):,} GPUs. Take a larger switch, larger HB domains or fewer NIC ports"
+        )
+        if self.planes == own:
+            return text
+        spread = circuit_parts(self.gpus, self.hb_domain_size, self.ocs_ports, own, own, self.fibres_per_port)
+        does = f"reaches {int(spread.reach):,} GPUs"
+        if not math.isnan(float(spread.switches)):
+            does += f" and takes {int(spread.switches):,} switches here"
+        return f"{text}. planes={own}, each port of a NIC on a switch of its own, {does}"
+
+    @cached_property
+    def parts(self) -> CircuitParts:
+        """Whole parts, all planes together."""
+        names = "gpus hb_domain_size ocs_ports nic_ports planes fibres_per_port transceivers_per_gpu rails_per_switch"
+        return circuit_parts(**{name: getattr(self, name) for name in names.split()})
+
+    @property
+    def rails(self) -> int:
+        """Rails, one for each GPU of an HB domain."""
+        return self.hb_domain_size
+
+    @property
+    def transceivers(self) -> int:
+        """Of the NICs alone: light passes the circuit switches without conversion."""
+        return int(self.parts.transceivers)
+
+    def graph(self) -> "nx.Graph":
+        """GPUs, HB switches and circuit switches (kind "ocs", one for each rail and plane), with each NIC's fibres.
+
+        Rails that share a circuit switch have a node each; their chassis is that switch.
+        """
+        import networkx as nx
+
+        from railcore.network.topology.graph import add_hb_domains
+
+        graph = nx.Graph(name="photonic rails")
+        add_hb_domains(graph, self)
+        gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+        shared, ports = int(self.parts.rails_per_switch), int(self.parts.used_ports) // self.gpus // self.planes
+        fibres = {"kind": "host", "tier": 1, "links": ports, "bandwidth_Bps": self.nic_Bps / self.planes}
+        for number in range(1, self.planes + 1):
+            before, plane = (f"P{number}.", number) if self.planes > 1 else ("", None)
+            for rail in range(1, self.rails + 1):
+                name = f"{before}R{rail}.OCS"
+                chassis = f"{before}R{rail - (rail - 1) % shared}.OCS"  # named after its first rail
+                at = {"kind": "ocs", "tier": 1, "domain": None, "rank": None, "rail": rail, "plane": plane}
+                graph.add_node(name, **at, chassis=chassis)
+                graph.add_edges_from(((gpu, name) for gpu, of_rail in gpus if of_rail == rail), **fibres)
+        return graph

@@ -1,0 +1,110 @@
+"""What few NIC ports leave of the networks between GPUs: rings alone, so many of them, each with a part of the NIC.
+
+A circuit joins one port of a NIC to one port of another. A ring takes two circuits of each member, to the member before
+and to the one after; two members need one. Groups that never use the NIC at the same time may take turns; here each
+keeps its circuits for the whole job.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts import catalog
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, Ints, positive, whole
+from railcore.facts.units import Gbps
+from railcore.training.collectives import steps_and_bytes
+from railcore.training.parallelism import DIMENSIONS, Strategy
+
+
+def ring_step_ratio(ranks: ArrayLike) -> Floats:
+    """Latency steps of an AllReduce on a ring over those of recursive doubling: 2 (n - 1) / log2 n.
+
+    ranks: n, powers of two from 2. Raises ValueError for others.
+    """
+    n = whole("ranks", ranks, least=2)
+    ring, doubling = (steps_and_bytes("all_reduce", way, 0, n)[0] for way in ("ring", "recursive_doubling"))
+    return np.asarray(ring / doubling)
+
+
+def ring_ports(members: ArrayLike) -> Ints:
+    """Ports that a ring takes of each member's NIC: 0 for one member, 1 for two, else 2."""
+    return np.minimum(whole("members", members) - 1, 2)
+
+
+def most_ring_groups(ports: ArrayLike) -> Ints:
+    """Rings of three or more members that a NIC's ports hold at once: ports / 2, rounded down."""
+    return whole("ports", ports, least=0) // 2
+
+
+@checked
+def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float) -> pd.DataFrame:
+    """Ports of a NIC shared out among groups for the whole job, in their order: as many rings as fit, equal parts.
+
+    A ring that fits takes `ring_ports`, and as often that as the ports allow for all that fit.
+
+    Parameters
+    ----------
+    groups
+        Members of each group that a GPU communicates with over its NIC, by name.
+    ports, nic_Bps
+        Of the NIC, and bandwidth of all its ports together, one direction [bytes/s].
+
+    Returns
+    -------
+    A row for each group: group, members, needed_ports, ports (0 where it does not fit), bandwidth_Bps, share.
+
+    Raises
+    ------
+    ValueError
+        For sizes out of range.
+    """
+    whole("ports", ports)
+    positive("nic_Bps", nic_Bps, "bytes/s")
+    names, members = list(groups), whole("groups", list(groups.values()))
+    needed = ring_ports(members)
+    fits = np.cumsum(needed) <= ports
+    turns = ports // max(int(needed[fits].sum()), 1)
+    given = np.where(fits, needed * turns, 0)
+    share = given / ports
+    columns = {"group": names, "members": members, "needed_ports": needed, "ports": given}
+    return pd.DataFrame({**columns, "bandwidth_Bps": share * nic_Bps, "share": share})
+
+
+@checked
+def ring_neighbours(strategy: Strategy, hb_domain_size: int) -> pd.DataFrame:
+    """Ranks that each rank exchanges data with when all its groups run rings: its communication degree.
+
+    A pipeline is a chain, or with interleaved chunks a ring. A row for each rank: tensor, context, data, pipeline
+    (neighbours in its group of that kind), neighbours (all), on_rail (those in another HB domain, the scale-up or
+    NVLink domain). Ranks fill HB domains in their order. hb_domain_size [GPUs].
+    """
+    whole("hb_domain_size", hb_domain_size)
+    table = pd.DataFrame(0, index=range(strategy.gpus), columns=[*DIMENSIONS, "neighbours", "on_rail"])
+    for kind in DIMENSIONS:
+        ring = kind != "pipeline" or strategy.interleave > 1
+        for rank, other in _neighbour_pairs(strategy.groups(kind), ring):
+            table.loc[rank, [kind, "neighbours"]] += 1
+            table.loc[rank, "on_rail"] += rank // hb_domain_size != other // hb_domain_size
+    return table.rename_axis("rank").reset_index()
+
+
+def _neighbour_pairs(groups: Ints, ring: bool) -> list[tuple[int, int]]:
+    """Ordered pairs of neighbours, each once."""
+    pairs = np.stack([groups, np.roll(groups, -1, axis=1)], axis=-1)
+    pairs = pairs if ring else pairs[:, :-1]
+    both = np.concatenate([pairs.reshape(-1, 2), pairs.reshape(-1, 2)[:, ::-1]])
+    return [(int(a), int(b)) for a, b in np.unique(both, axis=0) if a != b]
+
+
+def nic_port_modes(nic: str) -> pd.DataFrame:
+    """Modes of a NIC of the catalog: columns ports, port_Bps, total_Bps, over_rate (total over the NIC's rate)."""
+    item = catalog.item("nics", nic)
+    speeds = [name for name in item if name.startswith("ports_")]  # such as ports_200g
+    table = pd.DataFrame(
+        {"ports": [int(item[name]) for name in speeds], "port_Bps": [int(name[6:-1]) * Gbps for name in speeds]}
+    )
+    table["total_Bps"] = table["ports"] * table["port_Bps"]
+    return table.assign(over_rate=table["total_Bps"] / item["bandwidth"])

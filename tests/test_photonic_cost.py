@@ -1,0 +1,267 @@
+"""What photonic rails cost: algebra of the totals, the counts of photonic2025's Fig. 7, and prices solved for."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.documents.photonic2025 import fabric_cost
+from railcore.documents.readings import claim_verdicts
+from railcore.facts import catalog, claims
+from railcore.network import cost, photonic_cost, price_books
+from railcore.network.topology import rail_parts
+from railcore.network.topology.photonic import circuit_parts
+
+PRICES, POWERS = price_books.matching_books("street2025")
+FIG7 = [1024, 2048, 4096, 8192]
+NUMBER = st.floats(0, 1e4)
+BOOKS = st.builds(lambda p, t, c: price_books.PriceBook(p, t, circuit_port=c), NUMBER, NUMBER, NUMBER)
+
+
+def fig7(**options):
+    return fabric_cost.counted_networks(
+        **{"gpus": FIG7, "hb_domain_size": 8, "radix": 64, "prices": PRICES, "powers": POWERS} | options
+    )
+
+
+@given(st.integers(1, 5000), st.integers(1, 80), BOOKS, BOOKS, st.booleans())
+def test_total_is_linear_in_prices(gpus, hb_domain_size, a, b, switched):
+    parts = circuit_parts(gpus, hb_domain_size, 20_000)
+    both = price_books.PriceBook(0, a.transceiver + b.transceiver, circuit_port=a.circuit + b.circuit)
+    one, other, sum_ = (float(photonic_cost.circuit_total(parts, book, switched)) for book in (a, b, both))
+    assert sum_ == pytest.approx(one + other)
+
+
+@given(st.integers(1, 20_000), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]))
+def test_ports_in_use_cost_the_same_for_each_gpu(gpus, nic_ports, fibres):
+    parts = circuit_parts(gpus, 8, 1, nic_ports, fibres_per_port=fibres, transceivers_per_gpu=1)
+    each = nic_ports * fibres * PRICES.circuit + PRICES.transceiver
+    assert float(photonic_cost.circuit_total(parts, PRICES, whole_switches=False)) == pytest.approx(gpus * each)
+
+
+@given(st.integers(8, 4000), st.integers(1, 72), st.sampled_from([128, 576, 1008]))
+def test_whole_switches_cost_no_less_than_ports_in_use(gpus, hb_domain_size, ocs_ports):
+    parts = circuit_parts(gpus, hb_domain_size, ocs_ports)
+    bought, used = (float(photonic_cost.circuit_total(parts, PRICES, switched)) for switched in (True, False))
+    assert math.isnan(bought) or bought >= used
+    assert math.isnan(bought) == (int(parts.reach) < gpus)
+
+
+def test_savings_are_those_of_the_totals():
+    gpus, domain = np.array([[640], [4608]]), np.array([8, 72])
+    table = photonic_cost.photonic_network_costs(gpus, domain, 64, PRICES, POWERS, 576, transceivers_per_gpu=1)
+    assert len(table) == 4 * 4 and list(table["network"].unique()) == [
+        "photonic rails",
+        "rail-optimized",
+        "fat tree",
+        "rail-only",
+    ]
+    for network, shape in photonic_cost.ELECTRICAL_NETWORKS.items():
+        rows = table[table["network"] == network]
+        parts = rail_parts(gpus, domain, 64, **shape)
+        assert rows["cost_usd"].tolist() == cost.network_total(parts, PRICES).ravel().tolist()
+        assert rows["power_w"].tolist() == cost.network_total(parts, POWERS).ravel().tolist()
+        own = table[table["network"] == "photonic rails"]
+        for what, column in (("cost", "cost_usd"), ("power", "power_w")):
+            saved = 1 - own[column].to_numpy() / rows[column].to_numpy()
+            assert rows[f"{what}_saved"].to_numpy() == pytest.approx(saved, nan_ok=True)
+            assert rows[f"{what}_ratio"].to_numpy() == pytest.approx(1 / (1 - saved), nan_ok=True)
+    own = table[table["network"] == "photonic rails"].set_index(["gpus", "hb_domain_size"])["cost_usd"]
+    assert own.isna().to_dict() == {(640, 8): False, (640, 72): False, (4608, 8): True, (4608, 72): False}
+
+
+def test_warnings_and_books_are_carried():
+    prices, powers = price_books.price_book("flops2024"), price_books.power_book("street2025")
+    table = photonic_cost.photonic_network_costs(100, 8, 64, prices, powers)
+    assert set(table["price_book"]) == {"flops2024, circuit ports of street2025"}
+    assert "do not fill HB domains" in table.attrs["warnings"][0] and "800 Gbps" in table.attrs["warnings"][1]
+    with pytest.raises(ValueError, match="prices is book 'street2025', which is in W"):
+        photonic_cost.photonic_network_costs(64, 8, 64, POWERS, PRICES)
+    with pytest.raises(ValueError, match="book 'mine' has no circuit_port"):
+        photonic_cost.photonic_network_costs(64, 8, 64, price_books.PriceBook(1, 1, name="mine"), POWERS)
+
+
+def test_a_circuit_port_costs_the_same_at_every_rate():
+    book = price_books.PriceBook("600 USD", "400 USD", circuit_port="500 USD", rate_Bps="400 Gbps")
+    faster = book.at_rate(2 * book.rate_Bps)
+    assert (faster.port, faster.transceiver, faster.circuit) == (1200, 800, 500)
+    assert book.scaled(2).circuit == 1000
+    plain, fast = (
+        photonic_cost.photonic_network_costs(4096, 8, 64, prices, POWERS.at_rate(prices.rate_Bps))
+        for prices in (PRICES, PRICES.at_rate(2 * PRICES.rate_Bps))
+    )
+    assert (fast["cost_saved"][1:] > plain["cost_saved"][1:]).all()
+
+
+def test_after_the_payback_both_have_cost_the_same():
+    energy = {"electricity_price": 0.1 / 3.6e6, "pue": 1.2}
+    table = photonic_cost.photonic_network_costs([4608, 9216], [[8], [72]], 64, PRICES, POWERS, transceivers_per_gpu=1)
+    owned = photonic_cost.photonic_ownership(table, 5, **energy)
+    dear = owned[owned["cost_saved"] < 0]
+    assert set(dear["network"]) == {"rail-only"} and dear["hb_domain_size"].tolist() == [72]  # a rail is one switch
+    assert (owned["payback_years"][owned["cost_saved"] >= 0] == 0).all()
+    (years,) = dear["payback_years"]
+    then = photonic_cost.photonic_ownership(table, years, **energy)
+    assert then["total_saved"][dear.index].tolist() == pytest.approx([0])
+    assert (owned["total_usd"] == owned["cost_usd"] + owned["energy_usd"]).all()
+    watts = POWERS.port + 2 * POWERS.transceiver - 2 * POWERS.circuit - POWERS.transceiver
+    dollars = 2 * PRICES.circuit + PRICES.transceiver - PRICES.port - 2 * PRICES.transceiver
+    assert years == pytest.approx(dollars / (watts * 8.76 * 0.1 * 1.2))
+    never = photonic_cost.photonic_ownership(table.assign(power_w=1.0), 5, **energy)
+    assert never["payback_years"][dear.index].tolist() == [math.inf]
+    lost = photonic_cost.photonic_network_costs([9216], 8, 64, PRICES, POWERS, 128)
+    assert photonic_cost.photonic_ownership(lost, 5, **energy)["payback_years"].isna().all()
+
+
+def test_sensitivity_moves_one_price_between_its_ends():
+    rows = price_books.part_rows("prices", "street2025", PRICES, ("port", "transceiver", "circuit_port"))
+    assert [row.value for row in rows.values()] == [PRICES.port, PRICES.transceiver, PRICES.circuit]
+    table = photonic_cost.price_sensitivity(4096, 8, 64, PRICES, POWERS, rows, transceivers_per_gpu=1)
+    assert table.groupby("over").size().to_dict() == {"rail-only": 3, "rail-optimized": 3}
+    circuits = table[table["input"].str.startswith("circuit port")].set_index("over")
+    row = rows["circuit_port_price"]
+    for over, ports in (("rail-optimized", 5), ("rail-only", 3)):
+        for end, price in (("at_low", row.low), ("at_high", row.high), ("centre", row.value)):
+            saved = 1 - (2 * price + 219) / (ports * PRICES.port + (ports + 1) * 219)
+            assert circuits[end][over] == pytest.approx(saved)
+
+
+def test_rows_of_a_book_without_circuit_ports_are_the_default_ones():
+    book = price_books.price_book("railonly2025").at_rate(1e11)
+    rows = price_books.part_rows("prices", "railonly2025", book, ("port", "circuit_port"))
+    assert rows["port_price"].value == book.port == pytest.approx(2 * 690.1)
+    assert rows["port_price"].high == pytest.approx(2 * 714.1)
+    default = catalog.item("prices", "street2025").row("circuit_port_price")
+    assert (rows["circuit_port_price"].low, rows["circuit_port_price"].high) == (default.low, default.high)
+    assert rows["circuit_port_price"].name == "railonly2025 at 800 Gbps, circuit ports of street2025"
+
+
+def test_plans_of_switches_that_are_no_longer_than_their_rails():
+    table = photonic_cost.circuit_switch_plans(
+        catalog.names("circuit_switches"), 1024, 8, PRICES, POWERS, transceivers_per_gpu=1
+    )
+    fits = table["switches"].notna()
+    assert (fits == (table["largest_cluster"] >= 1024)).all()
+    rail_ports = 128 * 2 // table["planes"]
+    rails = np.minimum(table["ports"] // rail_ports, 8)[fits]
+    assert (table["rails_per_switch"][fits] == rails).all()
+    assert (table["switches"][fits] == table["planes"][fits] * np.ceil(8 / rails)).all()
+    used = 1024 * 2 / (table["switches"] * table["ports"])
+    assert table["ports_used"].tolist() == pytest.approx(used.tolist(), nan_ok=True)
+    assert set(table["rings"][table["planes"] == 2]) == {"even"}
+
+
+def test_wirings_with_the_same_circuit_ports_cost_the_same():
+    table = photonic_cost.wiring_costs(
+        [(2, 1), (1, 2), (1, 8), (2, 4)], 5e10, 4096, 8, 64, 576, PRICES, POWERS
+    ).set_index(["nic_ports", "fibres_per_port"])
+    assert table["gpu_cost_usd"].tolist() == [1259, 1259, 4379, 4379]
+    assert table["largest_cluster"].tolist() == [2304, 2304, 576, 576]
+    assert table["ring_Bps"].tolist() == [2.5e10, 5e10, 5e10, 2.5e10]
+    assert table["rings"].tolist() == [1, 1, 1, 2]
+    assert (table["cost_saved"][[(1, 8), (2, 4)]] < 0).all() and (table["cost_saved"][[(2, 1), (1, 2)]] > 0.7).all()
+
+
+# photonic2025
+
+
+def test_rounding_of_the_later_notebook():
+    """4,096 GPUs of 8: k = 45 of sqrt(2,048) = 45.25; 46 switches a rail, 91 spines, 459 x 45 ports."""
+    radix, ports = fabric_cost.rounded_rail_ports(FIG7, 8)
+    assert radix.tolist() == [23, 32, 45, 64]
+    assert fabric_cost.rounded_rail_ports(8 * 106, 8)[0] == 21  # of 20.59
+    assert ports[2] == 45 * (8 * 46 + 91) == 20_655
+    assert (ports[[1, 3]] == 5 * np.array(FIG7)[[1, 3]]).all()
+
+
+@given(st.integers(1, 60), st.integers(1, 80))
+def test_rounding_is_exact_where_the_radix_is(half, rails):
+    domains = half * half  # k = 2 half
+    _, ports = fabric_cost.rounded_rail_ports(domains * rails, rails)
+    spines = rails * domains // (2 * half) * 2 * half
+    assert ports == 4 * domains * rails + spines
+
+
+def test_counts_of_rail_optimized():
+    table = fig7().set_index(["network", "count", "gpus"]).sort_index()
+    assert set(table.loc[("rail-optimized", fabric_cost.EXACT), "ports_per_gpu"]) == {5}
+    real = table.loc[("rail-optimized", "switches of 64 ports"), "ports_per_gpu"]
+    assert real.tolist() == [3, 3, 5, 5]  # two tiers reach 2,048 GPUs
+    assert set(table.loc["rail-only", "ports_per_gpu"]) == {3}  # rails of 128 to 1,024 in two tiers
+    own = table.loc["photonic rails"]
+    assert set(own["ports_per_gpu"]) == {2} and set(own["transceivers_per_gpu"]) == {1}
+
+
+def entries(**options):
+    return fabric_cost.fabric_claims(fig7(**options), fabric_cost.table3(), POWERS)
+
+
+def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
+    values, reasons, readings = entries()
+    mine = {name for name, entry in claims.claims().items() if entry.notebook == "15_photonic_cost"}
+    assert set(values) == mine
+    verdicts = claim_verdicts(values)
+    differ = {name for name, verdict in verdicts.items() if verdict != "reproduced"}
+    assert differ == set(reasons) == {"photonic2025.sec2.hundreds_of_rails"}
+    for name in ("photonic2025.fig7.cost_saving_max", "photonic2025.fig7.power_saving_max"):
+        assert "three exact tiers: 0." in readings[name] and "switches of 64 ports: 0." in readings[name]
+    assert "1,536 GPUs" in readings["photonic2025.table3.piezo.gpus_h200"]
+
+
+def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
+    best = fabric_cost.largest_savings(fig7())
+    met = {}
+    for count, row in best.iterrows():
+        values = {f"photonic2025.fig7.{what}_saving_max": row[f"{what}_saved"] for what in ("cost", "power")}
+        met[count] = [verdict == "reproduced" for verdict in claim_verdicts(values).values()]
+    assert met.pop(fabric_cost.ROUNDED) == [True, True]
+    assert all(found == [False, False] for found in met.values()) and len(met) == 3
+
+
+def test_solved_prices_give_the_savings():
+    ratios = {"cost": 4.0, "power": 23.0}
+    solved = fabric_cost.solved_prices(fig7(), PRICES, POWERS, ratios)
+    assert len(solved) == 2 * 2 * 4 * 3
+    for row in solved[solved["solved"].notna()].itertuples():
+        what = row.saving.split()[0]
+        book, printed = PRICES if what == "cost" else POWERS, f"photonic2025.fig7.{what}_saving_max"
+        target = 1 - 1 / ratios[what] if "ratio" in row.saving else claims.paper_value(printed)
+        parts = {"port": book.port, "transceiver": book.transceiver, "circuit_port": book.circuit}
+        parts[row.part.replace(" ", "_")] = row.solved
+        changed = {"prices" if what == "cost" else "powers": price_books.PriceBook(**parts)}
+        again = fabric_cost.largest_savings(fig7(**changed))[f"{what}_saved"]
+        assert again[row.count] == pytest.approx(target), row
+        if "printed" in row.saving:
+            assert row.least < row.solved < row.most
+    shown = fabric_cost.printed_prices(solved)
+    assert list(shown["count"]).count("the book") == 2 and len(shown) == 2 + 2 * 2 * 4
+    assert (shown[["port", "transceiver", "circuit port"]] == "–").sum().tolist() == [0, 1, 2]
+    ours = solved[(solved["count"] == fabric_cost.ROUNDED) & solved["least"].notna()]
+    assert ((ours["least"] <= ours["book"]) & (ours["book"] <= ours["most"])).all()
+
+
+def test_lines_of_the_figure_end_with_the_documents():
+    bought = photonic_cost.photonic_network_costs(FIG7, 8, 64, PRICES, POWERS, 576, planes=2)
+    lines = fabric_cost.figure7(fig7(), bought, 576)
+    links = list(lines["link"].unique())
+    assert [link.endswith("(document)") for link in links] == [False] * 4 + [True] * 2
+    assert links[3] == "photonic rails, whole switches of 576 ports"
+    assert lines[lines["link"] == links[3]]["cost_usd"].isna().tolist() == [False, False, False, True]
+
+
+def test_no_price_above_0_is_none():
+    free = price_books.PriceBook(582.8, 1e5, circuit_port=520)
+    solved = fabric_cost.solved_prices(fig7(prices=free), free, POWERS)
+    assert solved[(solved["part"] == "port") & solved["saving"].str.startswith("cost")]["solved"].isna().all()
+
+
+def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
+    table = fabric_cost.table3(hb_domain_size=36).set_index("circuit_switch")
+    assert table["gpus_own"]["Piezo (Polatis)"] == 10_368 and table["reference_gpus_gb200"]["Piezo (Polatis)"] == 13_824
+    assert table["reference_gpus_h200"].notna().sum() == 2
+    assert "gpus_own" not in fabric_cost.table3(hb_domain_size=72)
+    halves = fabric_cost.table3(4)["gpus_gb200"] * 2
+    assert (halves == fabric_cost.table3(2)["gpus_gb200"]).all()  # all radices divide by four
+    assert "GPUs (DGX H200), switch cited" in fabric_cost.printed_table3(fabric_cost.table3())
