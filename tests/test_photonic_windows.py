@@ -136,6 +136,7 @@ def test_counted_windows_are_those_of_the_closed_form(stages, chunks, rounds):
 def test_counted_windows_of_long_pipelines():
     table = run.window_count_table([(16, 1, 16), (16, 2, 16), (9, 7, 9), (12, 1, 30)])
     assert (table["closed_form"] == table["counted"]).all(), table
+    assert (table["by_ends"] > table["closed_form"]).all()
     assert windows.window_count([16, 16, 9, 1], [2, 8, 7, 1]).tolist() == [127, 511, 251, 0]
 
 
@@ -143,6 +144,7 @@ def test_computed_windows_are_those_of_the_trace_in_order_kind_and_volume(timeli
     measured = trace.measured_windows().query("iteration == 10").reset_index(drop=True)
     for rail in range(4):
         computed = windows.rail_windows(timeline, rail)
+        assert computed.equals(windows.rail_windows(timeline, rail, by_ends=True))
         assert computed[["window", "before", "after"]].equals(measured[["window", "before", "after"]])
         assert (computed["volume_after_bytes"] == measured["volume_after_bytes"]).all()
 

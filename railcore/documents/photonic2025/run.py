@@ -152,7 +152,8 @@ def window_count_table(cases: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
     """Windows of an iteration, the one into the next included, in closed form and counted in a computed step.
 
     cases: stages, chunks and micro-batches. A layer a chunk, two replicas, a GPU a node, datasheet links: a count does
-    not depend on lengths. Columns pipeline, chunks, microbatches, closed_form, counted.
+    not depend on lengths. Columns pipeline, chunks, microbatches, closed_form, counted, by_ends (by the order
+    of ends alone, which does depend on them).
     """
     rows, box = [], catalog_machine(PLATFORM, hb_domain_size=1)
     for pipeline, chunks, microbatches in cases:
@@ -160,8 +161,11 @@ def window_count_table(cases: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
         strategy = Strategy(data=2, pipeline=pipeline, interleave=chunks, sharding="weights")
         step = training_step(small, box, strategy, 2 * microbatches, fsdp_options(), EAGER, 2, one_replica=True)
         form = int(window_count(pipeline, chunks, microbatches, next_iteration=True))
-        rows.append((pipeline, chunks, microbatches, form, len(rail_windows(simulate(step)))))
-    return pd.DataFrame(rows, columns=["pipeline", "chunks", "microbatches", "closed_form", "counted"])
+        timeline = simulate(step)
+        counted = [len(rail_windows(timeline, by_ends=ends)) for ends in (False, True)]
+        rows.append((pipeline, chunks, microbatches, form, *counted))
+    columns = ["pipeline", "chunks", "microbatches", "closed_form", "counted", "by_ends"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def overlapped_share(timeline: StepTimeline, kind: str, other: str) -> float:

@@ -163,11 +163,14 @@ def rail_bursts(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
     return bursts.sort_values("end_s", kind="stable").reset_index(drop=True)
 
 
-def rail_phases(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
-    """Phases of one rail: kind, iteration, label (of most bytes), last (label), start_s, end_s, volume_bytes."""
+def rail_phases(timeline: StepTimeline, rail: int = 0, by_ends: bool = False) -> pd.DataFrame:
+    """Phases of one rail: kind, iteration, label (of most bytes), last (label), start_s, end_s, volume_bytes.
+
+    by_ends: the order of ends alone counts, for AllReduces of gradient norms too.
+    """
     bursts = rail_bursts(timeline, rail)
     ends = bursts["end_s"].where(bursts["label"] == "RS")
-    norms = (bursts["kind"] == "data") & (bursts["phase"] == "after")
+    norms = (bursts["kind"] == "data") & (bursts["phase"] == "after") & (not by_ends)
     following = ends.groupby(bursts["iteration"]).bfill().where(norms).fillna(bursts["end_s"])
     bursts = bursts.iloc[np.lexsort((bursts["end_s"], following))].reset_index(drop=True)
     first = np.flatnonzero(bursts["kind"] != bursts["kind"].shift())
@@ -185,12 +188,12 @@ def rail_phases(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
     return bursts.iloc[first][["kind", "iteration"]].reset_index(drop=True).assign(**columns)
 
 
-def rail_windows(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
+def rail_windows(timeline: StepTimeline, rail: int = 0, by_ends: bool = False) -> pd.DataFrame:
     """Windows of one rail of a computed timeline, with the columns of `trace.measured_windows`.
 
-    The last iteration is left out where there are several, since no other follows it.
+    The last iteration is left out where there are several, since no other follows it. by_ends: as in `rail_phases`.
     """
-    phases = rail_phases(timeline, rail)
+    phases = rail_phases(timeline, rail, by_ends)
     after = phases.shift(-1)
     table = pd.DataFrame(
         {
