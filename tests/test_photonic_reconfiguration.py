@@ -228,7 +228,7 @@ def test_manager_knows_its_groups():
 
 
 def test_table_of_the_control_plane_grows_with_its_latencies():
-    table = document.control_plane_table("host-driven", 2, 8, 8, 12.3, document.table3_switches())
+    table = document.control_plane_table("host-driven", 2, 8, 8, 12.3, document.table3_delays())
     for column in ("first_time_s", "cached_s", "up_s", "faster_switches"):
         assert table[column].is_monotonic_increasing
     assert table["full_at_gpus"].is_monotonic_decreasing
