@@ -174,6 +174,9 @@ def test_granularities_agree_at_no_delay_and_stalls_are_those_of_the_timeline():
     assert (later["stall_s"] > 0).all() and (later["stalled"] <= 60).all()
     for row in later.itertuples():
         assert row.stall_s >= 0.1 * (row.overhead > 0) and row.changes > 0
+        alone = simulate(work, replace(NETWORK, granularity=row.granularity))
+        assert row.iteration_s == alone.iteration_s
+    assert later["iteration_s"].nunique() == 2
 
 
 def test_ports_in_a_static_partition_have_what_circuits_of_a_port_have():
@@ -225,7 +228,7 @@ def test_manager_knows_its_groups():
 
 
 def test_table_of_the_control_plane_grows_with_its_latencies():
-    table = document.control_plane_table("host-driven", 2, 8, 8, 12.3, document.table3_switches())
+    table = document.control_plane_table("host-driven", 2, 8, 8, 12.3, document.table3_delays())
     for column in ("first_time_s", "cached_s", "up_s", "faster_switches"):
         assert table[column].is_monotonic_increasing
     assert table["full_at_gpus"].is_monotonic_decreasing

@@ -211,7 +211,7 @@ def _delays_of(name: str, base: float) -> str:
     return f"{units.show(float(np.interp(wanted * base, times - base, delays)), 's', 2)} gives {wanted:.0%}"
 
 
-def table3_switches() -> dict[str, float]:
+def table3_delays() -> dict[str, float]:
     """Reconfiguration times of the circuit switches of Table 3 by name [s]."""
     items = [catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")]
     return {item.name: float(item["reconfiguration_time"]) for item in items if "claim_key" in item}
