@@ -84,6 +84,15 @@ class PhotonicCircuits(RailNetwork):
         """All of it, or one port's part."""
         return 1.0 if self.bandwidth == "equal" else 1 / self.ports
 
+    def alike(self, workload: Workload) -> bool:
+        """Whether all ranks of a stage change circuits at the same times.
+
+        Nothing is random, and a side of a NIC has one circuit at a time, or all its rings at once: between these, rings
+        that have a circuit in common leave ranks with different ones to take down first.
+        """
+        sides = self.ports // 2
+        return not self.reconfiguration_jitter and (sides == 1 or sides >= len(workload.rail_rings))
+
     def on_frontend(self, workload: Workload, op: int) -> bool:
         """Whether an operation is so small that it takes the host network."""
         return workload.operation(op).message_bytes < self.frontend_bytes
@@ -110,11 +119,13 @@ class PhotonicCircuits(RailNetwork):
         return [need for need in found if need.lane[0] == "rail" or need.lane[1] in workload.simulated]
 
     def policy(self, workload: Workload, seed: int) -> "CircuitPolicy":
-        """Circuits of a run. Raises ValueError for a jitter where one replica stands for all."""
+        """Circuits of a run. Raises ValueError where one replica cannot stand for all."""
         network = self
-        if workload.one_replica and (jitter := self.reconfiguration_jitter):
+        if workload.one_replica and not self.alike(workload):
+            name = "reconfiguration_jitter" if self.reconfiguration_jitter else "ports"
             raise ValueError(
-                f"reconfiguration_jitter is {jitter:g} with a workload of one replica: build it with one_replica=False"
+                f"{name} is {getattr(self, name):g} with a workload of one replica, which cannot stand for all then "
+                f"({', '.join(workload.rail_rings)} rings on the rails): build it with one_replica=False"
             )
         if self.provisioning and self.order is None:
             network = replace(self, order=learned_order(simulate(workload, replace(self, provisioning=False))))
@@ -163,14 +174,15 @@ def overhead(
     ValueError
         As `training_step` and `PhotonicCircuits`.
     """
-    delays = at_least("reconfiguration_s", np.atleast_1d(reconfiguration_s))
+    delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, iterations=2)
     whole_job: list[Workload] = []
-    random = jitter or any(network.reconfiguration_jitter or network.wrong_predictions for network in networks)
-    one = not random and replicas_alike(as_machine(machine), strategy)
+    one = not jitter and replicas_alike(as_machine(machine), strategy)
     small = step(one_replica=one)
+    if one and not all(network.alike(small) and not network.wrong_predictions for network in networks):
+        one, small = False, step()
 
     def workload(network: PhotonicCircuits) -> Workload:
         """One replica; all of them where delays of 0 let requests of all stages meet."""

@@ -29,6 +29,7 @@ from railcore.training.stage_program import (
 from railcore.training.transformer import Transformer, as_model
 
 WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")
+RING_KINDS = ("tensor", "context", "expert", "pipeline", "data", "expert data", "tied embeddings")
 LINKS = ("gpu", "hb", "rail")
 
 
@@ -40,8 +41,8 @@ class Workload:
     after [operation]: operations that end before it starts. simulated: ranks whose operations are here: all, or those
     of one replica (a rank of each stage, in the same place), whose collectives stand for all. link [operation]: index
     in LINKS. seconds: of computes and in-domain collectives, 0 of others. On the rails: least_s, what the HB
-    interconnect needs; sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest bytes and steps, and
-    as a ring.
+    interconnect needs; sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest
+    bytes and steps, and as a ring.
     """
 
     model: Transformer
@@ -98,15 +99,17 @@ class Workload:
         return np.array([each.iteration for each in self.programs])[self.program]
 
     def ring(self, op: int) -> str:
-        """Kind of traffic of an operation that has rings of its own: "expert data" apart from other "data"."""
+        """Kind of the rings that an operation uses, one of RING_KINDS: its kind of traffic, or a ring apart from it."""
         what = self.operation(op)
+        if what.group == "ends" and self.strategy.pipeline > 2:
+            return "tied embeddings"
         return "expert data" if what.group == "expert_replica" else what.kind
 
     @cached_property
     def rail_rings(self) -> tuple[str, ...]:
         """Kinds of rings on the rails, see `ring`."""
         found = {self.ring(op) for op, link in enumerate(self.link) if LINKS[link] == "rail"}
-        return tuple(ring for ring in (*WORKLOAD_KINDS, "expert data") if ring in found)
+        return tuple(ring for ring in RING_KINDS if ring in found)
 
     def transfers(self, op: int, forwarded: bool = False) -> list[tuple[int, int]]:
         """Pairs (from, to) of ranks whose NICs an operation uses: a hop's two, or neighbours in its rings.
@@ -340,5 +343,6 @@ def _differing_replicas(machine: Machine, strategy: Strategy) -> str:
 
 def _uneven_groups(machine: Machine, strategy: Strategy) -> list[str]:
     """Kinds of groups of which some have more ranks in an HB domain than others."""
-    sizes = {kind: group_shape(strategy, kind) for kind in SPREAD_KINDS}
+    kinds = SPREAD_KINDS if strategy.expert > 1 else ("tensor", "context", "replica", "pipeline")
+    sizes = {kind: group_shape(strategy, kind) for kind in kinds}
     return [kind for kind, shape in sizes.items() if machine.lies_unevenly(*shape)]

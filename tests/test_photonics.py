@@ -1,0 +1,306 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
+from timelines import check
+
+from railcore.systems.photonics import PhotonicCircuits, learned_order, overhead
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import ElectricalRails, simulate
+from railcore.training.stage_program import fsdp_options
+from railcore.training.workload import training_step
+
+A100 = catalog_machine("DGX A100", hb_domain_size=4)
+DELAYS = (0.0, 1e-3, 0.02, 0.2, 1.0)  # of the time of an iteration on electrical rails
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """The Llama-3 8B run of two stages and two replicas, two iterations."""
+    return training_step("Llama-3 8B", A100, llama_8b(), 4, fsdp_options(), iterations=2, one_replica=True)
+
+
+def rail_job(job, options=SOFTWARE[0], **more):
+    """Workload of a job, None where it does not use the rails."""
+    model, strategy, batch = job
+    workload = training_step(model, H100, strategy, batch, options, **more)
+    return workload if workload.rail_rings else None
+
+
+networks = st.fixed_dictionaries(
+    {
+        "ports": st.sampled_from((2, 3, 4, 6)),
+        "provisioning": st.booleans(),
+        "granularity": st.sampled_from(("group", "group", "rail")),
+        "bandwidth": st.sampled_from(("equal", "per port")),
+        "coalesced": st.booleans(),
+        "wrong_predictions": st.sampled_from((0.0, 0.5, 1.0)),
+        "reconfiguration_jitter": st.sampled_from((0.0, 0.3)),
+        "frontend_bytes": st.sampled_from((0.0, 1000.0)),
+    }
+)
+
+
+@settings(max_examples=60)
+@given(
+    jobs(),
+    st.sampled_from(SOFTWARE),
+    networks,
+    st.sampled_from((0.0, 1e-4, 1e-2)),
+    st.sampled_from((0.0, 0.1)),
+    st.integers(0, 9),
+)
+def test_timelines_of_circuits_are_sound(job, options, fields, delay_s, jitter, seed):
+    workload = training_step(*job[:1], H100, *job[1:], options, iterations=2)
+    network = PhotonicCircuits(delay_s, **fields)
+    timeline = check(simulate(workload, network, jitter, seed), jitter)
+    again = simulate(workload, network, jitter, seed)
+    assert timeline.end_s.tobytes() == again.end_s.tobytes()
+    pd.testing.assert_frame_equal(timeline.circuits, again.circuits)
+
+
+@settings(max_examples=25)
+@given(jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.booleans())
+def test_without_delay_circuits_are_electrical_rails(job, options, ports, provisioning):
+    """At equal bandwidth. One port's bandwidth is slower, and so are rails that change as a whole."""
+    if (workload := rail_job(job, options)) is None:
+        return
+    electrical = simulate(workload)
+    near = 1e-9 * electrical.total_s
+    equal = check(simulate(workload, PhotonicCircuits(ports=ports, provisioning=provisioning)))
+    assert np.abs(equal.end_s - electrical.end_s).max() <= near
+    assert simulate(workload, PhotonicCircuits(ports=ports, bandwidth="per port")).total_s >= electrical.total_s - near
+    assert check(simulate(workload, PhotonicCircuits(granularity="rail"))).total_s >= electrical.total_s - near
+
+
+def test_whole_rails_make_stages_wait_even_without_delay():
+    """A rail that serves one kind of traffic keeps hops of all stages waiting while one stage exchanges weights."""
+    workload = training_step(DENSE, replace(H100, nic_Bps=6.25e9), llama_8b(pipeline=4, interleave=2), 16)
+    electrical, coarse = simulate(workload), check(simulate(workload, PhotonicCircuits(granularity="rail")))
+    assert coarse.total_s > 1.05 * electrical.total_s
+    table = coarse.table
+    kinds = {kind: table.loc[table["kind"] == kind, ["start_s", "end_s"]].to_numpy() for kind in ("data", "pipeline")}
+    assert all(end <= start or last <= begin for begin, end in kinds["data"] for start, last in kinds["pipeline"])
+
+
+@settings(max_examples=18)
+@given(
+    jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.sampled_from(("group", "rail")), st.integers(0, 5)
+)
+def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, options, ports, granularity, learned):
+    """Right predictions cost at most what none costs, and wrong ones at least what right ones do."""
+    if (workload := rail_job(job, options)) is None:
+        return
+    least = simulate(workload).total_s
+    first = PhotonicCircuits(least * DELAYS[learned], ports, granularity=granularity)
+    fixed = replace(first, order=learned_order(check(simulate(workload, first))))
+    before = dict.fromkeys(("asked", "early"), 0.0)
+    for delay in DELAYS:
+        network = replace(fixed, reconfiguration_s=least * delay)
+        asked = check(simulate(workload, network)).total_s
+        early = check(simulate(workload, replace(network, provisioning=True))).total_s
+        wrong = check(simulate(workload, replace(network, provisioning=True, wrong_predictions=0.5))).total_s
+        near = 1e-9 * asked
+        assert before["asked"] <= asked + near and before["early"] <= early + near
+        assert least <= early + near <= asked + 2 * near and early <= wrong + near
+        before = {"asked": asked, "early": early}
+
+
+def crossing_step():
+    """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond."""
+    strategy = Strategy(tensor=4, pipeline=2, data=4, sharding="gradients")
+    return training_step(replace(DENSE, layers=4), replace(H100, nic_Bps=12.5e9), strategy, 8)
+
+
+SHORT, LONG = 224e-6, 312e-6  # delays between which first come first served orders them another way
+
+
+def test_first_come_first_served_a_longer_delay_can_make_a_shorter_iteration():
+    """What comes later lets the hop go first, and the next stage with it. With either order fixed it does not."""
+    workload = crossing_step()
+    short, long = (check(simulate(workload, PhotonicCircuits(delay))) for delay in (SHORT, LONG))
+    assert long.total_s < 0.95 * short.total_s
+    for order in (learned_order(short), learned_order(long)):
+        times = [simulate(workload, PhotonicCircuits(delay, order=order)).total_s for delay in (SHORT, LONG)]
+        assert times[0] <= times[1]
+
+
+@pytest.mark.parametrize("delay", [1e-3, 0.05, 0.3, 1.0])
+def test_the_llama_run_changes_circuits_eight_times_an_iteration(llama, delay):
+    """Between data and pipeline traffic, each on demand: T = T0 + 8 d."""
+    electrical = simulate(llama).iteration_s
+    network = PhotonicCircuits(delay)
+    timeline = check(simulate(llama, network))
+    second = timeline.reconfigurations[timeline.reconfigurations["start_s"] >= timeline.total_s - timeline.iteration_s]
+    assert timeline.iteration_s == pytest.approx(electrical + 8 * delay, rel=1e-9)
+    assert len(second) >= 8
+    early = check(simulate(llama, replace(network, provisioning=True)))
+    assert electrical <= early.iteration_s < timeline.iteration_s
+    wrong = check(simulate(llama, replace(network, provisioning=True, wrong_predictions=1.0)))
+    assert wrong.iteration_s >= early.iteration_s
+    assert len(wrong.reconfiguration_log) > len(early.reconfiguration_log)
+
+
+def test_a_port_for_every_ring_needs_no_change(llama):
+    """With two rings and four ports all circuits of the first iteration stay."""
+    timeline = check(simulate(llama, PhotonicCircuits(0.1, ports=4)))
+    assert timeline.iteration_s == pytest.approx(simulate(llama).iteration_s)
+    assert timeline.circuits["down_s"].min() == np.inf
+    assert timeline.reconfigurations["start_s"].max() < timeline.total_s - timeline.iteration_s
+
+
+def test_provisioned_circuits_come_up_in_the_windows(llama):
+    """As soon as the traffic before has ended: a delay shorter than all windows costs the iteration nothing."""
+    electrical = simulate(llama)
+    table = electrical.table
+    table = table[(table["link"] == "rail") & (table["iteration"] == 1)].sort_values("start_s")
+    gaps = table["start_s"].to_numpy()[1:] - np.maximum.accumulate(table["end_s"].to_numpy())[:-1]
+    windows = gaps[table["kind"].to_numpy()[1:] != table["kind"].to_numpy()[:-1]]
+    short = simulate(llama, PhotonicCircuits(1e-6, provisioning=True)).iteration_s
+    demand = simulate(llama, PhotonicCircuits(1e-6)).iteration_s
+    hidden = np.count_nonzero(windows > 1e-6)
+    assert hidden > 0 and demand - short >= (hidden - 1) * 1e-6 * (1 - 1e-6)
+
+
+@settings(max_examples=15)
+@given(jobs(), st.sampled_from((1e-5, 1e-3)), st.sampled_from((0.0, 0.3)), st.integers(0, 3))
+def test_coalesced_rails_never_diverge(job, delay, jitter, seed):
+    """What several rails have at once starts on all of them together, also with jitter."""
+    if (workload := rail_job(job)) is None:
+        return
+    network = PhotonicCircuits(delay, coalesced=True)
+    timeline = check(simulate(workload, network, jitter, seed), jitter)
+    size, table = workload.machine.hb_domain_size, timeline.table
+    rail = table[table["link"] == "rail"].assign(program=np.array(workload.program)[table["link"] == "rail"])
+    rail["domains"] = [tuple(sorted({rank // size for rank in ranks})) for ranks in rail["ranks"]]
+    together = rail.groupby(["program", "domains"])["start_s"]
+    assert (together.max() - together.min()).max() <= 1e-9 * timeline.total_s
+
+
+def test_rails_on_their_own_diverge_with_jitter():
+    workload = training_step(DENSE, H100, Strategy(tensor=4, data=2, sharding="weights"), 2)
+    starts = {}
+    for coalesced in (False, True):
+        timeline = check(simulate(workload, PhotonicCircuits(1e-3, coalesced=coalesced), 0.2, 1), 0.2)
+        table = timeline.table.assign(program=workload.program)
+        spans = table[table["link"] == "rail"].groupby("program")["start_s"]
+        starts[coalesced] = (spans.max() - spans.min()).max()
+    assert starts[True] == 0 < starts[False]
+
+
+def test_tiny_collectives_on_the_host_network_spare_circuits(llama):
+    network = PhotonicCircuits(0.1, frontend_bytes=1000, frontend_s=1e-3)
+    timeline = check(simulate(llama, network))
+    table = timeline.table
+    tiny = table[(table["link"] == "rail") & (table["message_bytes"] < 1000)]
+    assert len(tiny) == 2 * (2 + 1) and set(tiny["operation"]) == {"all_reduce"}
+    assert (tiny["end_s"] - tiny["start_s"]).to_numpy() == pytest.approx(2e-3)
+    changed = set(timeline.reconfigurations["op"])
+    assert not changed.intersection(tiny["op"])
+    assert len(changed) < len(simulate(llama, replace(network, frontend_bytes=0)).reconfigurations)
+
+
+@pytest.mark.parametrize("provisioning", [False, True])
+def test_an_order_is_kept_on_every_lane(provisioning):
+    """Here that of a run at another delay, which first come first served would not have."""
+    workload = crossing_step()
+    order = learned_order(simulate(workload, PhotonicCircuits(SHORT)))
+    assert learned_order(simulate(workload, PhotonicCircuits(LONG))) != order
+    timeline = check(simulate(workload, PhotonicCircuits(LONG, order=order, provisioning=provisioning)))
+    lanes = {}
+    for op in order:
+        for need in timeline.network.needs(workload, op):
+            if not need.circuit:
+                lanes.setdefault(need.lane, []).append(timeline.start_s[op])
+    assert all((np.diff(starts) > 0).all() for starts in lanes.values())
+
+
+def test_mixture_models_need_circuits_of_their_experts():
+    box = replace(H100, hb_domain_size=1)
+    workload = training_step(MIXTURE, box, Strategy(data=4, expert=2, pipeline=2), 8, iterations=2)
+    two, eight = (check(simulate(workload, PhotonicCircuits(1e-3, ports=ports))) for ports in (2, 8))
+    assert len(eight.reconfiguration_log) < len(two.reconfiguration_log) and eight.total_s < two.total_s
+    again = eight.reconfigurations["start_s"] > eight.total_s - eight.iteration_s
+    assert not again.any()
+
+
+class TestOverhead:
+    def test_of_the_llama_run(self):
+        delays = [0.0, 0.01, 0.1]
+        table = overhead("Llama-3 8B", A100, llama_8b(), delays, 4, options=fsdp_options())
+        assert list(table["reconfiguration_s"]) == delays * 2
+        assert list(table["provisioning"]) == [False] * 3 + [True] * 3
+        assert table["overhead"].to_numpy() == pytest.approx(table["iteration_s"] / table["electrical_s"] - 1)
+        assert table["overhead"][[0, 3]].to_numpy() == pytest.approx(0, abs=1e-9)
+        demand = table[~table["provisioning"]]
+        added = (demand["iteration_s"] - demand["electrical_s"]).to_numpy()
+        assert added == pytest.approx(8 * np.array(delays), abs=1e-9)
+        assert (table["overhead"].to_numpy()[3:] <= demand["overhead"].to_numpy() + 1e-9).all()
+        assert table.attrs["warnings"] == ()
+
+    def test_reads_names_and_texts(self):
+        strategy = Strategy(tensor=8, data=2, pipeline=2)
+        table = overhead("Llama-3 8B", "DGX H100", strategy, "10 ms", 4, provisioning=True)
+        assert len(table) == 1 and table["reconfiguration_s"].item() == 0.01
+
+    @pytest.mark.parametrize("fields", [{"ports": 4}, {"wrong_predictions": 0.5}, {"reconfiguration_jitter": 0.2}])
+    def test_runs_all_replicas_where_one_does_not_stand_for_all(self, fields):
+        strategy = Strategy(tensor=4, context=2, pipeline=2, data=2)
+        model = replace(DENSE, layers=4)
+        table = overhead(model, H100, strategy, [1e-3], 4, True, **fields)
+        workload = training_step(model, H100, strategy, 4, iterations=2)
+        run = check(simulate(workload, PhotonicCircuits(1e-3, provisioning=True, **fields)))
+        assert table["iteration_s"].item() == run.iteration_s
+        assert table["electrical_s"].item() == simulate(workload, ElectricalRails()).iteration_s
+
+    def test_with_jitter_is_over_electrical_rails_of_the_same_seed(self):
+        strategy = Strategy(tensor=4, pipeline=2, data=2)
+        table = overhead(replace(DENSE, layers=4), H100, strategy, [0.0], 4, False, jitter=0.2, seed=3)
+        assert table["overhead"].item() == pytest.approx(0, abs=1e-9)
+
+    def test_a_negative_delay_is_refused(self):
+        with pytest.raises(ValueError, match=r"reconfiguration_s is \[-0.1\]: give 0 or more"):
+            overhead("Llama-3 8B", A100, llama_8b(), [-0.1], 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"reconfiguration_s": -1e-3}, "reconfiguration_s is -0.001: give 0 or more"),
+        ({"reconfiguration_s": float("nan")}, "reconfiguration_s is nan"),
+        ({"ports": 1}, "ports is 1: give 2 or more, since a ring takes two ports of a NIC"),
+        ({"ports": 2.5}, "ports is 2.5"),
+        ({"granularity": "port"}, "granularity is 'port': give one of group, rail"),
+        ({"bandwidth": "half"}, "bandwidth is 'half': give one of equal, per port"),
+        ({"wrong_predictions": 1.5}, "wrong_predictions is 1.5: give a share from 0 to 1"),
+        ({"reconfiguration_jitter": -0.1}, "reconfiguration_jitter is -0.1: give 0 or more"),
+        ({"frontend_bytes": -1}, "frontend_bytes is -1: give 0 or more"),
+        ({"algorithm": "tree"}, "algorithm is 'tree'"),
+    ],
+)
+def test_bad_fields_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        PhotonicCircuits(**fields)
+
+
+def test_orders_that_cannot_run_are_refused(llama):
+    order = learned_order(simulate(llama))
+    with pytest.raises(ValueError, match=r"order has \d+ operations, the workload \d+ over the rails: give each"):
+        simulate(llama, PhotonicCircuits(order=order[1:]))
+    for provisioning in (False, True):
+        with pytest.raises(ValueError, match=r"order lets \d+ operations wait for ever, such as .*: give an order"):
+            simulate(llama, PhotonicCircuits(order=order[::-1], provisioning=provisioning))
+
+
+def test_one_replica_is_refused_where_it_does_not_stand_for_all(llama):
+    with pytest.raises(ValueError, match=r"reconfiguration_jitter is 0\.1 with a workload of one replica"):
+        simulate(llama, PhotonicCircuits(reconfiguration_jitter=0.1))
+    workload = training_step(DENSE, H100, Strategy(tensor=4, context=2, pipeline=2, data=2), 4, one_replica=True)
+    with pytest.raises(ValueError, match="ports is 4 with a workload of one replica"):
+        simulate(workload, PhotonicCircuits(ports=4))
+    check(simulate(workload, PhotonicCircuits(ports=6)))

@@ -1,0 +1,197 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs import DENSE, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
+from timelines import check
+
+from railcore.systems.photonics import PhotonicCircuits
+from railcore.training.machine import UNLIMITED_BANDWIDTH
+from railcore.training.parallelism import Strategy
+from railcore.training.simulation import RAIL, ElectricalRails, StaticPartition, simulate
+from railcore.training.stage_program import StepOptions, fsdp_options
+from railcore.training.workload import training_step
+
+EACH_PASS, ONCE, AFTER = StepOptions(), fsdp_options(), StepOptions(gradients_after_pass=True)
+SPLITS_OF_64 = [
+    (Strategy(tensor=4, pipeline=2, data=8, sharding="weights", sequence_parallel=True), ONCE),
+    (Strategy(tensor=8, pipeline=2, data=4, interleave=2, sharding="gradients"), AFTER),
+    (Strategy(tensor=4, pipeline=4, data=4, interleave=2, sharding="optimizer"), EACH_PASS),
+    (Strategy(tensor=4, context=2, pipeline=4, data=2, sharding="weights"), EACH_PASS),
+    (Strategy(tensor=4, context=2, pipeline=2, data=4, interleave=2), EACH_PASS),
+    (Strategy(tensor=8, context=2, pipeline=4, sharding="weights", sequence_parallel=True), ONCE),
+]
+NETWORKS = {
+    "electrical": ElectricalRails(),
+    "static": StaticPartition(ports=8),
+    "fewest steps": ElectricalRails(algorithm="fewest steps"),
+    "first come": PhotonicCircuits(1e-3),
+    "provisioned": PhotonicCircuits(1e-3, provisioning=True),
+    "no delay": PhotonicCircuits(),
+    "no delay, provisioned": PhotonicCircuits(provisioning=True),
+    "coarse": PhotonicCircuits(1e-3, granularity="rail"),
+    "per port": PhotonicCircuits(1e-4, bandwidth="per port", coalesced=True),
+}
+
+
+@settings(max_examples=20)
+@given(jobs(), st.sampled_from(SOFTWARE), st.sampled_from(("ring", "fewest steps")), st.sampled_from((0.0, 0.2)))
+def test_timelines_of_electrical_rails_and_static_partitions_are_sound(job, options, algorithm, jitter):
+    workload = training_step(*job[:1], H100, *job[1:], options, iterations=2)
+    electrical = check(simulate(workload, ElectricalRails(algorithm=algorithm), jitter, 3), jitter)
+    static = StaticPartition(ports=max(2 * len(workload.rail_rings), 2), algorithm=algorithm)
+    check(simulate(workload, static, jitter, 3), jitter)
+    assert electrical.iteration_s <= electrical.total_s
+
+
+@pytest.mark.parametrize(("strategy", "options"), SPLITS_OF_64, ids=str)
+def test_one_replica_has_the_times_of_all(strategy, options):
+    """Also at no delay in all of these; `photonics.overhead` runs all replicas there nevertheless."""
+    model = replace(DENSE, layers=strategy.pipeline * strategy.interleave)
+    box, batch = replace(H100, hb_domain_size=strategy.tensor), strategy.data * strategy.pipeline
+    one, every = (training_step(model, box, strategy, batch, options, one_replica=yes) for yes in (True, False))
+    twin = {(every.program[op], every.ranks[op]): op for op in range(len(every.program))}
+    twins = [twin[one.program[op], one.ranks[op]] for op in range(len(one.program))]
+    for name, network in NETWORKS.items():
+        small, large = check(simulate(one, network)), simulate(every, network)
+        for part, all_of_it in ((small.start_s, large.start_s), (small.end_s, large.end_s)):
+            assert np.abs(part - all_of_it[twins]).max() <= 1e-12 * large.total_s, name
+
+
+def test_a_transfer_takes_its_latency_and_its_busiest_link():
+    """An AllGather among two nodes of four: rings on the rails of all, half of the message over each pair."""
+    box = replace(H100, hb_domain_size=8)
+    strategy = Strategy(tensor=2, data=8, sharding="optimizer")
+    timeline = check(simulate(training_step(DENSE, box, strategy, 8)))
+    rows = timeline.table[timeline.table["operation"] == "all_gather"]
+    took = (rows["end_s"] - rows["start_s"]).to_numpy()
+    sent = rows["message_bytes"].to_numpy() * 7 / 8
+    assert box.collective_nic_Bps * 4 < box.collective_hb_Bps
+    assert took == pytest.approx(box.nic_latency_s + sent / 4 / box.collective_nic_Bps)
+    slow = replace(box, hb_Bps=box.nic_Bps)
+    rows = check(simulate(training_step(DENSE, slow, strategy, 8))).table.loc[rows.index]
+    took = (rows["end_s"] - rows["start_s"]).to_numpy()
+    assert took == pytest.approx(box.nic_latency_s + sent / slow.collective_hb_Bps)
+
+
+@pytest.mark.parametrize(("algorithm", "steps"), [("ring", 7), ("fewest steps", 3)])
+def test_steps_of_a_collective(algorithm, steps):
+    box = replace(H100, hb_domain_size=1, nic_Bps=UNLIMITED_BANDWIDTH, hb_Bps=UNLIMITED_BANDWIDTH)
+    workload = training_step(DENSE, box, Strategy(data=8), 8, one_replica=True)
+    table = simulate(workload, ElectricalRails(algorithm=algorithm)).table
+    reduced = table[table["operation"] == "all_reduce"]
+    assert (reduced["end_s"] - reduced["start_s"]).to_numpy() == pytest.approx(2 * steps * box.nic_latency_s)
+
+
+def test_tokens_of_experts_travel_around_a_ring_or_straight():
+    box = replace(H100, hb_domain_size=1, nic_latency_s=0.0)
+    workload = training_step(MIXTURE, box, Strategy(data=4, expert=4), 4)
+    for algorithm, share in (("ring", 3 / 2), ("fewest steps", 3 / 4)):
+        table = check(simulate(workload, ElectricalRails(algorithm=algorithm))).table
+        rows = table[table["operation"] == "all_to_all"]
+        wanted = rows["message_bytes"] * share / box.collective_nic_Bps
+        assert (rows["end_s"] - rows["start_s"]).to_numpy() == pytest.approx(wanted.to_numpy())
+
+
+def test_measured_rates_take_the_place_of_the_machines():
+    workload = training_step(DENSE, H100, llama_8b(), 4)
+    rate = 1e9
+    measured = check(simulate(workload, ElectricalRails(rates_Bps={"all_gather": rate}))).table
+    plain = simulate(workload).table
+    took, before = ((each["end_s"] - each["start_s"]).to_numpy() for each in (measured, plain))
+    gathers = (plain["operation"] == "all_gather").to_numpy()
+    latency = H100.nic_latency_s
+    assert (took - latency)[gathers] == pytest.approx((before - latency)[gathers] * H100.collective_nic_Bps / rate)
+    assert took[~gathers] == pytest.approx(before[~gathers])
+
+
+@pytest.mark.parametrize("strategy", [Strategy(tensor=4, data=4), Strategy(tensor=4, pipeline=4), llama_8b()], ids=str)
+def test_a_static_partition_is_an_electrical_network_with_its_share(strategy):
+    """Where one kind of traffic never waits for another; where it does, its own ports spare it that."""
+    batch = strategy.data * 4
+    workload = training_step(DENSE, H100, strategy, batch)
+    rings = len(workload.rail_rings)
+    assert rings == (strategy.data > 1) + (strategy.pipeline > 1)
+    for ports in (2 * rings, 2 * rings + 1, 4 * rings):
+        share = 2 * (2 if ports == 4 * rings else 1) / ports
+        static = check(simulate(workload, StaticPartition(ports=ports)))
+        thin = replace(H100, nic_Bps=H100.nic_Bps * share)
+        electrical = simulate(training_step(DENSE, thin, strategy, batch))
+        if rings == 1:
+            assert static.end_s == pytest.approx(electrical.end_s)
+        else:
+            assert static.total_s < electrical.total_s
+
+
+def test_a_static_partition_names_the_rings_that_do_not_fit():
+    strategy = Strategy(data=16, expert=4, pipeline=2)
+    workload = training_step(MIXTURE, replace(H100, hb_domain_size=1), strategy, 32)
+    assert workload.rail_rings == ("expert", "pipeline", "data", "expert data")
+    with pytest.raises(
+        ValueError,
+        match="ports is 6, but rings of expert, pipeline, data, expert data traffic need 8 ports of each NIC",
+    ):
+        simulate(workload, StaticPartition(ports=6))
+    check(simulate(workload, StaticPartition(ports=8)))
+    tied = training_step(TIED, replace(H100, hb_domain_size=1), Strategy(pipeline=4), 4)
+    assert tied.rail_rings == ("pipeline", "tied embeddings")
+
+
+def test_a_wider_nic_never_takes_longer_in_the_llama_run():
+    times = [
+        simulate(training_step(DENSE, replace(H100, nic_Bps=rate * 1e9), llama_8b(), 8, one_replica=True)).total_s
+        for rate in (1, 2, 5, 10, 50)
+    ]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_seed_gives_the_same_bytes_and_another_others():
+    workload = training_step(DENSE, H100, llama_8b(), 4)
+    runs = [check(simulate(workload, jitter=0.1, seed=seed), 0.1) for seed in (1, 1, 2)]
+    assert runs[0].end_s.tobytes() == runs[1].end_s.tobytes() != runs[2].end_s.tobytes()
+    computes = np.array(workload.link) != RAIL
+    seconds = np.array(workload.seconds)[computes]
+    factors = [((run.end_s - run.start_s)[computes][seconds > 0] / seconds[seconds > 0]) for run in runs]
+    assert np.std(factors) == pytest.approx(0.1, rel=0.1) and np.mean(factors) == pytest.approx(1, abs=0.01)
+    assert np.abs(np.array(factors) - 1).max() <= math.sqrt(3) * 0.1 + 1e-9
+    calm = simulate(workload)
+    assert simulate(workload, seed=7).end_s.tobytes() == calm.end_s.tobytes()
+
+
+def test_iterations_follow_each_other():
+    one, three = (simulate(training_step(DENSE, H100, llama_8b(), 4, iterations=n)) for n in (1, 3))
+    assert one.iteration_s == one.total_s
+    assert check(three).iteration_s == pytest.approx(one.total_s)
+    assert list(three.table.groupby("iteration")["start_s"].min()) == pytest.approx([0, one.total_s, 2 * one.total_s])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ElectricalRails(algorithm="tree"), "algorithm is 'tree': give one of ring, fewest steps"),
+        (lambda: ElectricalRails(rates_Bps={"allgather": 1e9}), "operation in rates_Bps is 'allgather': give one of"),
+        (lambda: ElectricalRails(rates_Bps={"all_gather": 0.0}), r"rates_Bps\['all_gather'\] is 0.0: give a positive"),
+        (lambda: StaticPartition(ports=0), "ports is 0"),
+        (lambda: run(jitter=-0.1), "jitter is -0.1: give 0 or more"),
+        (lambda: run(jitter=0.1), "jitter is 0.1 with a workload of one replica: build it with one_replica=False"),
+        (lambda: run(StaticPartition(ports=2)), "ports is 2, but rings of pipeline, data traffic need 4 ports"),
+    ],
+)
+def test_bad_input_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def run(network=None, jitter=0.0):
+    return simulate(training_step(DENSE, H100, llama_8b(), 4, one_replica=True), network, jitter)
+
+
+def test_a_cycle_is_refused():
+    workload = training_step(DENSE, H100, llama_8b(), 4)
+    last = max(op for op in range(len(workload.after)) if 0 in workload.ranks[op])
+    after = [(last,), *workload.after[1:]]
+    with pytest.raises(ValueError, match="after has a cycle"):
+        simulate(replace(workload, after=after))

@@ -1,0 +1,297 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
+from timelines import check
+
+from railcore.training import transfers
+from railcore.training.layer_time import MODERN, RUNTIMES, layer_costs
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import pipeline_bubble_time, schedule
+from railcore.training.simulation import simulate
+from railcore.training.stage_program import StageProgram, StepOptions, fsdp_options, group_spread
+from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES
+from railcore.training.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_alike, training_step
+
+NO_SYNC = StepOptions(sync_groups=())
+SLOW_NODES = catalog_machine("DGX A100", hb_domain_size=4)
+EACH_LAYER_MIXED = replace(MIXTURE, expert_layer_interval=1)  # else `iteration` gives dense layers a part of the tokens
+
+
+def one_of_each_stage(strategy):
+    """Ranks of one replica."""
+    return set(range(0, strategy.gpus, strategy.gpus // strategy.pipeline))
+
+
+def message_bytes(workload, kind):
+    """Bytes of a kind's messages over one replica's ranks; of a hop once."""
+    ranks, total = one_of_each_stage(workload.strategy), 0.0
+    for op in range(len(workload.program)):
+        what, members = workload.operation(op), workload.ranks[op]
+        if what.kind == kind:
+            total += what.message_bytes * (
+                members[0] in ranks if what.group == "hop" else len(ranks.intersection(members))
+            )
+    return total
+
+
+@settings(max_examples=30)
+@given(jobs(), st.sampled_from((True, False)))
+def test_bytes_are_those_of_the_transfers(job, reshard):
+    model, strategy, batch = job
+    workload = training_step(model, H100, strategy, batch, StepOptions(sync_groups=(), detail=True))
+    options = transfers.TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)
+    rows = transfers.step_transfers(model, strategy, batch, options)
+    t, m = strategy.tensor, strategy.microbatches(batch)
+    gathered = {"none": 0, "optimizer": 1, "gradients": 1, "weights": 2 * m}[strategy.sharding]
+    reduced = m if strategy.sharding in ("gradients", "weights") else 1
+    of_norms = (gathered * WEIGHT_BYTES + reduced * GRADIENT_BYTES) * (strategy.context * strategy.data > 1)
+    for kind in ("context", "expert", "pipeline", "data"):
+        wanted = sum(
+            row.calls * row.message_bytes * row.stage_weights(strategy).sum() for row in rows if row.kind == kind
+        )
+        if kind == "data":  # norms are whole on each tensor rank
+            wanted += model.parameters()["norms"] * (1 - 1 / t) * of_norms
+        if kind == "expert" and not strategy.sequence_parallel:  # in slices of the tensor ranks
+            wanted /= t
+        assert message_bytes(workload, kind) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_bytes_of_the_llama_8b_run_equal_its_trace():
+    """957.375 MiB are gathered on each rank of the first stage, 3,829.5 MiB reduced; a message is 16 MiB a rank."""
+    workload = training_step("Llama-3 8B", SLOW_NODES, llama_8b(), 4, fsdp_options())
+    table = workload.table
+    first = table[(table["kind"] == "data") & (table["stage"] == 0) & (table["group"] == "replica 0")]
+    gathered = first.loc[first["operation"] == "all_gather", "message_bytes"].sum()
+    assert gathered / 2 == 957.375 * 2**20
+    assert first.loc[first["operation"] == "reduce_scatter", "message_bytes"].sum() == 3829.5 * 2**20
+    assert set(table.loc[table["operation"] == "send_receive", "message_bytes"]) == {16 * 2**20}
+    norms = table[table["phase"] == "after"]
+    assert list(norms.loc[[0 in ranks for ranks in norms["ranks"]], ["kind", "operation"]].agg(" ".join, axis=1)) == [
+        "data all_reduce",
+        "pipeline all_reduce",
+        "compute optimizer",
+    ]
+
+
+@settings(max_examples=30)
+@given(jobs(), st.sampled_from(sorted(RUNTIMES)))
+def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
+    """In one HB domain all but hops and the exchange of weights is compute, as long as `iteration` says."""
+    model, strategy, batch = job
+    runtime, machine = RUNTIMES[runtime], replace(H100, hb_domain_size=strategy.gpus)
+    workload = training_step(model, machine, strategy, batch, NO_SYNC, runtime)
+    columns = {name: np.asarray(value) for name, value in strategy.columns(batch).items()}
+    layer, m = layer_costs(model, machine, runtime, columns), strategy.microbatches(batch)
+    p, v = strategy.pipeline, strategy.interleave
+    compute = np.zeros(strategy.gpus)
+    for op in range(len(workload.program)):
+        if workload.operation(op).operation in ("forward", "backward"):
+            compute[workload.ranks[op][0]] += workload.seconds[op]
+    wanted = np.full(p, m * model.layers / p * float(layer.forward_s + layer.backward_s))
+    if p > 1:  # inputs of the forward and backward passes that come from another stage
+        inputs = 2 * v - np.isin(np.arange(p), (0,)) - np.isin(np.arange(p), (p - 1,))
+        wanted += m * inputs * float(layer.boundary_gather_s)
+    wanted[-1] += m * float(layer.logits_s)
+    assert compute.reshape(p, -1) == pytest.approx(np.repeat(wanted[:, None], strategy.gpus // p, axis=1), rel=1e-9)
+
+
+@settings(max_examples=25)
+@given(jobs((DENSE, EACH_LAYER_MIXED)), st.sampled_from(("modern", "megatron2021")))
+def test_detail_takes_as_long_where_nothing_leaves_the_domain(job, runtime):
+    model, strategy, batch = job
+    if strategy.recompute == "selective" and runtime != "modern":
+        return  # what is computed again hides keys and values on their way, which `iteration` does not count
+    machine = replace(H100, hb_domain_size=strategy.gpus)
+    plain, detailed = (
+        simulate(training_step(model, machine, strategy, batch, StepOptions(detail=detail), RUNTIMES[runtime]))
+        for detail in (False, True)
+    )
+    assert check(detailed).total_s == pytest.approx(check(plain).total_s, rel=1e-9)
+    kinds = set(detailed.table["kind"])
+    assert ("tensor" in kinds) == (strategy.tensor > 1) and ("context" in kinds) == (strategy.context > 1)
+    assert ("expert" in kinds) == (strategy.expert > 1)
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(1, 1, 3), (2, 1, 4), (4, 1, 8), (4, 1, 3), (2, 2, 4), (4, 2, 8), (4, 4, 4)])
+def test_time_with_free_links_is_that_of_the_schedule(monkeypatch, p, v, m):
+    """Without logits all stages are alike, and the bubble has its closed form."""
+    read = StageProgram._read_times
+    monkeypatch.setattr(StageProgram, "_read_times", lambda self: (read(self), setattr(self, "logits_s", 0.0)))
+    model, machine = replace(DENSE, layers=16), replace(H100, **FREE_LINKS)
+    strategy = Strategy(pipeline=p, interleave=v)
+    timeline = check(simulate(training_step(model, machine, strategy, m, NO_SYNC)))
+    columns = {name: np.asarray(value) for name, value in strategy.columns(m).items()}
+    layer = layer_costs(model, machine, MODERN, columns)
+    forward_s, backward_s = (16 / p * float(time) for time in (layer.forward_s, layer.backward_s))
+    table = timeline.table
+    optimizer_s = (table["end_s"] - table["start_s"])[table["operation"] == "optimizer"].max()
+    wanted = schedule("interleaved" if v > 1 else "1f1b", p, m, forward_s, backward_s, chunks=v)
+    assert timeline.total_s - optimizer_s == pytest.approx(wanted.total_s, rel=1e-9)
+    bubble_s = float(pipeline_bubble_time(p, m, forward_s, backward_s, v))
+    if m >= p:
+        assert timeline.total_s - optimizer_s == pytest.approx(m * (forward_s + backward_s) + bubble_s, rel=1e-9)
+    passes = table[table["operation"].isin(["forward", "backward"])].sort_values("start_s")
+    for stage in range(p):  # the order of computes is the schedule's
+        mine = passes[passes["stage"] == stage]
+        virtual = mine["chunk"] * p + stage
+        position = np.where(mine["operation"] == "forward", virtual, 2 * p * v - 1 - virtual)
+        assert np.array_equal(position * m + mine["microbatch"], wanted.order[stage])
+
+
+@pytest.mark.parametrize("v", [1, 2])
+@pytest.mark.parametrize(("sharding", "reshard"), [(s, r) for s in ("none", "optimizer", "weights") for r in (0, 1)])
+def test_weights_are_gathered_in_every_pass_or_once(sharding, reshard, v):
+    strategy, m = replace(llama_8b(interleave=v), sharding=sharding), 4
+    options = StepOptions(reshard_after_forward=bool(reshard))
+    table = training_step(DENSE, H100, strategy, 2 * m, options).table
+    layers, passes = DENSE.layers // 2, 2 * m if sharding == "weights" and reshard else 1
+    gathers = table[(table["operation"] == "all_gather") & (table["group"] == "replica 0")]
+    assert len(gathers) == layers * (0 if sharding == "none" else passes)
+    if sharding == "weights" and reshard:
+        assert (gathers.groupby("phase").size() == layers * m).all()
+    reduces = table[(table["phase"] == "backward") & (table["kind"] == "data") & (table["group"] == "replica 0")]
+    reduces = reduces[reduces["operation"] != "all_gather"]
+    assert len(reduces) == layers * (m if sharding == "weights" else 1)
+    last = reduces if sharding == "weights" else reduces[reduces["microbatch"] == m - 1]
+    assert len(last) == len(reduces)
+
+
+def test_weights_come_at_most_one_layer_ahead():
+    workload = training_step(DENSE, H100, llama_8b(), 4)
+    table = workload.table
+    gathers = table[
+        (table["operation"] == "all_gather") & (table["phase"] == "forward") & (table["group"] == "replica 0")
+    ]
+    for op, layer in zip(gathers["op"], gathers["layer"], strict=True):
+        before = [workload.operation(each) for each in workload.after[op]]
+        computed = [each.layer for each in before if each.kind == "compute" and each.phase == "forward"]
+        assert layer < 2 or layer - 2 in computed
+
+
+@settings(max_examples=30)
+@given(jobs(), st.sampled_from(SOFTWARE))
+def test_the_graph_is_whole(job, options):
+    """No cycle; every group has all its ranks; what a rank computes is one after another; iterations follow."""
+    model, strategy, batch = job
+    workload = training_step(model, H100, strategy, batch, options, iterations=2)
+    order = workload.order()
+    assert sorted(order) == list(range(len(workload.program)))
+    place = np.argsort(order)
+    assert all(place[before] < place[op] for op, after in enumerate(workload.after) for before in after)
+    groups = {kind: {tuple(row) for row in strategy.groups(kind)} for kind in ("tensor", "context", "replica")}
+    groups |= {kind: {tuple(row) for row in strategy.groups(kind)} for kind in ("expert", "expert_replica", "pipeline")}
+    table = workload.table
+    assert list(table["op"]) == list(range(len(table))) and set(table["kind"]) <= set(WORKLOAD_KINDS)
+    assert set(table["link"]) <= set(LINKS) and set(workload.rail_rings) <= set(RING_KINDS)
+    for op, ranks in enumerate(workload.ranks):
+        kind = workload.operation(op).group
+        assert kind not in groups or ranks in groups[kind]
+    twice = table.groupby("iteration").size()
+    assert twice[0] == twice[1]
+    alike = table.groupby("burst")[["group", "kind", "operation", "phase", "chunk", "microbatch", "iteration"]]
+    assert (alike.nunique() == 1).all().all()
+
+
+@settings(max_examples=30)
+@given(jobs(), st.sampled_from(SOFTWARE))
+def test_one_replica_has_its_part_of_the_whole(job, options):
+    model, strategy, batch = job
+    if not replicas_alike(H100, strategy):
+        return
+    one, whole = (training_step(model, H100, strategy, batch, options, one_replica=yes) for yes in (True, False))
+    every = {(whole.program[op], whole.ranks[op]): op for op in range(len(whole.program))}
+    assert one.simulated == one_of_each_stage(strategy)
+    for op, ranks in enumerate(one.ranks):
+        twin = every[one.program[op], ranks]
+        for name in ("link", "seconds", "least_s", "sent_bytes", "ring_bytes", "steps", "ring_steps"):
+            assert getattr(one, name)[op] == getattr(whole, name)[twin]
+        mine = {(one.program[each], one.ranks[each]) for each in one.after[op]}
+        all_of_it = {(whole.program[each], whole.ranks[each]) for each in whole.after[twin]}
+        assert mine == {each for each in all_of_it if one.simulated.intersection(each[1])}
+
+
+def test_tied_embeddings_are_summed_over_both_ends():
+    table = training_step(TIED, H100, Strategy(tensor=2, pipeline=4, data=2), 8, NO_SYNC).table
+    ends = table[table["group"].str.startswith("ends")]
+    assert set(ends["ranks"]) == {(rank, 12 + rank) for rank in range(4)}
+    assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 * GRADIENT_BYTES}
+    assert training_step(TIED, H100, Strategy(data=8), 8).table["group"].str.startswith("ends").sum() == 0
+
+
+def test_rings_join_neighbours_on_a_rail_and_hops_are_forwarded():
+    workload = training_step(DENSE, replace(H100, hb_domain_size=8), Strategy(tensor=2, data=8, pipeline=2), 16)
+    op = next(op for op in range(len(workload.program)) if workload.operation(op).kind == "data")
+    assert workload.ranks[op] == tuple(range(0, 16, 2))
+    assert sorted(workload.transfers(op)) == sorted((a + i, b + i) for a, b in ((0, 8), (8, 0)) for i in (0, 2, 4, 6))
+    assert workload.ring_bytes[op] == pytest.approx(workload.operation(op).message_bytes * 2 * 7 / 8 / 4)
+    shifted = training_step(DENSE, replace(H100, hb_domain_size=8), Strategy(tensor=4, pipeline=4), 4)
+    hop = next(op for op in range(len(shifted.program)) if shifted.ranks[op] == (5, 9))
+    assert shifted.transfers(hop) == [(5, 9)] and shifted.transfers(hop, forwarded=True) == [(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy", "spread"),
+    [
+        ("tensor", Strategy(tensor=4, data=4), (4, 1)),
+        ("replica", Strategy(tensor=4, data=4), (1, 4)),
+        ("replica", Strategy(tensor=2, data=4), (2, 2)),
+        ("context", Strategy(tensor=2, context=2, data=2), (2, 1)),
+        ("expert_replica", Strategy(context=2, data=4, expert=4), (1, 2)),
+        ("pipeline", Strategy(tensor=4, pipeline=4), (1, 4)),
+        ("ends", Strategy(pipeline=4), (2, 1)),
+        ("ends", Strategy(tensor=4, pipeline=3), (1, 2)),
+    ],
+)
+def test_where_groups_lie(kind, strategy, spread):
+    assert group_spread(H100, strategy, kind) in (spread, (1, 2) if kind == "ends" else spread)
+
+
+def test_odd_steps_are_told():
+    assert (
+        "9 layers do not divide over 4 chunks: the step has 12."
+        in training_step(replace(DENSE, layers=9), H100, Strategy(pipeline=4), 4).warnings
+    )
+    box = replace(H100, hb_domain_size=12)
+    uneven = Strategy(tensor=4, data=4)
+    assert any("replica ranks lie unevenly" in text for text in training_step(DENSE, box, uneven, 4).warnings)
+    assert not replicas_alike(box, uneven) and replicas_alike(H100, uneven)
+    assert not training_step(DENSE, H100, uneven, 4).warnings
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy": Strategy(tensor=8)}, "tensor is 8 with hb_domain_size 4: give a divisor"),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"global_batch": 3}, "global_batch is 3: give a multiple of data x micro_batch"),
+        ({"strategy": Strategy(pipeline=3, data=2), "one_replica": True}, "one_replica is True, but 2 stages share"),
+        (
+            {"strategy": Strategy(data=6), "one_replica": True, "global_batch": 6},
+            "groups of replica ranks lie unevenly",
+        ),
+        ({"model": "Llama-9 8B"}, "Llama-3 8B"),
+        ({"strategy": Strategy(expert=2, data=2)}, "expert is 2, but dense has no experts"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    given = {"model": DENSE, "machine": H100, "strategy": Strategy(tensor=4, data=2), "global_batch": 4} | change
+    with pytest.raises((ValueError, KeyError), match=message):
+        training_step(**given)
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="sync_groups is 'data': give one of replica, pipeline"):
+        StepOptions(sync_groups=("data",))
+
+
+def test_a_cycle_is_named():
+    workload = training_step(DENSE, H100, Strategy(tensor=4, data=2), 4, one_replica=True)
+    after = [*workload.after]
+    after[0] = (len(after) - 1,)
+    with pytest.raises(ValueError, match=r"after has a cycle among .* operations, such as .*: remove one edge"):
+        replace(workload, after=after).order()
