@@ -46,8 +46,9 @@ def nic_traffic(workload: Workload) -> pd.DataFrame:
 def forwarding_nics(workload: Workload) -> pd.DataFrame:
     """NICs that forward for other ranks, and what shares their links; empty where no traffic changes its rail.
 
-    Columns nic, forwards_for (ranks, as a text), forwarded (kinds of traffic), shares_with (kinds of its own traffic), own_bytes,
-    forwarded_bytes, load (bytes in all over those that a NIC sends on average; above 1 it is busier than most).
+    Columns nic, forwards_for (ranks, as a text), forwarded (kinds of traffic), shares_with (kinds of its own traffic),
+    own_bytes, forwarded_bytes, load (bytes in all over those that a NIC sends on average; above 1 it is busier than
+    most).
     """
     traffic = nic_traffic(workload)
     mean = traffic["sent_bytes"].sum() / len(workload.simulated)
