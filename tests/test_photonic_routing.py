@@ -42,7 +42,7 @@ def test_stages_that_fill_domains_forward_nothing():
 def test_a_hop_that_changes_rails_leaves_from_the_nic_on_the_receivers_rail():
     workload = step(8, Strategy(tensor=4, data=3, pipeline=2, sharding="weights"))  # 12 ranks of a stage, domains of 8
     found = forwarding_nics(workload).set_index("nic")
-    assert found["forwards_for"].to_dict() == {nic: (nic ^ 4,) for nic in range(24)}
+    assert found["forwards_for"].to_dict() == {nic: str(nic ^ 4) for nic in range(24)}
     assert set(found["forwarded"]) == {"pipeline"}
     assert set(found.loc[list(range(4)), "shares_with"]) == {"data"}  # ranks 0 and 8 are a ring of rail 0
 
@@ -138,7 +138,8 @@ def test_all_to_all_of_two_ranks_is_the_same_on_rings_and_without_delay_in_turn(
     table = all_to_all_ways(1e9, [2, 3], **LINKS, reconfiguration_s=0.0, ports=(2,)).set_index(["ranks", "way"])
     assert table.loc[(2, "rings of 2 ports"), "slowdown"] == pytest.approx(1)
     assert table.loc[(3, "rings of 2 ports"), "slowdown"] == pytest.approx(1)
-    assert table.loc[(3, "circuits in turn, 2 ports"), "slowdown"] == pytest.approx(1)
+    for n in (2, 3):
+        assert table.loc[(n, "circuits in turn, 2 ports"), "slowdown"] == pytest.approx(1)
     assert table.loc[(2, "frontend network"), "slowdown"] == pytest.approx(10)
     assert (table["tax"] >= 1).all()
 

@@ -46,8 +46,9 @@ def nic_traffic(workload: Workload) -> pd.DataFrame:
 def forwarding_nics(workload: Workload) -> pd.DataFrame:
     """NICs that forward for other ranks, and what shares their links; empty where no traffic changes its rail.
 
-    Columns nic, forwards_for (ranks), forwarded (kinds of traffic), shares_with (kinds of its own traffic), own_bytes,
-    forwarded_bytes, load (bytes in all over those that a NIC sends on average; above 1 it is busier than most).
+    Columns nic, forwards_for (ranks, as a text), forwarded (kinds of traffic), shares_with (kinds of its own traffic),
+    own_bytes, forwarded_bytes, load (bytes in all over those that a NIC sends on average; above 1 it is busier than
+    most).
     """
     traffic = nic_traffic(workload)
     mean = traffic["sent_bytes"].sum() / len(workload.simulated)
@@ -56,7 +57,8 @@ def forwarding_nics(workload: Workload) -> pd.DataFrame:
         foreign, own = part[part["forwarded"]], part[~part["forwarded"]]
         if len(foreign):
             sums = own["sent_bytes"].sum(), foreign["sent_bytes"].sum()
-            named = (nic, tuple(sorted(set(foreign["rank"]))), _kinds(foreign), _kinds(own))
+            ranks = ", ".join(str(rank) for rank in sorted(set(foreign["rank"])))
+            named = (nic, ranks, _kinds(foreign), _kinds(own))
             rows.append((*named, *sums, sum(sums) / mean))
     columns = "nic forwards_for forwarded shares_with own_bytes forwarded_bytes load".split()
     return pd.DataFrame(rows, columns=columns)
@@ -246,8 +248,8 @@ def all_to_all_ways(
                 name = f"rings of {count} ports"
                 ways[name] = (steps * latency_s + load.max() * pair * count / nic_Bps, load.sum() * pair)
             for count in ports:
-                turns = -(-(n - 1) // count)
-                time = turns * (reconfiguration_s + latency_s + pair * count / nic_Bps)
+                turns, each = -(-(n - 1) // count), max(count // (n - 1), 1)  # ports to each of the others
+                time = turns * (reconfiguration_s + latency_s + pair * count / each / nic_Bps)
                 ways[f"circuits in turn, {count} ports"] = (time, direct)
             ways["frontend network"] = (frontend_s + direct / frontend_Bps, direct)
             rows += [(size, n, way, *found) for way, found in ways.items()]
