@@ -289,7 +289,8 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
     """
     workload = run.workload
     if stray := [rank for rank in ranks if rank not in workload.simulated]:
-        raise ValueError(f"ranks has {stray[0]}, which is not simulated: give some of {sorted(workload.simulated)}")
+        some, count = ", ".join(map(str, sorted(workload.simulated)[:4])), len(workload.simulated)
+        raise ValueError(f"ranks has {stray[0]}, which is not simulated: give some of the {count}, such as {some}")
     which = iteration % workload.iterations
     begin = run.end_s[workload.iteration_of < which].max(initial=0.0)
     end = run.end_s[workload.iteration_of == which].max()

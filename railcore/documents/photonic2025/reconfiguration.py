@@ -237,11 +237,11 @@ def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ra
     added = mine["iteration_s"] - mine["electrical_s"]
     emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16, "on demand"]
     lost, shares = ([units.show(added[early], "s", 3) for early in (False, True)], mine["overhead"])
-    whole, each = units.show(mine["electrical_s"][False], "s", 3), units.show(plane.overhead_s(ranks), "s", 3)
+    whole, each = units.show(mine["electrical_s"][False], "s", 4), units.show(plane.overhead_s(ranks), "s", 3)
     return (
         f"With circuits that take {units.show(delay_s, 's')} to change, the measured run's iteration of "
         f"{units.show(base, 's', 4)} grows by {replay[False]:.2%} on demand and {replay[True]:.2%} provisioned. "
-        f"The simulated step loses {lost[0]} and {lost[1]}, {shares[False]:.1%} and {shares[True]:.1%} of its {whole}; "
+        f"The simulated step loses {lost[0]} and {lost[1]}, {shares[False]:.2%} and {shares[True]:.2%} of its {whole}; "
         f"at no delay it equals electrical rails of equal bandwidth. The control plane is not free: ours takes {each} "
         "a change beside the switch, and in the authors' later emulation it "
         f"alone adds {emulated:.1%}."
