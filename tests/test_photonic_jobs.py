@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from timelines import check
 
 from railcore.systems.photonic_jobs import (
     SharedSwitches,
@@ -90,6 +91,22 @@ def test_changes_of_a_switch_do_not_overlap(start, rails_per_switch):
     for times in spans.values():
         times = np.array(sorted(times))
         assert np.all(times[1:, 0] >= times[:-1, 1] - 1e-12)
+
+
+@pytest.mark.parametrize("provisioning", [False, True])
+@pytest.mark.parametrize("granularity", ["group", "rail"])
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+@pytest.mark.parametrize("slices", [False, True])
+def test_timelines_of_several_jobs_are_sound(provisioning, granularity, one_at_a_time, slices):
+    jobs = [job(2), job(2, data=4, detail=True)]
+    network = SharedSwitches(
+        0.03,
+        provisioning=provisioning,
+        granularity=granularity,
+        one_at_a_time=one_at_a_time,
+        reconfiguration_jitter=0.2,
+    )
+    check(simulate(joined_jobs(jobs, [0.0, 0.2], slices), network, 0.1, 5), 0.1)
 
 
 def test_joined_jobs_keep_their_operations_on_gpus_of_their_own():
