@@ -112,7 +112,7 @@ def test_timelines_of_several_jobs_are_sound(provisioning, granularity, one_at_a
 def test_joined_jobs_keep_their_operations_on_gpus_of_their_own():
     other = job(data=4)
     for slices in (False, True):
-        both = joined_jobs([JOB, other], [0.0, 0.5], slices)
+        both = joined_jobs([JOB, other], ["0 s", "500 ms"], slices)
         gpus = [{rank for op in np.flatnonzero(both.job_of == j) for rank in both.ranks[op]} for j in (0, 1)]
         assert not gpus[0] & gpus[1]
         assert both.simulated == gpus[0] | gpus[1]
@@ -131,6 +131,7 @@ def test_joined_jobs_keep_their_operations_on_gpus_of_their_own():
         (([],), "start_s has 0 times for 0 jobs"),
         (([JOB, job(machine=replace(MACHINE, hb_domain_size=4))],), "domain_slices=True"),
         (([JOB, JOB], [0.0, -1.0]), "start_s is"),
+        (([JOB, job(machine=replace(MACHINE, nic_Bps=1e9))],), "NICs that differ"),
     ],
 )
 def test_jobs_that_cannot_be_joined_are_refused(arguments, message):
