@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from timelines import check
 
 from railcore.systems.photonic_failures import FailedPort, failure_slowdowns, moved_rings, slower_nic
 from railcore.systems.photonic_routing import nic_traffic
@@ -63,6 +64,15 @@ def test_a_failed_port_of_four_leaves_circuits_of_two_to_that_nic():
     assert (failed.slots_of(("out", 0)), failed.slots_of(("in", 0)), failed.slots_of(("out", 1))) == (1, 1, 2)
     times = [simulate(DETAILED, network).iteration_s for network in (four, failed, PhotonicCircuits(0.05))]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("network", [ElectricalRails(), PhotonicCircuits(0.02), StaticPartition(ports=4)])
+def test_timelines_with_failed_parts_are_sound(network):
+    check(simulate(moved_rings(DETAILED, [0]), network, 0.1, 2), 0.1)
+    check(simulate(moved_rings(DETAILED, [0], whole_rings=False), ElectricalRails(), 0.1, 2), 0.1)
+    check(simulate(moved_rings(DETAILED, RAIL), network, 0.1, 2), 0.1)
+    check(simulate(slower_nic(DETAILED, 1, 0.5), network, 0.1, 2), 0.1)
+    check(simulate(DETAILED, FailedPort(0.02, ports=4, rank=3), 0.1, 2), 0.1)
 
 
 def test_failures_slow_a_job_and_more_ports_less():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from timelines import check
 
 from railcore.systems.photonic_jobs import (
     SharedSwitches,
@@ -92,10 +93,26 @@ def test_changes_of_a_switch_do_not_overlap(start, rails_per_switch):
         assert np.all(times[1:, 0] >= times[:-1, 1] - 1e-12)
 
 
+@pytest.mark.parametrize("provisioning", [False, True])
+@pytest.mark.parametrize("granularity", ["group", "rail"])
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+@pytest.mark.parametrize("slices", [False, True])
+def test_timelines_of_several_jobs_are_sound(provisioning, granularity, one_at_a_time, slices):
+    jobs = [job(2), job(2, data=4, detail=True)]
+    network = SharedSwitches(
+        0.03,
+        provisioning=provisioning,
+        granularity=granularity,
+        one_at_a_time=one_at_a_time,
+        reconfiguration_jitter=0.2,
+    )
+    check(simulate(joined_jobs(jobs, [0.0, 0.2], slices), network, 0.1, 5), 0.1)
+
+
 def test_joined_jobs_keep_their_operations_on_gpus_of_their_own():
     other = job(data=4)
     for slices in (False, True):
-        both = joined_jobs([JOB, other], [0.0, 0.5], slices)
+        both = joined_jobs([JOB, other], ["0 s", "500 ms"], slices)
         gpus = [{rank for op in np.flatnonzero(both.job_of == j) for rank in both.ranks[op]} for j in (0, 1)]
         assert not gpus[0] & gpus[1]
         assert both.simulated == gpus[0] | gpus[1]
@@ -114,6 +131,7 @@ def test_joined_jobs_keep_their_operations_on_gpus_of_their_own():
         (([],), "start_s has 0 times for 0 jobs"),
         (([JOB, job(machine=replace(MACHINE, hb_domain_size=4))],), "domain_slices=True"),
         (([JOB, JOB], [0.0, -1.0]), "start_s is"),
+        (([JOB, job(machine=replace(MACHINE, nic_Bps=1e9))],), "NICs that differ"),
     ],
 )
 def test_jobs_that_cannot_be_joined_are_refused(arguments, message):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timelines import check
 
 from railcore.systems.photonic_routing import (
     CircuitsBesideFrontend,
@@ -62,6 +63,18 @@ def test_every_circuit_stays_on_its_rail_and_bytes_are_kept(tensor, data, pipeli
     assert traffic["sent_bytes"].sum() == pytest.approx(sent)
     loads = forwarding_nics(workload)
     assert loads["forwarded_bytes"].sum() == pytest.approx(traffic.loc[traffic["forwarded"], "sent_bytes"].sum())
+
+
+@pytest.mark.parametrize(
+    "network", [ElectricalRails(), PhotonicCircuits(0.01), PhotonicCircuits(0.01, granularity="rail")]
+)
+@pytest.mark.parametrize("provisioning", [False, True])
+def test_timelines_with_forwarding_are_sound(network, provisioning):
+    if isinstance(network, PhotonicCircuits):
+        network = replace(network, provisioning=provisioning)
+    for tensor, data, pipeline in ((4, 3, 2), (2, 3, 4), (4, 1, 4)):
+        workload = step(8, Strategy(tensor=tensor, data=data, pipeline=pipeline, sharding="weights"), 2)
+        check(simulate(workload, network, 0.1, 1), 0.1)
 
 
 TIED = step(2, Strategy(tensor=2, data=2, pipeline=2, interleave=2, sharding="weights"), 4)

@@ -5,7 +5,7 @@ that changes all its circuits at once makes every job wait for the others' traff
 the other makes changes queue. Assumed: requests of several rails of a switch are changes of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from railcore.systems.photonics import CircuitPolicy, PhotonicCircuits
 from railcore.training.simulation import Need, StepTimeline, simulate
 from railcore.training.stage_program import Operation
 from railcore.training.workload import Workload
+
+_SIZES = ("link", "seconds", "least_s", "sent_bytes", "ring_bytes", "steps", "ring_steps")  # of each operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class JoinedWorkload(Workload):
     start_s: tuple[float, ...] = field(kw_only=True)
 
 
+@checked
 def joined_jobs(jobs: Sequence[Workload], start_s: Sequence[float] = (), domain_slices: bool = False) -> JoinedWorkload:
     """Several jobs on one cluster, each on GPUs of its own.
 
@@ -43,7 +46,8 @@ def joined_jobs(jobs: Sequence[Workload], start_s: Sequence[float] = (), domain_
         When each job starts [s]; by default all at 0.
     domain_slices
         The jobs share HB domains (scale-up or NVLink domains): each has a slice of every domain, as large as the HB
-        domain of its machine, and so rails of its own. Else each has whole domains, after those of the job before.
+        domain of its machine, and so rails of its own. Else each has whole domains; which ones is the same to a switch
+        that joins any ports.
 
     Returns
     -------
@@ -52,7 +56,8 @@ def joined_jobs(jobs: Sequence[Workload], start_s: Sequence[float] = (), domain_
     Raises
     ------
     ValueError
-        For a job of one replica, other numbers of iterations, and other HB domains where the jobs do not share them.
+        For a job of one replica, other GPUs or NICs, other numbers of iterations, and other HB domains where the jobs
+        do not share them.
     """
     starts = at_least("start_s", list(start_s) or np.zeros(len(jobs)))
     if len(starts) != len(jobs) or not jobs:
@@ -62,10 +67,12 @@ def joined_jobs(jobs: Sequence[Workload], start_s: Sequence[float] = (), domain_
         raise ValueError(f"jobs have {[job.iterations for job in jobs]} iterations: give as many to each")
     if not domain_slices and len(set(sizes)) > 1:
         raise ValueError(f"jobs have HB domains of {sizes} GPUs: give one size, or domain_slices=True")
+    if any(replace(job.machine, hb_domain_size=sizes[0]) != jobs[0].machine for job in jobs):
+        raise ValueError("jobs have GPUs or NICs that differ: build all with one machine")
     if any(job.one_replica for job in jobs):
         raise ValueError("jobs has a workload of one replica: build all with one_replica=False")
     size = sum(sizes) if domain_slices else sizes[0]
-    joined: dict[str, list] = {name: [] for name in (*_PROGRAM, *_OF_OPERATIONS, "job_of")}
+    joined: dict[str, list] = {name: [] for name in ("programs", "program", "ranks", "after", "job_of", *_SIZES)}
     simulated: set[int] = set()
     free = 0  # GPU
     for number, (job, start) in enumerate(zip(jobs, starts.tolist(), strict=True)):
@@ -86,31 +93,16 @@ def joined_jobs(jobs: Sequence[Workload], start_s: Sequence[float] = (), domain_
     )
 
 
-_PROGRAM = ("programs",)
-_OF_OPERATIONS = (
-    "program",
-    "ranks",
-    "after",
-    "link",
-    "seconds",
-    "least_s",
-    "sent_bytes",
-    "ring_bytes",
-    "steps",
-    "ring_steps",
-)
-
-
 def _delayed(job: Workload, start_s: float) -> Workload:
     """A job that begins later: all of it waits for one operation more."""
     if not start_s:
         return job
     wait = Operation("compute", "start", "forward", "rank", 0, seconds=start_s)
-    last = len(job.program)
-    more = {"program": len(job.programs), "ranks": (min(job.simulated),), "after": (), "seconds": start_s}
-    fields: dict[str, Any] = {name: [*getattr(job, name), more.get(name, 0)] for name in _OF_OPERATIONS}
-    fields["after"] = [before or (last,) for before in job.after] + [()]
-    return replace(job, programs=[*job.programs, wait], **fields)
+    fields: dict[str, Any] = {name: [*getattr(job, name), 0] for name in _SIZES}
+    fields |= {"seconds": [*job.seconds, start_s], "ranks": [*job.ranks, (min(job.simulated),)]}
+    fields |= {"programs": [*job.programs, wait], "program": [*job.program, len(job.programs)]}
+    fields["after"] = [*(before or (len(job.program),) for before in job.after), ()]
+    return replace(job, **fields)
 
 
 def _append(joined: dict[str, list], job: Workload, gpus: np.ndarray, number: int) -> None:
@@ -120,7 +112,7 @@ def _append(joined: dict[str, list], job: Workload, gpus: np.ndarray, number: in
     joined["program"] += [each + programs for each in job.program]
     joined["ranks"] += [tuple(gpus[list(ranks)].tolist()) for ranks in job.ranks]
     joined["after"] += [tuple(op + operations for op in before) for before in job.after]
-    for name in _OF_OPERATIONS[3:]:
+    for name in _SIZES:
         joined[name] += getattr(job, name)
     joined["job_of"] += [number] * len(job.program)
 
@@ -200,9 +192,10 @@ class _OneAtATime(CircuitPolicy):
         return max(super()._make_room(need, now), self.free.get(self._switch(need), 0.0))
 
 
+@checked
 def slowdowns_of_jobs(
     jobs: Sequence[Workload],
-    networks: dict[str, SharedSwitches],
+    networks: Mapping[str, SharedSwitches],
     start_s: Sequence[float] = (0.0,),
     domain_slices: bool = False,
 ) -> pd.DataFrame:
