@@ -18,7 +18,7 @@ from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter, photonics
 from railcore.systems.siting import candidates, grid, split, supply
-from railcore.training import degraded, machine, traffic, two_stage
+from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
@@ -212,3 +212,29 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
     options = {"options": fsdp_options()}
     table = benchmark.pedantic(photonics.overhead, asked, options, rounds=3, warmup_rounds=1)
     assert len(table) == 40
+def test_llama_8b_at_twenty_reconfiguration_times(benchmark):
+    strategy = Strategy(tensor=4, data=2, pipeline=2, sharding="weights", sequence_parallel=True)
+    box, delays = machine.catalog_machine("DGX A100", hb_domain_size=4), np.linspace(0.05, 1, 20)
+    table = benchmark.pedantic(
+        photonics.overhead,
+        ("Llama-3 8B", box, strategy, delays, 4),
+        {"options": stage_program.fsdp_options()},
+        rounds=5,
+        warmup_rounds=1,
+    )
+    assert len(table) == 2 * 20
+
+
+@pytest.mark.parametrize("provisioning", [False, True], ids=["on demand", "provisioned"])
+@pytest.mark.parametrize("each_pass", [False, True], ids=["weights once", "weights in each pass"])
+def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
+    strategy = Strategy(tensor=8, data=16, pipeline=16, interleave=8, sharding="weights", sequence_parallel=True)
+    options = stage_program.StepOptions() if each_pass else stage_program.fsdp_options()
+    network = photonics.PhotonicCircuits(0.025, provisioning=provisioning)
+
+    def step():
+        job = ("Llama-3 405B", "DGX H100", strategy, 2048, options)
+        return simulation.simulate(workload.training_step(*job, one_replica=True), network)
+
+    timeline = benchmark.pedantic(step, rounds=3)
+    assert timeline.total_s > 0

@@ -90,14 +90,18 @@ def test_whole_rails_make_stages_wait_even_without_delay():
 
 @settings(max_examples=18)
 @given(
-    jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.sampled_from(("group", "rail")), st.integers(0, 5)
+    jobs(),
+    st.sampled_from(SOFTWARE),
+    st.sampled_from((2, 4)),
+    st.sampled_from(("group", "rail")),
+    st.sampled_from(DELAYS),
 )
 def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, options, ports, granularity, learned):
     """Right predictions cost at most what none costs, and wrong ones at least what right ones do."""
     if (workload := rail_job(job, options)) is None:
         return
     least = simulate(workload).total_s
-    first = PhotonicCircuits(least * DELAYS[learned], ports, granularity=granularity)
+    first = PhotonicCircuits(least * learned, ports, granularity=granularity)
     fixed = replace(first, order=learned_order(check(simulate(workload, first))))
     before = dict.fromkeys(("asked", "early"), 0.0)
     for delay in DELAYS:

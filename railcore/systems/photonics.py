@@ -108,16 +108,20 @@ class PhotonicCircuits(RailNetwork):
         """NIC lanes, and ports with their circuits, named by the ranks that they join."""
         if self.on_frontend(workload, op):
             return []
-        found, what = [], workload.operation(op)
+        found, what, here = [], workload.operation(op), workload.simulated
         for source, target in workload.transfers(op, forwarded=True):
+            if self.granularity == "group" and here.isdisjoint((source, target)):
+                continue
             circuit = (target, source) if (what.group, what.phase) == ("hop", "backward") else (source, target)
             own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
-            found += [Need(("send", source, *own), op), Need(("receive", target, *own), op)]
+            ends = (("send", source), ("receive", target))
+            found += [Need((side, rank, *own), op) for side, rank in ends if rank in here]
             if self.granularity == "rail":
                 found.append(Need(("rail", target % workload.machine.hb_domain_size), workload.ring(op), True))
             else:
-                found += [Need(("out", circuit[0]), circuit, True), Need(("in", circuit[1]), circuit, True)]
-        return [need for need in found if need.lane[0] == "rail" or need.lane[1] in workload.simulated]
+                ends = (("out", circuit[0]), ("in", circuit[1]))
+                found += [Need(lane, circuit, True) for lane in ends if lane[1] in here]
+        return found
 
     def policy(self, workload: Workload, seed: int) -> "CircuitPolicy":
         """Circuits of a run. Raises ValueError where one replica cannot stand for all."""

@@ -207,10 +207,9 @@ class RailNetwork:
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
         """Lanes that a transfer needs: its NICs, out and in."""
-        found = []
-        for source, target in workload.transfers(op):
-            found += [Need(("send", source), op), Need(("receive", target), op)]
-        return [need for need in found if need.lane[1] in workload.simulated]
+        pairs = workload.transfers(op)
+        lanes = [lane for source, target in pairs for lane in (("send", source), ("receive", target))]
+        return [Need(lane, op) for lane in lanes if lane[1] in workload.simulated]
 
     def slots_of(self, lane: tuple) -> int:
         """States that a lane has at a time."""

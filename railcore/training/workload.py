@@ -274,13 +274,21 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
     }
     place = {kind: np.argsort(rows.ravel()) // rows.shape[1] for kind, rows in groups.items()}  # group of a replica
     fields: dict[str, list] = {name: [] for name in ("program", "ranks", "after", *_Sizes._fields)}
+    known: dict[tuple, _Sizes] = {}
+
+    def collective_sizes(operation: Operation) -> _Sizes:
+        """Sizes of a collective, computed once for all alike."""
+        alike = operation.operation, operation.group, operation.message_bytes, operation.seconds
+        if alike not in known:
+            known[alike] = _collective_sizes(operation, machine, strategy)
+        return known[alike]
+
     instance: list[list[int]] = []
     for number, operation in enumerate(program.operations):
         if operation.group in groups:
-            rows = groups[operation.group]
+            rows = groups[operation.group][: 1 if one_replica else None]
             of_replica = place[operation.group][:here]
             members = [tuple(int(rank) + operation.stage * replicas for rank in row) for row in rows]
-            members = members[:1] if one_replica else members
         else:
             of_replica = np.arange(here)
             last = strategy.pipeline - 1
@@ -289,7 +297,7 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
             members = [tuple(stage * replicas + each for stage in at) for each in range(here)]
         base = len(fields["program"])
         instance.append([base + int(each) for each in of_replica])
-        collective = None if operation.group in ("rank", "hop") else _collective_sizes(operation, machine, strategy)
+        collective = None if operation.group in ("rank", "hop") else collective_sizes(operation)
         for ranks in members:
             sizes = collective
             if operation.group == "rank":
