@@ -212,17 +212,6 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
     options = {"options": fsdp_options()}
     table = benchmark.pedantic(photonics.overhead, asked, options, rounds=3, warmup_rounds=1)
     assert len(table) == 40
-def test_llama_8b_at_twenty_reconfiguration_times(benchmark):
-    strategy = Strategy(tensor=4, data=2, pipeline=2, sharding="weights", sequence_parallel=True)
-    box, delays = machine.catalog_machine("DGX A100", hb_domain_size=4), np.linspace(0.05, 1, 20)
-    table = benchmark.pedantic(
-        photonics.overhead,
-        ("Llama-3 8B", box, strategy, delays, 4),
-        {"options": stage_program.fsdp_options()},
-        rounds=5,
-        warmup_rounds=1,
-    )
-    assert len(table) == 2 * 20
 
 
 @pytest.mark.parametrize("provisioning", [False, True], ids=["on demand", "provisioned"])

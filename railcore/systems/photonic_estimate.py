@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
@@ -150,7 +149,9 @@ def overhead_estimate(
         raise ValueError("expert is more than 1: these exchanges have no closed form, take photonics.overhead")
     step, kinds = _read_step(model, machine, columns, options, runtime, optimizer_s)
     slow, none = np.where(kinds > circuits, d, 0.0), np.zeros_like(d)
-    times = [_Iteration(step, each, options.gradients_after_pass, provisioning, options).total_s() for each in (slow, none)]
+    times = [
+        _Iteration(step, each, options.gradients_after_pass, provisioning, options).total_s() for each in (slow, none)
+    ]
     return OverheadEstimate(*np.broadcast_arrays(*times))
 
 
