@@ -172,6 +172,21 @@ def test_rails_and_planes_of_a_million_networks(benchmark):
     assert parts.switches.shape == (10**6,)
 
 
+@pytest.mark.parametrize("provisioning", [False, True], ids=["on demand", "provisioned"])
+@pytest.mark.parametrize("each_pass", [False, True], ids=["weights once", "weights in each pass"])
+def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
+    """Graph and run of one replica on photonic rails; target 10 s. Provisioned runs on demand first, for the order."""
+    strategy = Strategy(tensor=8, data=16, pipeline=16, interleave=8, sharding="weights", sequence_parallel=True)
+    options = stage_program.StepOptions() if each_pass else stage_program.fsdp_options()
+    network = photonics.PhotonicCircuits(0.025, provisioning=provisioning)
+
+    def step():
+        job = ("Llama-3 405B", "DGX H100", strategy, 2048, options)
+        return simulation.simulate(workload.training_step(*job, one_replica=True), network)
+
+    assert benchmark.pedantic(step, rounds=3).total_s > 0
+
+
 def siting_options(radius_m=100e3):
     """Candidates of the whole country by the rule that carries flops2024's account, and one datacenter's demand."""
     demand = float(np.min(specification.document_size(document="flops2024").total_w))

@@ -158,6 +158,22 @@ def test_a_port_for_every_ring_needs_no_change(llama):
     assert timeline.reconfigurations["start_s"].max() < timeline.total_s - timeline.iteration_s
 
 
+@pytest.mark.parametrize("ports", [2, 4])
+def test_one_port_has_its_part_of_the_bandwidth(llama, ports):
+    equal, part = (PhotonicCircuits(ports=ports, bandwidth=bandwidth) for bandwidth in ("equal", "per port"))
+    op = learned_order(simulate(llama, equal))[0]
+    latency_s = llama.ring_steps[op] * llama.machine.nic_latency_s
+    times = [network.transfer_s(llama, op) - latency_s for network in (equal, part)]
+    assert times[1] == pytest.approx(ports * times[0])
+
+
+def test_circuits_that_are_up_are_not_predicted_wrong():
+    """One ring alone: it comes up once, wrong before that."""
+    workload = training_step(DENSE, H100, Strategy(tensor=4, data=2), 4, one_replica=True)
+    wrong = check(simulate(workload, PhotonicCircuits(1e-3, provisioning=True, wrong_predictions=1.0)))
+    assert len(wrong.reconfiguration_log) == 2
+
+
 def test_provisioned_circuits_come_up_in_the_windows(llama):
     """As soon as the traffic before has ended: a delay shorter than all windows costs the iteration nothing."""
     electrical = simulate(llama)

@@ -117,7 +117,7 @@ class LanePolicy:
         for name, need in self.needs_of(op).items():
             lane = self.lanes[name]
             users, since = lane.held.pop(need.state)
-            if need.circuit or users > 1:
+            if need.circuit:
                 lane.held[need.state] = [users - 1, since]
             self.retry(name)
         self.needs.pop(op)
