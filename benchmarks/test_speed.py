@@ -17,12 +17,13 @@ from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter
+from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, traffic, two_stage
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
-from railcore.training.search import divisors, search
+from railcore.training.search import divisors, search, strategy_blocks
 from railcore.training.transformer import catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
@@ -202,3 +203,12 @@ def test_siting_split_into_one_to_six_places(benchmark, objective):
     terms = {"objective": objective, "least_separation_m": 500e3, "resolution_m": 100e3}
     table = benchmark.pedantic(split.splits, (offer, demand), terms, rounds=5, warmup_rounds=1)
     assert (table["places"].map(len) == table["k"]).all()
+
+
+def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
+    """Llama-3 70B with ZeRO-1 on 4,096 GPUs, 100 strategies at 1,000 delays, provisioned; target 1 s on one core."""
+    blocks = strategy_blocks("Llama-3 70B", 4096, 4096, sharding="optimizer")
+    some = {name: np.resize(column, 100) for name, column in next(blocks).items()}
+    sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
+    found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
+    assert found.overhead.shape == (1000, 100)
