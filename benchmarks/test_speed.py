@@ -17,12 +17,13 @@ from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter, photonics
+from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
-from railcore.training.search import divisors, search
+from railcore.training.search import divisors, search, strategy_blocks
 from railcore.training.stage_program import fsdp_options
 from railcore.training.transformer import catalog_model
 
@@ -242,3 +243,12 @@ def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
 
     timeline = benchmark.pedantic(step, rounds=3)
     assert timeline.total_s > 0
+
+
+def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
+    """Llama-3 70B with ZeRO-1 on 4,096 GPUs, 100 strategies at 1,000 delays, provisioned; target 1 s on one core."""
+    blocks = strategy_blocks("Llama-3 70B", 4096, 4096, sharding="optimizer")
+    some = {name: np.resize(column, 100) for name, column in next(blocks).items()}
+    sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
+    found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
+    assert found.overhead.shape == (1000, 100)

@@ -7,7 +7,7 @@ stage. Traffic of data and context ranks needs other circuits than hops do.
 Source: photonic2025, sections 3.1 and 4.2 (phases of a pipeline, changes that windows hide).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, at_least, whole
+from railcore.facts.checks import Floats, at_least, one_of, whole
 from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.training.layer_time import MODERN, Runtime, layer_costs
 from railcore.training.machine import Machine, as_machine
+from railcore.training.search import search, strategy_label
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions, fsdp_options
 from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES, Transformer, as_model
 
@@ -114,8 +115,10 @@ def overhead_estimate(
     ReduceScatters, V - 1 after them, 1 before the short AllReduces. Context and data ranks that share rails change
     twice a layer. Nothing changes where the ports have circuits for all kinds of traffic.
 
-    Exact to about 1% in total without context ranks on the rails and interleaving. Interleaved, hops of other
-    micro-batches fall between AllGathers: this is estimated roughly, the overhead to about 1.5 times.
+    Against the simulation (data/derived/photonic_runs.csv): without interleaving and context ranks on the rails the
+    electrical time is within 3%, and the overhead to a few percent of itself, but for sums of gradients in every pass
+    or longer than it (ZeRO-2, AllReduces: 0.5 to 1.6 times). Context ranks: 1 to 1.5 times. Interleaved, hops of other
+    micro-batches fall between AllGathers, which is estimated roughly: most within 2 times, some far below; simulate.
 
     Parameters
     ----------
@@ -148,10 +151,8 @@ def overhead_estimate(
     if (columns["expert"] > 1).any():
         raise ValueError("expert is more than 1: these exchanges have no closed form, take photonics.overhead")
     step, kinds = _read_step(model, machine, columns, options, runtime, optimizer_s)
-    slow, none = np.where(kinds > circuits, d, 0.0), np.zeros_like(d)
-    times = [
-        _Iteration(step, each, options.gradients_after_pass, provisioning, options).total_s() for each in (slow, none)
-    ]
+    slow = np.where(kinds > circuits, d, 0.0)
+    times = [_Iteration(step, each, provisioning, options).total_s() for each in (slow, np.zeros_like(d))]
     return OverheadEstimate(*np.broadcast_arrays(*times))
 
 
@@ -218,13 +219,22 @@ def _read_step(
 
 @dataclass(frozen=True)
 class _Iteration:
-    """T(d) of steps. after: gradients are summed after a pass; early: with provisioning."""
+    """T(d) of steps. early: with provisioning."""
 
     s: _Step
     d: Any
-    after: bool
     early: bool
     options: StepOptions
+
+    @property
+    def after(self) -> bool:
+        """Whether gradients are summed after a pass."""
+        return self.options.gradients_after_pass
+
+    @property
+    def sums_pipeline(self) -> bool:
+        """Whether a short AllReduce over the pipeline ends the step."""
+        return "pipeline" in self.options.sync_groups
 
     @property
     def always(self) -> Any:
@@ -271,7 +281,7 @@ class _Iteration:
         # Alone: each sum is asked for after the one before, so the hop waits for the one that it meets, and goes first.
         start = s.b + self.change(s.b, new) + head_s
         known = s.b + self.d * (s.hops & new) + head_s  # when the order is learnt, without provisioning
-        met = np.clip(np.ceil((whole_s - known) / s.r), 1, np.maximum(s.L - 1, 1))
+        met = np.clip(np.ceil((whole_s - known) / np.maximum(s.r, 1e-30)), 1, np.maximum(s.L - 1, 1))
         on_time = (s.L - 1) * s.b + s.r
         done = np.where(known + (s.L - 1) * s.r > on_time, start + met * s.r, on_time)
         done = np.where(behind & several, done, 0.0)
@@ -287,7 +297,11 @@ class _Iteration:
         """The first micro-batch through all chunks, and on the last stage to the next one."""
         s, rings = self.s, self.s.first | self.s.ring
         V, first = s.p * s.v, self.gathered(s.f, s.first)
-        time = self.change(s.optimizer_s, rings) + V * first + s.first * (s.edge_g + self.late(s.f, s.head_g))
+        time = (
+            self.change(s.optimizer_s, rings & self.sums_pipeline)
+            + V * first
+            + s.first * (s.edge_g + self.late(s.f, s.head_g))
+        )
         time += (V - 1) * (self.change(self.window(), rings) + s.h + self.change(0.0, rings)) + s.logits_s
         # Interleaved, later micro-batches' hops fall between AllGathers till the last has come, one a layer at most.
         coming = (s.p - 1) * first
@@ -305,7 +319,7 @@ class _Iteration:
         time = last + (V - 1) * (s.h + self.change(0.0, self.always) + other)
         time += (V > 1) * self.change(last_free, changes) + np.maximum(V - 2, 0) * self.change(free, changes)
         time += s.every * (s.head_g + self.late(s.b, s.edge_g)) + np.where(V > 1, rest, last_rest) + s.data * s.edge_r
-        return time + self.change(0.0, (s.data | s.ring) & ("pipeline" in self.options.sync_groups))
+        return time + self.change(0.0, (s.data | s.ring) & self.sums_pipeline)
 
     def cycle_s(self) -> Any:
         """C(d), on the slowest of the last stage, the first one and those between them."""
@@ -327,3 +341,138 @@ class _Iteration:
         s = self.s
         more = (s.m - s.p) * s.v + s.p - 1
         return self.forward_s() + self.backward_s() + more * self.cycle_s() + s.optimizer_s
+
+
+@checked
+def technology_overheads(
+    models: Sequence[str],
+    machine: Machine | str,
+    gpus: Sequence[int],
+    reconfiguration_s: ArrayLike,
+    global_batch: int,
+    software: Sequence[str] = ("ZeRO-1",),
+    provisioning: bool = True,
+    **limits: Any,
+) -> pd.DataFrame:
+    """Estimated overhead over GPUs and delays, each cluster with its best strategy on electrical rails.
+
+    Parameters
+    ----------
+    models, machine
+        Names in the catalog; a GPU and its links.
+    gpus, reconfiguration_s
+        GPUs of the clusters; times of a change [s].
+    global_batch
+        Sequences of an iteration.
+    software
+        Names in STEP_SOFTWARE. Kept weights need the memory of ZeRO-1.
+    provisioning
+        Whether circuits change before they are asked for.
+    **limits
+        Of `search`, such as pipeline=[4, 8, 16].
+
+    Returns
+    -------
+    Columns model, software, gpus, strategy ("none fits" where no strategy does), reconfiguration_s, electrical_s,
+    overhead (NaN there).
+    """
+    delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
+    kinds = {name: STEP_SOFTWARE[one_of("software", name, tuple(STEP_SOFTWARE))] for name in software}
+    memories = {name: held if step.reshard_after_forward else "optimizer" for name, (held, step) in kinds.items()}
+    sizes, parts = pd.Index(gpus, name="gpus"), []
+    for model in models:
+        best = {
+            held: pd.concat(
+                [search(model, machine, n, global_batch, top=1, **{"sharding": held, **limits}).best for n in gpus],
+                keys=gpus,
+            ).droplevel(1)
+            for held in set(memories.values())
+        }
+        for name, (_, options) in kinds.items():
+            rows = best[memories[name]]
+            table = pd.DataFrame("none fits", index=sizes, columns=["strategy"])
+            over = pd.DataFrame(np.nan, index=sizes, columns=delays)
+            table["electrical_s"] = np.nan
+            if len(rows):
+                columns = {column: rows[column].to_numpy() for column in STRATEGY_COLUMNS}
+                found = overhead_estimate(model, machine, columns, delays[:, None], provisioning, options)
+                table.loc[rows.index, "strategy"] = [strategy_label(row) for row in rows.to_dict("records")]
+                table.loc[rows.index, "electrical_s"] = found.electrical_s[0]
+                over.loc[rows.index] = found.overhead.T
+            cells = over.melt(ignore_index=False, var_name="reconfiguration_s", value_name="overhead")
+            cells["reconfiguration_s"] = cells["reconfiguration_s"].astype(float)
+            parts.append(table.join(cells).reset_index().assign(model=model, software=name))
+    order = ["model", "software", "gpus", "strategy", "reconfiguration_s", "electrical_s", "overhead"]
+    return pd.concat(parts, ignore_index=True)[order]
+
+
+def largest_clusters(overheads: pd.DataFrame, switches: pd.DataFrame, limits: Sequence[float]) -> pd.DataFrame:
+    """Largest cluster of a table that a circuit switch reaches and whose overhead stays under each limit.
+
+    Parameters
+    ----------
+    overheads
+        Of `technology_overheads`, with the times of all switches.
+    switches
+        Columns circuit_switch, reconfiguration_s, reach [GPUs].
+    limits
+        Shares of the iteration.
+
+    Returns
+    -------
+    Columns circuit_switch, reconfiguration_s, reach, model, software, then GPUs for each limit; 0 where no cluster.
+    """
+    table = switches[["circuit_switch", "reconfiguration_s", "reach"]].merge(overheads, on="reconfiguration_s")
+    table = table[table["gpus"] <= table["reach"]]
+    for limit in limits:
+        table[limit] = table["gpus"].where(table["overhead"] < limit, 0)
+    keys = ["circuit_switch", "reconfiguration_s", "reach", "model", "software"]
+    return table.groupby(keys, sort=False)[list(limits)].max().reset_index()
+
+
+@checked
+def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Simulated runs with their estimates.
+
+    runs: columns model, platform, software (in STEP_SOFTWARE), tensor, context, pipeline, data, interleave,
+    global_batch, reconfiguration_s, provisioning, electrical_s, overhead. Added: rails ("context ranks",
+    "interleaved" or "plain"), estimated_electrical_s, estimated.
+    """
+    same = ["model", "platform", "software", "provisioning"]
+    fixed = {"expert": 1, "micro_batch": 1, "recompute": 0}
+    parts = []
+    for (model, platform, software, early), part in runs.groupby(same, sort=False):
+        sharding, options = STEP_SOFTWARE[software]
+        columns = {name: part[name].to_numpy() for name in STRATEGY_COLUMNS if name in part}
+        columns |= fixed | {"sharding": SHARDING.index(sharding), "sequence_parallel": columns["tensor"] > 1}
+        columns["sequence_parallel"] = columns["sequence_parallel"].astype(int)
+        found = overhead_estimate(model, platform, columns, part["reconfiguration_s"], bool(early), options)
+        parts.append(part.assign(estimated_electrical_s=found.electrical_s, estimated=found.overhead))
+    table = pd.concat(parts).sort_index()
+    rails = np.select([table["context"] > 1, table["interleave"] > 1], ["context ranks", "interleaved"], "plain")
+    return table.assign(rails=rails)
+
+
+def estimate_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """How far the estimates of `estimates_of_runs` are off, by kind of strategy.
+
+    Columns rails, software, runs, time_error (largest of the electrical iteration, as a share); median_error and
+    largest_error of the overhead [share of the iteration]; low and high: least and largest ratio of estimate and
+    simulation where this has an overhead of 1% or more.
+    """
+    error = (table["estimated"] - table["overhead"]).abs()
+    ratio = (table["estimated"] / table["overhead"]).where(table["overhead"] >= 0.01)
+    of_time = (table["estimated_electrical_s"] / table["electrical_s"] - 1).abs()
+    each = table[["rails", "software"]].assign(error=error, ratio=ratio, of_time=of_time)
+    return (
+        each.groupby(["rails", "software"], sort=False)
+        .agg(
+            runs=("error", "size"),
+            time_error=("of_time", "max"),
+            median_error=("error", "median"),
+            largest_error=("error", "max"),
+            low=("ratio", "min"),
+            high=("ratio", "max"),
+        )
+        .reset_index()
+    )

@@ -115,7 +115,7 @@ class PhotonicCircuits(RailNetwork):
             circuit = (target, source) if (what.group, what.phase) == ("hop", "backward") else (source, target)
             own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
             ends = (("send", source), ("receive", target))
-            found += [Need((side, rank, *own), op) for side, rank in ends if rank in here]
+            found += [Need((side, rank, *own), None) for side, rank in ends if rank in here]
             if self.granularity == "rail":
                 found.append(Need(("rail", target % workload.machine.hb_domain_size), workload.ring(op), True))
             else:
@@ -343,8 +343,8 @@ class CircuitPolicy(LanePolicy):
         return up
 
     def _delay(self) -> float:
-        spread = np.sqrt(3) * self.network.reconfiguration_jitter * (2 * self.rng.random() - 1)
-        return self.network.reconfiguration_s * max(1 + spread, 0.0)
+        delay, jitter = self.network.reconfiguration_s, self.network.reconfiguration_jitter
+        return delay * max(1 + jitter * 3**0.5 * (2 * self.rng.random() - 1), 0.0) if jitter else delay
 
     def _make_room(self, need: Need, now: float) -> float:
         """Make room on a lane; when the change there can begin."""

@@ -34,7 +34,7 @@ _ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in 
 
 
 class Need(NamedTuple):
-    """A lane and the state in which an operation wants it; a circuit stays when nobody uses it."""
+    """A lane and the state in which an operation wants it, None to have it alone; a circuit stays when idle."""
 
     lane: tuple
     state: Any
@@ -84,6 +84,7 @@ class LanePolicy:
         self.workload, self.network = workload, network
         self.lanes: dict[tuple, Lane] = {}
         self.needs: dict[int, dict[tuple, Need]] = {}
+        self.alike: dict[tuple, list[Need]] = {}  # needs of operations that differ in their turn alone
         self.waiting: set[int] = set()
         self.candidates: set[int] = set()
         self.asked: dict[int, int] = {}  # the turn in which an operation asked
@@ -91,7 +92,13 @@ class LanePolicy:
     def needs_of(self, op: int) -> dict[tuple, Need]:
         """Needs of an operation by lane."""
         if op not in self.needs:
-            self.needs[op] = {need.lane: need for need in self.network.needs(self.workload, op)}
+            what = self.workload.operation(op)
+            like = (self.workload.ranks[op], what.kind, what.group, what.phase, what.message_bytes)
+            if like not in self.alike:
+                self.alike[like] = self.network.needs(self.workload, op)
+            self.needs[op] = {
+                need.lane: Need(need.lane, op) if need.state is None else need for need in self.alike[like]
+            }
         return self.needs[op]
 
     def lane(self, name: tuple) -> Lane:
@@ -206,10 +213,13 @@ class RailNetwork:
         return steps[op] * machine.nic_latency_s + link_s
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
-        """Lanes that a transfer needs: its NICs, out and in."""
+        """Lanes that a transfer needs, the same for operations of one kind, phase and size on the same ranks.
+
+        Here its NICs, out and in.
+        """
         pairs = workload.transfers(op)
         lanes = [lane for source, target in pairs for lane in (("send", source), ("receive", target))]
-        return [Need(lane, op) for lane in lanes if lane[1] in workload.simulated]
+        return [Need(lane, None) for lane in lanes if lane[1] in workload.simulated]
 
     def slots_of(self, lane: tuple) -> int:
         """States that a lane has at a time."""
@@ -246,7 +256,7 @@ class StaticPartition(RailNetwork):
     def needs(self, workload: Workload, op: int) -> list[Need]:
         """Lanes of the NIC that the ring has to itself."""
         ring = workload.ring(op)
-        return [Need((*need.lane, ring), op) for need in super().needs(workload, op)]
+        return [Need((*need.lane, ring), None) for need in super().needs(workload, op)]
 
     def policy(self, workload: Workload, seed: int) -> LanePolicy:
         """Lanes of a run. Raises ValueError where the rings need more ports than the NIC has."""

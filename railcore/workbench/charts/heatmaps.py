@@ -1,6 +1,7 @@
 """Heat maps: shares over two sizes, costs, traffic matrices, counts of places; dark is high."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,12 +9,14 @@ import pandas as pd
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import GB, counted, number
+from railcore.workbench import plotting
 from railcore.workbench.charts.bars import volume_by_kind
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
-from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, panels, percent, percent_axis
+from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, log_axis, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
 _COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
@@ -249,3 +252,63 @@ def _counts(ax: plt.Axes, cells: pd.DataFrame, shape: tuple[int, int], most: flo
     inks = np.where(shade > 0.55, "white", _COUNT_COLOUR)
     outlines = [text_outline(text, 7.5)[0] for text in np.array(texts)[known]]
     draw_marks(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)
+
+
+def overhead_map(
+    data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float], rows: str = "software"
+) -> plt.Figure:
+    """Overhead as areas over GPUs and the time of a change, with circuit switches as lines up to their reach.
+
+    Parameters
+    ----------
+    data
+        Columns model (a panel each, side by side), that of `rows` (panels below each other), gpus, reconfiguration_s,
+        overhead: a full grid, NaN where nothing fits.
+    technologies
+        Columns circuit_switch, reconfiguration_s, reach.
+    limits
+        Overheads between the areas.
+    rows
+        Column with a row of panels for each value.
+
+    Returns
+    -------
+    The figure.
+    """
+    models, kinds, sizes = (list(data[name].unique()) for name in ("model", rows, "gpus"))
+    shape = (len(kinds), len(models))
+    size = (max(3.5 * shape[1], 9.0), 3.1 * shape[0] + 0.7)
+    figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
+    levels = [-np.inf, *limits, np.inf]
+    colours = heat_colours()(np.linspace(0, 1, len(levels) - 1))
+    low, high = data["reconfiguration_s"].min(), data["reconfiguration_s"].max()
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    shown = technologies[technologies["reconfiguration_s"].between(low, high)].sort_values("reconfiguration_s")
+    times = shown["reconfiguration_s"].to_numpy()
+    near = [*(times[1:] < 3 * times[:-1]), False]  # to the line above: the name stands below
+    for ax, (kind, model) in zip(axes.flat, product(kinds, models), strict=True):
+        part = data[(data["model"] == model) & (data[rows] == kind)]
+        table = part.pivot(index="reconfiguration_s", columns="gpus", values="overhead")
+        ax.contourf(table.columns, table.index, table, levels=levels, colors=colours, extend="neither")
+        for row, below in zip(shown.itertuples(), near, strict=True):
+            reach = [sizes[0], min(row.reach, sizes[-1])]
+            ends = {"marker": "o", "markevery": [1]} if row.reach <= sizes[-1] else {}
+            line = {"color": "black", "linewidth": 1.3, "path_effects": halo, **ends}
+            ax.plot(reach, [row.reconfiguration_s] * 2, clip_on=False, **line)
+            style = {"fontsize": 7, "path_effects": halo}
+            plotting.text_beside(
+                ax, row.circuit_switch, (sizes[0], row.reconfiguration_s), (3, -10 if below else 3), **style
+            )
+        ax.set_facecolor(_NO_SHARE_COLOUR)
+        plotting.panel_title(ax, f"{model}\n{kind}")
+        ax.grid(False)
+        plotting.gpu_axis(ax, sizes)
+        log_axis(ax.yaxis, text=lambda value: units.show(value, "s"))
+    for ax in axes[:-1].flat:
+        ax.set_xlabel("")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("time of a change")
+    texts = [f"under {percent(limit)}" for limit in limits] + [f"{percent(limits[-1])} or more"]
+    handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
+    figure.legend(handles, texts, loc="outside lower center", ncols=len(texts), title="longer iteration")
+    return figure
