@@ -230,21 +230,6 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
     assert len(table) == 40
 
 
-@pytest.mark.parametrize("provisioning", [False, True], ids=["on demand", "provisioned"])
-@pytest.mark.parametrize("each_pass", [False, True], ids=["weights once", "weights in each pass"])
-def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
-    strategy = Strategy(tensor=8, data=16, pipeline=16, interleave=8, sharding="weights", sequence_parallel=True)
-    options = stage_program.StepOptions() if each_pass else stage_program.fsdp_options()
-    network = photonics.PhotonicCircuits(0.025, provisioning=provisioning)
-
-    def step():
-        job = ("Llama-3 405B", "DGX H100", strategy, 2048, options)
-        return simulation.simulate(workload.training_step(*job, one_replica=True), network)
-
-    timeline = benchmark.pedantic(step, rounds=3)
-    assert timeline.total_s > 0
-
-
 def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     """Llama-3 70B with ZeRO-1 on 4,096 GPUs, 100 strategies at 1,000 delays, provisioned; target 1 s on one core."""
     blocks = strategy_blocks("Llama-3 70B", 4096, 4096, sharding="optimizer")

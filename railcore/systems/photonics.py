@@ -14,7 +14,7 @@ Source: photonic2025, sections 3 and 4.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
 from railcore.training.layer_time import MODERN, Runtime
@@ -149,6 +150,7 @@ def overhead(
     runtime: Runtime = MODERN,
     jitter: float = 0.0,
     seed: int = 0,
+    progress: Callable[[str], object] | None = None,
     **circuits: Any,
 ) -> pd.DataFrame:
     """What reconfiguration adds to a training iteration, over electrical rails of equal bandwidth.
@@ -166,6 +168,8 @@ def overhead(
         Whether circuits change before they are asked for; several values for a row each.
     jitter, seed
         As for `simulate`.
+    progress
+        Told each run before it starts, such as `print`.
     circuits
         Other fields of `PhotonicCircuits`.
 
@@ -198,8 +202,10 @@ def overhead(
         return whole_job[0]
 
     electrical_s = simulate(small, electrical_twin(networks[0]), jitter, seed).iteration_s
-    rows = []
-    for network in networks:
+    rows, tell = [], progress or (lambda line: None)
+    for number, network in enumerate(networks, start=1):
+        how = "provisioned" if network.provisioning else "on demand"
+        tell(f"{number} of {len(networks)}: {units.show(network.reconfiguration_s, 's')} {how}")
         run = simulate(workload(network), network, jitter, seed)
         changes = run.workload.iteration_of[[op for op, *_ in run.reconfiguration_log]] == 1
         rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes.sum()))

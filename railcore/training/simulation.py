@@ -15,7 +15,7 @@ serves one transfer at a time in each direction, at full rate.
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -321,7 +321,11 @@ class StepTimeline:
 
 @checked
 def simulate(
-    workload: Workload, network: RailNetwork | None = None, jitter: float = 0.0, seed: int = 0
+    workload: Workload,
+    network: RailNetwork | None = None,
+    jitter: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[str], object] | None = None,
 ) -> StepTimeline:
     """Run a workload on a network.
 
@@ -335,6 +339,8 @@ def simulate(
         Standard deviation of a compute's time over its mean; uniform, by seed.
     seed
         Of all that is random in the run.
+    progress
+        Told each tenth of the operations, such as `print`.
 
     Returns
     -------
@@ -355,9 +361,10 @@ def simulate(
     spread = np.sqrt(3) * jitter * (2 * rng.random(len(workload.program)) - 1)
     seconds = (np.array(workload.seconds) * np.maximum(1 + spread, 0.0)).tolist()
     policy, link = network.policy(workload, seed), workload.link
-    waiting, followers = workload.dependencies()
+    waiting, followers = [len(before) for before in workload.after], workload.followers
     ready_s, start_s, end_s = ([np.nan] * len(waiting) for _ in range(3))
     ends: list[tuple[float, int]] = []
+    tell, ended, tenth = progress or (lambda line: None), 0, max(len(waiting) // 10, 1)
     now, free = 0.0, [op for op, count in enumerate(waiting) if not count]
     while True:
         for op in sorted(free):
@@ -375,6 +382,9 @@ def simulate(
         free, first = [], ends[0][0]
         while ends and ends[0][0] <= first * _ROUNDING:
             now, op = heapq.heappop(ends)
+            ended += 1
+            if ended % tenth == 0:
+                tell(f"{ended:,} of {len(waiting):,} operations")
             if link[op] == RAIL:
                 policy.release(op, now)
             for follower in followers[op]:

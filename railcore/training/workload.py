@@ -136,7 +136,7 @@ class Workload:
 
     def order(self) -> list[int]:
         """Operations so that each stands after those it waits for. Raises ValueError for a cycle, naming it."""
-        waiting, followers = self.dependencies()
+        waiting, followers = [len(before) for before in self.after], self.followers
         free = [op for op, count in enumerate(waiting) if not count]
         for op in free:
             for follower in followers[op]:
@@ -148,13 +148,14 @@ class Workload:
             raise ValueError(f"after has a cycle among {len(stuck)} operations, such as {stuck[:4]}: remove one edge")
         return free
 
-    def dependencies(self) -> tuple[list[int], list[list[int]]]:
-        """How many operations each waits for, and which wait for it."""
-        followers: list[list[int]] = [[] for _ in self.after]
+    @cached_property
+    def followers(self) -> list[list[int]]:
+        """Which operations wait for each."""
+        found: list[list[int]] = [[] for _ in self.after]
         for op, before in enumerate(self.after):
             for each in before:
-                followers[each].append(op)
-        return [len(before) for before in self.after], followers
+                found[each].append(op)
+        return found
 
 
 @checked

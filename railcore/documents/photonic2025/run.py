@@ -198,7 +198,7 @@ def unordered_pairs(workload: Workload, stage: int, rail: int = 0) -> int:
     gathers = table[(table["operation"] == "all_gather") & (table["stage"] == stage)]
     hops = table[table["operation"] == "send_receive"]
     hops = hops[[stage not in (rank // size for rank in ranks) for ranks in hops["ranks"]]]
-    followers = workload.dependencies()[1]
+    followers = workload.followers
     bursts = [(set(ops), _reached(followers, ops)) for _, ops in gathers.groupby("burst")["op"]]
     later = {op: _reached(followers, [op]) for op in hops["op"]}
     return sum(op not in after and not later[op] & burst for burst, after in bursts for op in later)
