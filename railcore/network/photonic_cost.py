@@ -268,31 +268,3 @@ def wiring_costs(
         row |= {"gpu_cost_usd": own["cost_usd"] / gpus, "gpu_power_w": own["power_w"] / gpus}
         rows.append(row | {name: other[name] for name in ("cost_saved", "power_saved")})
     return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
-
-
-def circuit_reaches(switches: Iterable[str], hb_domains: Mapping[str, int], **wiring) -> pd.DataFrame:
-    """Largest cluster behind one circuit switch a rail and plane, by switch and HB domain.
-
-    Parameters
-    ----------
-    switches
-        Of the catalog's circuit_switches.
-    hb_domains
-        GPUs of HB domains (scale-up or NVLink domains) by the names of their columns.
-    **wiring
-        nic_ports, planes and fibres_per_port, as in `circuit_parts`.
-
-    Returns
-    -------
-    Columns circuit_switch, reconfiguration_s, ports, and one of GPUs for each HB domain; where the switch that a source
-    gives has other ports (ports_reference), reference_ports and a column reference_... for each HB domain, else NaN.
-    """
-    rows = []
-    for item in (catalog.item("circuit_switches", name) for name in switches):
-        row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
-        for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
-            row[f"{before}ports"] = np.nan if ports is None else ports
-            for name, size in hb_domains.items():
-                row[before + name] = np.nan if ports is None else float(circuit_reach(size, ports, **wiring))
-        rows.append(row)
-    return pd.DataFrame(rows)
