@@ -211,3 +211,13 @@ def test_every_claim_of_the_notebook_has_a_value(solved, timeline):
     differ = {key for key, verdict in claim_verdicts(entries.values).items() if verdict != "reproduced"}
     assert differ == {"photonic2025.fig3.dp_tp_overlap", "photonic2025.eq1.windows_per_second"}
     assert differ <= set(entries.reasons)
+
+
+def test_an_own_schedule_counts_its_windows_in_its_title(solved):
+    ((title, picture),) = run.own_schedule(4, 2, 8, 1e9, solved, "Llama-3 70B").items()
+    assert title.startswith("PP=4, FSDP=2, 2 chunks a stage, 8 micro-batches: 32 windows in ")
+    assert title.endswith(" 0 of 1,000,000,000 s or longer") and len(picture["windows"]) == 32
+    ((_, ragged),) = run.own_schedule(3, 1, 3, 1e-3, solved).items()
+    assert "32 layers" in ragged["traffic"].attrs["warnings"][0]
+    with pytest.raises(ValueError, match="seeds is 0"):
+        run.jittered_windows(solved, 0.02, 0)

@@ -21,8 +21,15 @@ from railcore.documents.photonic2025.trace import (
     window_classes,
     window_distribution,
 )
-from railcore.documents.photonic2025.windows import rail_bursts, rail_phases, rail_windows, window_count
+from railcore.documents.photonic2025.windows import (
+    all_rail_windows,
+    rail_bursts,
+    rail_phases,
+    rail_windows,
+    window_count,
+)
 from railcore.facts import units
+from railcore.facts.checks import whole
 from railcore.training.layer_time import MODERN
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
@@ -97,6 +104,17 @@ def solved_machine() -> Machine:
         found_s.append(rail_windows(run_timeline(step))["duration_s"].iloc[SOLVED_WINDOW - 1])
     slope = (found_s[1] - found_s[0]) / (byte_s[1] - byte_s[0])
     return replace(box, hb_Bps=float(1 / (byte_s[0] + (wanted - found_s[0]) / slope)))
+
+
+def jittered_windows(machine: Machine, jitter: float, seeds: int) -> list[pd.DataFrame]:
+    """Windows of all rails of computed runs with jitter, a table for each seed: ten iterations of the first, else one.
+
+    machine: a GPU of the run; jitter as in `simulate`.
+    """
+    whole("seeds", seeds)
+    iterations = [11, *[2] * (seeds - 1)]  # the last one has no windows
+    runs = [run_workload(run_strategy(), machine=machine, iterations=number) for number in iterations]
+    return [all_rail_windows(run_timeline(each, jitter, seed)) for seed, each in enumerate(runs)]
 
 
 def window_lengths_table(timeline: StepTimeline) -> pd.DataFrame:
@@ -221,7 +239,7 @@ def rail_picture(timeline: StepTimeline, rail: int = 0) -> dict[str, pd.DataFram
 
     traffic: a row for each burst and rank (rank, label, start_s, end_s); windows: of `rail_windows`; circuits: phases
     with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and optimizer, by the computes of the
-    last stage (name, start_s, end_s).
+    last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the workload.
     """
     bursts, phases = rail_bursts(timeline, rail), rail_phases(timeline, rail)
     bursts, phases = bursts[bursts["iteration"] == 0], phases[phases["iteration"] == 0]
@@ -229,8 +247,10 @@ def rail_picture(timeline: StepTimeline, rail: int = 0) -> dict[str, pd.DataFram
     traffic = bursts.assign(rank=bursts["group"].map(members)).explode("rank")
     pairs = [_pairs(bursts[bursts["kind"] == kind]["group"].map(members)) for kind in phases["kind"]]
     windows = rail_windows(timeline, rail)
+    traffic = traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True)
+    traffic.attrs["warnings"] = timeline.workload.warnings
     return {
-        "traffic": traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True),
+        "traffic": traffic,
         "windows": windows[windows["iteration"] == 0],
         "circuits": phases.assign(circuits=pairs)[["kind", "circuits", "start_s", "end_s"]].reset_index(drop=True),
         "parts": pd.DataFrame(_parts(timeline)),
@@ -280,9 +300,9 @@ def traffic_picture(timeline: StepTimeline, ranks: Iterable[int]) -> tuple[pd.Da
 
 
 def own_schedule(
-    pipeline: int, chunks: int, microbatches: int, delay_s: float, machine: Machine
+    pipeline: int, chunks: int, microbatches: int, delay_s: float, machine: Machine, model: Transformer | str = MODEL
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """The run with other stages, chunks and micro-batches: `rail_picture` by a title that counts its windows.
+    """The run with other stages, chunks, micro-batches or model: `rail_picture` by a title that counts its windows.
 
     Parameters
     ----------
@@ -290,8 +310,8 @@ def own_schedule(
         p, v and m; with chunks m is a multiple of p.
     delay_s
         Reconfiguration delay [s]: how many windows are at least as long.
-    machine
-        A GPU of the run.
+    machine, model
+        A GPU of the run, and what is trained.
 
     Returns
     -------
@@ -302,13 +322,14 @@ def own_schedule(
     ValueError
         As `Strategy.check`.
     """
-    timeline = run_timeline(run_workload(run_strategy(pipeline, chunks), microbatches, machine))
+    strategy = run_strategy(pipeline, chunks)
+    timeline = run_timeline(run_workload(strategy, microbatches, machine, model=model))
     picture = rail_picture(timeline)
     windows = picture["windows"]["duration_s"]
+    split = f"{units.counted(chunks, 'chunks')} a stage, " if chunks > 1 else ""
     title = (
-        f"PP={pipeline}, FSDP=2, {units.counted(chunks, 'chunks')} a stage, "
-        f"{units.counted(microbatches, 'micro-batches')}: {units.counted(len(windows), 'windows')} in "
-        f"{units.show(timeline.iteration_s, 's', 4)}, {int((windows >= delay_s).sum())} of them "
-        f"{units.show(delay_s, 's')} or longer"
+        f"PP={pipeline}, FSDP={strategy.data}, {split}{units.counted(microbatches, 'micro-batches')}: "
+        f"{units.counted(len(windows), 'windows')} in {units.show(timeline.iteration_s, 's', 4)}, "
+        f"{int((windows >= delay_s).sum())} of {units.show(delay_s, 's')} or longer"
     )
     return {title: picture}

@@ -111,7 +111,7 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> plt.Figu
     for letter, ax, (title, panel) in zip(ascii_lowercase, axes.flat, panels.items(), strict=False):
         traffic, ranks = panel["traffic"], sorted(panel["traffic"]["rank"].unique())
         end = max(traffic["end_s"].max(), panel["parts"]["end_s"].max()) * 1.01
-        _circuit_bands(ax, panel["circuits"], len(ranks))
+        _circuit_bands(ax, panel["circuits"], len(ranks), end)
         for label, (_, colour) in _TRAFFIC.items():
             rows = traffic[traffic["label"] == label]
             lanes = rows["rank"].map(ranks.index).to_numpy(float)
@@ -129,16 +129,16 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> plt.Figu
     return figure
 
 
-def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int) -> None:
+def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int, last: float) -> None:
     """Background of phases by their circuits, with the pairs that these join where they fit."""
     starts = np.maximum.accumulate(circuits["start_s"].to_numpy())
-    ends = np.append(starts[1:], circuits["end_s"].iloc[-1])
+    ends = np.append(starts[1:], min(circuits["end_s"].iloc[-1], last))
     for kind, pairs, start, end in zip(circuits["kind"], circuits["circuits"], starts, ends, strict=True):
         ax.axvspan(start, end, color=_CIRCUITS.get(kind, ("", "white"))[1], zorder=0, linewidth=0)
         each = pairs.split(", ")
         lines = [", ".join(each[i : i + 2]) for i in range(0, min(len(each), 6), 2)]
         lines[-1] += " ..." if len(each) > 6 else ""
-        if end - start > max(map(len, lines)) * _CHARACTER * ends[-1]:
+        if end - start > max(map(len, lines)) * _CHARACTER * last:
             ax.text((start + end) / 2, ranks + 1, "\n".join(lines), ha="center", va="center", fontsize=7.5)
 
 
@@ -203,8 +203,10 @@ def window_lengths_figure(distribution: pd.DataFrame, classes: pd.DataFrame) -> 
                 )
                 ax.text(at, value, shown, ha="center", va="bottom", fontsize=7)
         volumes = classes.drop_duplicates("after").set_index("after")["volume"]
-        kinds = [""] * len(names) if ax is middle else [f"{_AFTER.get(name, name)}\n" for name in names]
-        ax.set_xticks(range(len(names)), [kind + volumes[name] for kind, name in zip(kinds, names, strict=True)])
+        ticks = [f"{_AFTER.get(name, name)}\n{volumes[name]}" for name in names]
+        if ax is middle:  # less room: the volume alone, its unit below
+            ticks = [volumes[name].replace(" ", "\n") for name in names]
+        ax.set_xticks(range(len(names)), ticks)
         ax.tick_params(axis="x", labelsize=7.5)
         ax.grid(axis="x", visible=False)
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
