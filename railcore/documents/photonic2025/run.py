@@ -117,18 +117,20 @@ def jittered_windows(machine: Machine, jitter: float, seeds: int) -> list[pd.Dat
     return [all_rail_windows(run_timeline(each, jitter, seed)) for seed, each in enumerate(runs)]
 
 
-def window_lengths_table(timeline: StepTimeline) -> pd.DataFrame:
+def window_lengths_table(timeline: StepTimeline, datasheet: StepTimeline) -> pd.DataFrame:
     """The eight windows of an iteration: measured on all rails, and computed on rail 0.
 
-    Columns window, before, after, measured_s (mean), least_s, largest_s, computed_s, solved (True where the HB
-    bandwidth was solved from it).
+    timeline, datasheet: the run at its measured and solved bandwidths, and at those of the datasheets. Columns window,
+    before, after, measured_s (mean), least_s, largest_s, computed_s, solved (True where the HB bandwidth was solved
+    from it), datasheet_s.
     """
     measured = measured_windows(None).groupby("window")["duration_s"].agg(["mean", "min", "max"])
     found = rail_windows(timeline).iloc[: len(measured)].set_index("window")
     table = found[["before", "after"]].join(measured)
     table.columns = pd.Index(["before", "after", "measured_s", "least_s", "largest_s"])
     table["computed_s"] = found["duration_s"]
-    return table.reset_index().assign(solved=table.index == SOLVED_WINDOW)
+    fast = rail_windows(datasheet)["duration_s"].iloc[: len(table)].to_numpy()
+    return table.reset_index().assign(solved=table.index == SOLVED_WINDOW, datasheet_s=fast)
 
 
 def run_times_table(timeline: StepTimeline) -> pd.DataFrame:
@@ -328,8 +330,9 @@ def own_schedule(
     windows = picture["windows"]["duration_s"]
     split = f"{units.counted(chunks, 'chunks')} a stage, " if chunks > 1 else ""
     title = (
-        f"PP={pipeline}, FSDP={strategy.data}, {split}{units.counted(microbatches, 'micro-batches')}: "
-        f"{units.counted(len(windows), 'windows')} in {units.show(timeline.iteration_s, 's', 4)}, "
-        f"{int((windows >= delay_s).sum())} of {units.show(delay_s, 's')} or longer"
+        f"{timeline.workload.model.name}, PP={pipeline}, FSDP={strategy.data}, {split}"
+        f"{units.counted(microbatches, 'micro-batches')}: {units.counted(len(windows), 'windows')} in "
+        f"{units.show(timeline.iteration_s, 's', 4)}, {int((windows >= delay_s).sum())} of "
+        f"{units.show(delay_s, 's')} or longer"
     )
     return {title: picture}

@@ -203,10 +203,10 @@ def window_lengths_figure(distribution: pd.DataFrame, classes: pd.DataFrame) -> 
                 )
                 ax.text(at, value, shown, ha="center", va="bottom", fontsize=7)
         volumes = classes.drop_duplicates("after").set_index("after")["volume"]
-        ticks = [f"{_AFTER.get(name, name)}\n{volumes[name]}" for name in names]
+        below = [f"{_AFTER.get(name, name)}\n{volumes[name]}" for name in names]
         if ax is middle:  # less room: the volume alone, its unit below
-            ticks = [volumes[name].replace(" ", "\n") for name in names]
-        ax.set_xticks(range(len(names)), ticks)
+            below = [volumes[name].replace(" ", "\n") for name in names]
+        ax.set_xticks(range(len(names)), below)
         ax.tick_params(axis="x", labelsize=7.5)
         ax.grid(axis="x", visible=False)
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
