@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.documents.readings import Entries, verdict_readings
+from railcore.documents.readings import Entries, joined_texts, verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.network.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
@@ -213,6 +213,11 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
         for count, row in best[best["network"] == "rail-optimized"].iterrows()
     }
     largest = max(int(catalog.item("platforms", name)["gpus"]) for name in SCALE_UPS)
+    priced = dict.fromkeys(
+        [*shares[ROUNDED], "photonic2025.intro.ocs_power"],
+        "prices and powers of the authors' later notebook, since the document prints none (the table of prices has "
+        "which others give its savings)",
+    )
     values = shares.pop(ROUNDED) | {
         "photonic2025.table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),
         "photonic2025.intro.ocs_power": powers.circuit / powers.port,
@@ -226,11 +231,11 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
                 if np.isfinite(other := getattr(row, f"reference_{column}")):
                     cited[f"{_TABLE}.{key}.{column}"] = other
     choices = {
-        "switch ports as the authors' later notebook rounds them, at its prices": shares,
+        "switch ports as that notebook rounds them": shares,
         "ports as the table prints them": {"those of the switch it cites": cited},
     }
     reasons = {
         "photonic2025.sec2.hundreds_of_rails": "one rail for each GPU of a scale-up domain; the largest that the "
         f"document names has {largest} GPUs"
     }
-    return Entries(values, reasons, verdict_readings(values, choices))
+    return Entries(values, reasons, joined_texts(priced, verdict_readings(values, choices)))
