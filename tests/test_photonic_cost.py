@@ -207,6 +207,8 @@ def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
     assert differ == set(reasons) == {"photonic2025.sec2.hundreds_of_rails"}
     for name in ("photonic2025.fig7.cost_saving_max", "photonic2025.fig7.power_saving_max"):
         assert "three exact tiers: 0." in readings[name] and "switches of 64 ports: 0." in readings[name]
+    unprinted = {name for name in mine if "saving" in name} | {"photonic2025.intro.ocs_power"}
+    assert all("the document prints none" in readings[name] for name in unprinted) and len(unprinted) == 5
     assert "1,536 GPUs" in readings["photonic2025.table3.piezo.gpus_h200"]
 
 
@@ -253,8 +255,8 @@ def test_lines_of_the_figure_end_with_the_documents():
 
 def test_no_price_above_0_is_none():
     free = price_books.PriceBook(582.8, 1e5, circuit_port=520)
-    solved = fabric_cost.solved_prices(fig7(prices=free), free, POWERS)
-    assert solved[(solved["part"] == "port") & solved["saving"].str.startswith("cost")]["solved"].isna().all()
+    solved = fabric_cost.solved_prices(fig7(prices=free), free, POWERS, {"cost": 4.0, "power": 23.0})
+    assert solved[(solved["part"] == "port") & (solved["saving"] == "cost saving printed")]["solved"].isna().all()
 
 
 def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():

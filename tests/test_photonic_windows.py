@@ -10,6 +10,7 @@ from railcore.documents.readings import claim_verdicts, merge_entries
 from railcore.facts import catalog, claims
 from railcore.systems import ring_limits
 from railcore.training.parallelism import Strategy
+from railcore.training.simulation import simulate
 
 
 def test_the_measured_windows_are_those_that_the_authors_tell_of():
@@ -20,7 +21,7 @@ def test_the_measured_windows_are_those_that_the_authors_tell_of():
     classes = trace.window_classes(first).set_index("after")
     assert classes["windows"].to_dict() == {"PP": 3, "AG": 2, "RS": 2, "AR": 1}
     assert classes.loc["RS", "duration_s"] == pytest.approx(0.99752, abs=1e-5)
-    assert (trace.measured_phases(None)["duration_s"] > 0).all()  # windows and traffic take turns
+    assert (trace.measured_phases()["duration_s"] > 0).all()  # windows and traffic take turns
 
 
 def test_bytes_of_the_trace_are_those_of_the_model():
@@ -150,7 +151,12 @@ def test_computed_windows_are_those_of_the_trace_in_order_kind_and_volume(timeli
 
 
 def test_one_solved_bandwidth_gives_the_other_lengths(timeline, solved):
-    lengths = run.window_lengths_table(timeline).set_index("window")
+    fast = simulate(run.run_workload(run.run_strategy()))
+    lengths = run.window_lengths_table(timeline, fast).set_index("window")
+    assert (lengths["datasheet_s"] <= lengths["computed_s"] + 1e-9).all()
+    assert fast.iteration_s < timeline.iteration_s / 5
+    optimizer = lengths.loc[8]  # it computes, and sends next to nothing
+    assert optimizer["datasheet_s"] == pytest.approx(optimizer["computed_s"])
     assert lengths.loc[4, "computed_s"] == pytest.approx(lengths.loc[4, "measured_s"], rel=1e-9)
     assert lengths.loc[3, "computed_s"] == pytest.approx(lengths.loc[3, "measured_s"], rel=0.05)
     assert lengths.loc[1, "computed_s"] == pytest.approx(lengths.loc[1, "least_s"], rel=0.05)
@@ -211,3 +217,13 @@ def test_every_claim_of_the_notebook_has_a_value(solved, timeline):
     differ = {key for key, verdict in claim_verdicts(entries.values).items() if verdict != "reproduced"}
     assert differ == {"photonic2025.fig3.dp_tp_overlap", "photonic2025.eq1.windows_per_second"}
     assert differ <= set(entries.reasons)
+
+
+def test_an_own_schedule_counts_its_windows_in_its_title(solved):
+    ((title, picture),) = run.own_schedule(4, 2, 8, 1e9, solved, "Llama-3 70B").items()
+    assert title.startswith("Llama-3 70B, PP=4, FSDP=2, 2 chunks a stage, 8 micro-batches: 32 windows in ")
+    assert title.endswith(" 0 of 1,000,000,000 s or longer") and len(picture["windows"]) == 32
+    ((_, ragged),) = run.own_schedule(3, 1, 3, 1e-3, solved).items()
+    assert "32 layers" in ragged["traffic"].attrs["warnings"][0]
+    with pytest.raises(ValueError, match="seeds is 0"):
+        run.jittered_windows(solved, 0.02, 0)

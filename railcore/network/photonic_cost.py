@@ -77,9 +77,14 @@ def photonic_network_costs(
     switched = ocs_ports is not None
     cost, power = (circuit_total(own, book, switched) for book in (prices, powers))
     clusters = {"gpus": n, "hb_domain_size": k}
-    boxes = (own.switches, own.switch_ports) if switched else (np.nan, own.used_ports.astype(float))
-    counts: dict[str, Any] = {"tiers": 1, **dict(zip(("switches", "ports"), boxes, strict=True))}
-    counts |= {"transceivers": own.transceivers, "cost_usd": cost, "power_w": power}
+    counts = {
+        "tiers": 1,
+        "switches": own.switches if switched else np.nan,
+        "ports": own.switch_ports if switched else own.used_ports.astype(float),
+        "transceivers": own.transceivers,
+        "cost_usd": cost,
+        "power_w": power,
+    }
     blocks = [pd.DataFrame({"network": PHOTONIC} | clusters | counts)]
     for network, shape in ELECTRICAL_NETWORKS.items():
         totals = part_totals(rail_parts(n, k, ports, **shape), prices, powers)
@@ -207,19 +212,22 @@ def circuit_switch_plans(
     rows = []
     for name in switches:
         item = catalog.item("circuit_switches", name)
-        ports, time = int(item["ports"]), item.get("reconfiguration_time", np.nan)
-        for planes in range(1, nic_ports + 1):
-            if nic_ports % planes:
-                continue
-            parts = circuit_parts(gpus, hb_domain_size, ports, nic_ports, planes, **wiring)
-            rings = ring_lengths(nic_ports, planes, wiring.get("fibres_per_port", 1))
-            rows.append(
-                {"circuit_switch": name, "ports": ports, "reconfiguration_s": time, "planes": planes}
-                | {"largest_cluster": int(parts.reach), "rings": rings}
-                | {"rails_per_switch": float(parts.rails_per_switch)}
-                | {"switches": float(parts.switches), "ports_used": float(parts.used_ports / parts.switch_ports)}
-                | {"cost_usd": float(circuit_total(parts, prices)), "power_w": float(circuit_total(parts, powers))}
-            )
+        for planes in (number for number in range(1, nic_ports + 1) if nic_ports % number == 0):
+            parts = circuit_parts(gpus, hb_domain_size, int(item["ports"]), nic_ports, planes, **wiring)
+            row = {
+                "circuit_switch": name,
+                "ports": int(item["ports"]),
+                "reconfiguration_s": item.get("reconfiguration_time", np.nan),
+                "planes": planes,
+                "largest_cluster": int(parts.reach),
+                "rings": ring_lengths(nic_ports, planes, wiring.get("fibres_per_port", 1)),
+                "rails_per_switch": float(parts.rails_per_switch),
+                "switches": float(parts.switches),
+                "ports_used": float(parts.used_ports / parts.switch_ports),
+                "cost_usd": float(circuit_total(parts, prices)),
+                "power_w": float(circuit_total(parts, powers)),
+            }
+            rows.append(row)
     return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
 
 
@@ -261,38 +269,18 @@ def wiring_costs(
         wiring = {"nic_ports": ports, "fibres_per_port": fibres, "transceivers_per_gpu": 1}
         table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring).set_index("network")
         own, other = table.loc[PHOTONIC], table.loc["rail-optimized"]
-        row: dict[str, Any] = {"nic_ports": ports, "fibres_per_port": fibres, "circuit_ports": ports * fibres}
-        row["largest_cluster"] = int(circuit_reach(hb_domain_size, ocs_ports, ports, fibres_per_port=fibres))
         rings = ports // 2 if fibres == 1 else ports
-        row |= {"rings": rings, "ring_Bps": nic_Bps / ports if rings else np.nan}
-        row |= {"gpu_cost_usd": own["cost_usd"] / gpus, "gpu_power_w": own["power_w"] / gpus}
-        rows.append(row | {name: other[name] for name in ("cost_saved", "power_saved")})
-    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
-
-
-def circuit_reaches(switches: Iterable[str], hb_domains: Mapping[str, int], **wiring) -> pd.DataFrame:
-    """Largest cluster behind one circuit switch a rail and plane, by switch and HB domain.
-
-    Parameters
-    ----------
-    switches
-        Of the catalog's circuit_switches.
-    hb_domains
-        GPUs of HB domains (scale-up or NVLink domains) by the names of their columns.
-    **wiring
-        nic_ports, planes and fibres_per_port, as in `circuit_parts`.
-
-    Returns
-    -------
-    Columns circuit_switch, reconfiguration_s, ports, and one of GPUs for each HB domain; where the switch that a source
-    gives has other ports (ports_reference), reference_ports and a column reference_... for each HB domain, else NaN.
-    """
-    rows = []
-    for item in (catalog.item("circuit_switches", name) for name in switches):
-        row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
-        for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
-            row[f"{before}ports"] = np.nan if ports is None else ports
-            for name, size in hb_domains.items():
-                row[before + name] = np.nan if ports is None else float(circuit_reach(size, ports, **wiring))
+        row = {
+            "nic_ports": ports,
+            "fibres_per_port": fibres,
+            "circuit_ports": ports * fibres,
+            "largest_cluster": int(circuit_reach(hb_domain_size, ocs_ports, ports, fibres_per_port=fibres)),
+            "rings": rings,
+            "ring_Bps": nic_Bps / ports if rings else np.nan,
+            "gpu_cost_usd": own["cost_usd"] / gpus,
+            "gpu_power_w": own["power_w"] / gpus,
+            "cost_saved": other["cost_saved"],
+            "power_saved": other["power_saved"],
+        }
         rows.append(row)
-    return pd.DataFrame(rows)
+    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)

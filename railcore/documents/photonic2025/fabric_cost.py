@@ -11,33 +11,38 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.documents.readings import Entries, verdict_readings
+from railcore.documents.readings import Entries, joined_texts, verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
-from railcore.network.photonic_cost import PHOTONIC, circuit_reaches, photonic_network_costs, photonic_savings
+from railcore.network.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
 from railcore.network.price_books import PriceBook
+from railcore.network.topology.photonic import circuit_reach
 
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
 ROUNDED, EXACT = "radix of the cluster, rounded", "three exact tiers"
-_FIGURE, _TABLE = "photonic2025.fig7", "photonic2025.table3"
-_SAVED = {"cost": f"{_FIGURE}.cost_saving_max", "power": f"{_FIGURE}.power_saving_max"}
-
-
-def table3_switches() -> dict[str, str]:
-    """Circuit switches of Table 3 by the part of its claims' ids that names them."""
-    items = [catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")]
-    return {str(item["claim_key"]): item.name for item in items if "claim_key" in item}
+_TABLE = "photonic2025.table3"
+_SAVED = {what: f"photonic2025.fig7.{what}_saving_max" for what in ("cost", "power")}  # claims
 
 
 def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFrame:
-    """`circuit_reaches` of all circuit switches of the catalog with the scale-up domains of Table 3.
+    """GPUs of the largest cluster behind one circuit switch a rail, for the catalog's switches, as in Table 3.
 
-    nic_ports: of a NIC, with bidirectional transceivers; hb_domain_size: of one more column, gpus_own.
+    nic_ports: of a NIC, with bidirectional transceivers; hb_domain_size: of one more column, gpus_own. Columns
+    circuit_switch, reconfiguration_s, ports, gpus_gb200, gpus_h200; and with reference_ before ports and GPUs those of
+    the switch that the document cites, NaN where it has as many ports.
     """
     domains = {column: int(catalog.item("platforms", name)["gpus"]) for name, column in SCALE_UPS.items()}
     if hb_domain_size is not None and hb_domain_size not in domains.values():
         domains["gpus_own"] = hb_domain_size
-    return circuit_reaches(catalog.names("circuit_switches"), domains, nic_ports=nic_ports)
+    rows = []
+    for item in (catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")):
+        row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
+        for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
+            row[f"{before}ports"] = np.nan if ports is None else ports
+            for column, size in domains.items():
+                row[before + column] = np.nan if ports is None else float(circuit_reach(size, ports, nic_ports))
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def printed_table3(table: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +133,7 @@ def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def solved_prices(
-    table: pd.DataFrame, prices: PriceBook, powers: PriceBook, ratios: Mapping[str, float] | None = None
+    table: pd.DataFrame, prices: PriceBook, powers: PriceBook, ratios: Mapping[str, float]
 ) -> pd.DataFrame:
     """Price or power of one part that gives a saving, the two others as in the books, for each way to count.
 
@@ -155,10 +160,10 @@ def solved_prices(
     for what, book in (("cost", prices), ("power", powers)):
         printed = claims.claim(_SAVED[what])
         ends = printed.paper_value * (1 + printed.tolerance * np.array([0, -1, 1]))
-        wanted = [(f"{what} saving printed", f"{printed.paper_value:.4g}", ends)]
-        if ratios:
-            wanted.append((f"{what} ratio", f"{ratios[what]:g}x", 1 - 1 / np.array([ratios[what], np.nan, np.nan])))
-        for saving, text, shares in wanted:
+        ratio = 1 - 1 / np.array([ratios[what], np.nan, np.nan])
+        wanted = {f"{what} saving printed": (f"{printed.paper_value:.4g}", ends)}
+        wanted |= {f"{what} ratio": (f"{ratios[what]:g}x", ratio)}
+        for saving, (text, shares) in wanted.items():
             for count, row in best.iterrows():
                 p, t, left = row["ports_per_gpu"], row["transceivers_per_gpu"], 1 - shares
                 ports, optics, switched = p * book.port, t * book.transceiver, circuits * book.circuit
@@ -201,36 +206,36 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
 
     table: `counted_networks` of the clusters of Fig. 7; reaches: `table3` with SCALE_UPS as columns; powers: its book.
     """
-    values: dict[str, float] = {}
-    others: dict[str, dict[str, float]] = {}
-    for count, row in largest_savings(table).iterrows():
-        found = {"fig7.cost_saving_max": row["cost_saved"], "fig7.power_saving_max": row["power_saved"]}
-        found |= {"intro.cost_saving": row["cost_saved"], "intro.power_saving": row["power_saved"]}
-        others[count] = found
-    values |= others.pop(ROUNDED)
-    by_name, cited = reaches.set_index("circuit_switch"), {}
-    for key, name in table3_switches().items():
-        for column in SCALE_UPS.values():
-            values[f"table3.{key}.{column}"] = by_name[column][name]
-            if np.isfinite(other := by_name[f"reference_{column}"][name]):
-                cited[f"table3.{key}.{column}"] = other
-    largest = max(int(catalog.item("platforms", name)["gpus"]) for name in SCALE_UPS)
-    values |= {
-        "table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),
-        "intro.ocs_power": powers.circuit / powers.port,
-        "sec2.hundreds_of_rails": largest,
+    best = largest_savings(table)
+    shares = {
+        count: {key: row[f"{what}_saved"] for what, key in _SAVED.items()}
+        | {f"photonic2025.intro.{what}_saving": row[f"{what}_saved"] for what in _SAVED}
+        for count, row in best[best["network"] == "rail-optimized"].iterrows()
     }
-    prefixed = {f"photonic2025.{key}": value for key, value in values.items()}
+    largest = max(int(catalog.item("platforms", name)["gpus"]) for name in SCALE_UPS)
+    priced = dict.fromkeys(
+        [*shares[ROUNDED], "photonic2025.intro.ocs_power"],
+        "prices and powers of the authors' later notebook, since the document prints none (the table of prices has "
+        "which others give its savings)",
+    )
+    values = shares.pop(ROUNDED) | {
+        "photonic2025.table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),
+        "photonic2025.intro.ocs_power": powers.circuit / powers.port,
+        "photonic2025.sec2.hundreds_of_rails": largest,
+    }
+    cited = {}
+    for row in reaches.set_index("circuit_switch").itertuples():
+        if key := catalog.item("circuit_switches", row.Index).get("claim_key"):  # of a switch of Table 3
+            for column in SCALE_UPS.values():
+                values[f"{_TABLE}.{key}.{column}"] = getattr(row, column)
+                if np.isfinite(other := getattr(row, f"reference_{column}")):
+                    cited[f"{_TABLE}.{key}.{column}"] = other
     choices = {
-        "switch ports as the authors' later notebook rounds them, at its prices": {
-            count: {f"photonic2025.{key}": value for key, value in found.items()} for count, found in others.items()
-        },
-        "ports as the table prints them": {
-            "those of the switch it cites": {f"photonic2025.{key}": value for key, value in cited.items()}
-        },
+        "switch ports as that notebook rounds them": shares,
+        "ports as the table prints them": {"those of the switch it cites": cited},
     }
     reasons = {
         "photonic2025.sec2.hundreds_of_rails": "one rail for each GPU of a scale-up domain; the largest that the "
         f"document names has {largest} GPUs"
     }
-    return Entries(prefixed, reasons, verdict_readings(prefixed, choices))
+    return Entries(values, reasons, joined_texts(priced, verdict_readings(values, choices)))

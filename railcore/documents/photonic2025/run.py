@@ -21,8 +21,15 @@ from railcore.documents.photonic2025.trace import (
     window_classes,
     window_distribution,
 )
-from railcore.documents.photonic2025.windows import rail_bursts, rail_phases, rail_windows, window_count
+from railcore.documents.photonic2025.windows import (
+    all_rail_windows,
+    rail_bursts,
+    rail_phases,
+    rail_windows,
+    window_count,
+)
 from railcore.facts import units
+from railcore.facts.checks import whole
 from railcore.training.layer_time import MODERN
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
@@ -99,18 +106,31 @@ def solved_machine() -> Machine:
     return replace(box, hb_Bps=float(1 / (byte_s[0] + (wanted - found_s[0]) / slope)))
 
 
-def window_lengths_table(timeline: StepTimeline) -> pd.DataFrame:
+def jittered_windows(machine: Machine, jitter: float, seeds: int) -> list[pd.DataFrame]:
+    """Windows of all rails of computed runs with jitter, a table for each seed: ten iterations of the first, else one.
+
+    machine: a GPU of the run; jitter as in `simulate`.
+    """
+    whole("seeds", seeds)
+    iterations = [11, *[2] * (seeds - 1)]  # the last one has no windows
+    runs = [run_workload(run_strategy(), machine=machine, iterations=number) for number in iterations]
+    return [all_rail_windows(run_timeline(each, jitter, seed)) for seed, each in enumerate(runs)]
+
+
+def window_lengths_table(timeline: StepTimeline, datasheet: StepTimeline) -> pd.DataFrame:
     """The eight windows of an iteration: measured on all rails, and computed on rail 0.
 
-    Columns window, before, after, measured_s (mean), least_s, largest_s, computed_s, solved (True where the HB
-    bandwidth was solved from it).
+    timeline, datasheet: the run at its measured and solved bandwidths, and at those of the datasheets. Columns window,
+    before, after, measured_s (mean), least_s, largest_s, computed_s, solved (True where the HB bandwidth was solved
+    from it), datasheet_s.
     """
     measured = measured_windows(None).groupby("window")["duration_s"].agg(["mean", "min", "max"])
     found = rail_windows(timeline).iloc[: len(measured)].set_index("window")
     table = found[["before", "after"]].join(measured)
     table.columns = pd.Index(["before", "after", "measured_s", "least_s", "largest_s"])
     table["computed_s"] = found["duration_s"]
-    return table.reset_index().assign(solved=table.index == SOLVED_WINDOW)
+    fast = rail_windows(datasheet)["duration_s"].iloc[: len(table)].to_numpy()
+    return table.reset_index().assign(solved=table.index == SOLVED_WINDOW, datasheet_s=fast)
 
 
 def run_times_table(timeline: StepTimeline) -> pd.DataFrame:
@@ -221,7 +241,7 @@ def rail_picture(timeline: StepTimeline, rail: int = 0) -> dict[str, pd.DataFram
 
     traffic: a row for each burst and rank (rank, label, start_s, end_s); windows: of `rail_windows`; circuits: phases
     with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and optimizer, by the computes of the
-    last stage (name, start_s, end_s).
+    last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the workload.
     """
     bursts, phases = rail_bursts(timeline, rail), rail_phases(timeline, rail)
     bursts, phases = bursts[bursts["iteration"] == 0], phases[phases["iteration"] == 0]
@@ -229,8 +249,10 @@ def rail_picture(timeline: StepTimeline, rail: int = 0) -> dict[str, pd.DataFram
     traffic = bursts.assign(rank=bursts["group"].map(members)).explode("rank")
     pairs = [_pairs(bursts[bursts["kind"] == kind]["group"].map(members)) for kind in phases["kind"]]
     windows = rail_windows(timeline, rail)
+    traffic = traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True)
+    traffic.attrs["warnings"] = timeline.workload.warnings
     return {
-        "traffic": traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True),
+        "traffic": traffic,
         "windows": windows[windows["iteration"] == 0],
         "circuits": phases.assign(circuits=pairs)[["kind", "circuits", "start_s", "end_s"]].reset_index(drop=True),
         "parts": pd.DataFrame(_parts(timeline)),
@@ -280,9 +302,9 @@ def traffic_picture(timeline: StepTimeline, ranks: Iterable[int]) -> tuple[pd.Da
 
 
 def own_schedule(
-    pipeline: int, chunks: int, microbatches: int, delay_s: float, machine: Machine
+    pipeline: int, chunks: int, microbatches: int, delay_s: float, machine: Machine, model: Transformer | str = MODEL
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """The run with other stages, chunks and micro-batches: `rail_picture` by a title that counts its windows.
+    """The run with other stages, chunks, micro-batches or model: `rail_picture` by a title that counts its windows.
 
     Parameters
     ----------
@@ -290,8 +312,8 @@ def own_schedule(
         p, v and m; with chunks m is a multiple of p.
     delay_s
         Reconfiguration delay [s]: how many windows are at least as long.
-    machine
-        A GPU of the run.
+    machine, model
+        A GPU of the run, and what is trained.
 
     Returns
     -------
@@ -302,13 +324,15 @@ def own_schedule(
     ValueError
         As `Strategy.check`.
     """
-    timeline = run_timeline(run_workload(run_strategy(pipeline, chunks), microbatches, machine))
+    strategy = run_strategy(pipeline, chunks)
+    timeline = run_timeline(run_workload(strategy, microbatches, machine, model=model))
     picture = rail_picture(timeline)
     windows = picture["windows"]["duration_s"]
+    split = f"{units.counted(chunks, 'chunks')} a stage, " if chunks > 1 else ""
     title = (
-        f"PP={pipeline}, FSDP=2, {units.counted(chunks, 'chunks')} a stage, "
+        f"{timeline.workload.model.name}, PP={pipeline}, FSDP={strategy.data}, {split}"
         f"{units.counted(microbatches, 'micro-batches')}: {units.counted(len(windows), 'windows')} in "
-        f"{units.show(timeline.iteration_s, 's', 4)}, {int((windows >= delay_s).sum())} of them "
+        f"{units.show(timeline.iteration_s, 's', 4)}, {int((windows >= delay_s).sum())} of "
         f"{units.show(delay_s, 's')} or longer"
     )
     return {title: picture}

@@ -30,10 +30,12 @@ def measured_run() -> pd.Series:
     return pd.Series({row["quantity"]: float(row["value"]) * units.unit(row["unit"])[1] for row in rows})
 
 
-def measured_phases(rail: int | None = WINDOW_RAIL) -> pd.DataFrame:
-    """Mean time of the traffic between two measured windows: columns rail, phase (number of the window before it),
-    traffic, duration_s, volume_bytes."""
-    table = measured_windows(rail)
+def measured_phases() -> pd.DataFrame:
+    """Mean time of the traffic between two measured windows on each rail.
+
+    Columns rail, phase (number of the window before it), traffic, duration_s, volume_bytes.
+    """
+    table = measured_windows(None)
     ends = table["start_s"] + table["duration_s"]
     table["phase_s"] = table.groupby("rail")["start_s"].shift(-1) - ends
     named = table.rename(columns={"window": "phase", "after": "traffic", "volume_after_bytes": "volume_bytes"})
@@ -48,7 +50,7 @@ def measured_rates() -> dict[str, float]:
     Of two members a rank sends its shard in an AllGather and half of its buffer in a ReduceScatter. The ReduceScatters
     of stage 0 are those of rank 0 alone, since other traffic stands before them in their phase.
     """
-    phases = measured_phases(None).set_index("phase")
+    phases = measured_phases().set_index("phase")
     gathers, scatters, hops = (phases.loc[numbers] for numbers in ([2, 8], [4], [1, 3, 5]))
     scatter_s = scatters["duration_s"].mean() + measured_run()["reduce_scatter_time"]
     return {

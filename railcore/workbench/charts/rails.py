@@ -26,7 +26,11 @@ _TRAFFIC = {  # of a rail: name and colour
     "AR": ("AllReduce of the optimizer", COLOURS[3]),
     "A2A": ("EP AllToAll", COLOURS[2]),
 }
-_CIRCUITS = {"data": "#FBE3CF", "pipeline": "#CFE3F1"}  # background of a phase, by who has the circuits
+_CIRCUITS = {  # background of a phase, by who has the circuits: name and colour
+    "data": ("circuits of FSDP", "#FBE3CF"),
+    "pipeline": ("circuits of PP", "#CFE3F1"),
+}
+_CHARACTER = 0.0062  # width of one in the smallest text, over that of the axes
 _SHORTEST_S = 1e-6  # windows at or below this are drawn here
 _AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
 
@@ -40,9 +44,10 @@ def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, leas
     ax.add_collection(PolyCollection(boxes, facecolors=[colour], edgecolors="white", linewidths=0.4))
 
 
-def _lane_axis(ax: plt.Axes, names: list[str], end: float, top: float = -0.7) -> None:
-    ax.set(xlim=(0, end), ylim=(len(names) - 0.4, top))
-    ax.set_yticks(range(len(names)), names)
+def _lane_axis(ax: plt.Axes, names: Mapping[float, str], end: float, top: float) -> None:
+    """Lanes by their places, downwards."""
+    ax.set(xlim=(0, end), ylim=(max(names) + 0.6, top))
+    ax.set_yticks(list(names), list(names.values()))
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
 
@@ -54,7 +59,8 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame) -
     dependencies: rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to.
     """
     ranks = sorted(operations["rank"].unique())
-    place = {(rank, lane): i * len(_LANES) + j for i, rank in enumerate(ranks) for j, lane in enumerate(_LANES)}
+    apart = len(_LANES) + 0.4  # lanes from a rank to the next, with room for the names of its passes
+    place = {(rank, lane): i * apart + j for i, rank in enumerate(ranks) for j, lane in enumerate(_LANES)}
     end = operations["end_s"].max() * 1.005
     figure, ax = plt.subplots(figsize=(11, 0.9 + 0.52 * len(place)))
     at = pd.Series([place[key] for key in zip(operations["rank"], operations["lane"], strict=True)])
@@ -82,10 +88,10 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame) -
         middle = (rows["start_s"].min() + rows["end_s"].max()) / 2
         name = f"{phase[0].upper()}{microbatch + 1}"
         ax.text(middle, place[rank, "compute"] - 0.62, name, ha="center", va="center", fontsize=8)
-    names = [f"rank {rank}  {_LANES[lane][0]}" for rank, lane in place]
+    names = {y: f"rank {rank}  {_LANES[lane][0]}" for (rank, lane), y in place.items()}
     _lane_axis(ax, names, end, -1.0)
     for i in range(1, len(ranks)):
-        ax.axhline(i * len(_LANES) - 0.62, color=GREY, linewidth=0.8)
+        ax.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)
     ax.set_xlabel("time [s]    F, B: forward and backward pass of a micro-batch; lines: what waits for what")
     return figure
 
@@ -105,7 +111,7 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> plt.Figu
     for letter, ax, (title, panel) in zip(ascii_lowercase, axes.flat, panels.items(), strict=False):
         traffic, ranks = panel["traffic"], sorted(panel["traffic"]["rank"].unique())
         end = max(traffic["end_s"].max(), panel["parts"]["end_s"].max()) * 1.01
-        _circuit_bands(ax, panel["circuits"], len(ranks))
+        _circuit_bands(ax, panel["circuits"], len(ranks), end)
         for label, (_, colour) in _TRAFFIC.items():
             rows = traffic[traffic["label"] == label]
             lanes = rows["rank"].map(ranks.index).to_numpy(float)
@@ -113,31 +119,27 @@ def rail_timelines(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> plt.Figu
             shown |= {label} if len(rows) else set()
         _window_arrows(ax, panel["windows"], len(ranks), end)
         _part_names(ax, panel["parts"], end)
-        _lane_axis(ax, [*(f"rank {rank}" for rank in ranks), "windows", "circuits"], end, -1.5)
+        names = [*(f"rank {rank}" for rank in ranks), "windows", "circuits"]
+        _lane_axis(ax, dict(enumerate(names)), end, -1.5)
         panel_title(ax, f"({letter}) {title}" if len(panels) > 1 else title, left=True)
     axes[-1, 0].set_xlabel("time [s]")
     handles = [Patch(facecolor=colour, label=name) for label, (name, colour) in _TRAFFIC.items() if label in shown]
-    handles += [Patch(facecolor=colour, label=f"circuits of {kind}") for kind, colour in _circuit_names()]
+    handles += [Patch(facecolor=colour, label=name) for name, colour in _CIRCUITS.values()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
-def _circuit_names() -> list[tuple[str, str]]:
-    return [("FSDP", _CIRCUITS["data"]), ("PP", _CIRCUITS["pipeline"])]
-
-
-def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int) -> None:
+def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int, last: float) -> None:
     """Background of phases by their circuits, with the pairs that these join where they fit."""
     starts = np.maximum.accumulate(circuits["start_s"].to_numpy())
-    ends = np.append(starts[1:], circuits["end_s"].iloc[-1])
-    widest = (ends - starts).max()
+    ends = np.append(starts[1:], min(circuits["end_s"].iloc[-1], last))
     for kind, pairs, start, end in zip(circuits["kind"], circuits["circuits"], starts, ends, strict=True):
-        ax.axvspan(start, end, color=_CIRCUITS.get(kind, "white"), zorder=0, linewidth=0)
-        if end - start > widest / 6:
-            middle, each = (start + end) / 2, pairs.split(", ")
-            text = "\n".join(", ".join(each[i : i + 2]) for i in range(0, min(len(each), 6), 2))
-            text += " ..." if len(each) > 6 else ""
-            ax.text(middle, ranks + 1, text, ha="center", va="center", fontsize=7.5)
+        ax.axvspan(start, end, color=_CIRCUITS.get(kind, ("", "white"))[1], zorder=0, linewidth=0)
+        each = pairs.split(", ")
+        lines = [", ".join(each[i : i + 2]) for i in range(0, min(len(each), 6), 2)]
+        lines[-1] += " ..." if len(each) > 6 else ""
+        if end - start > max(map(len, lines)) * _CHARACTER * last:
+            ax.text((start + end) / 2, ranks + 1, "\n".join(lines), ha="center", va="center", fontsize=7.5)
 
 
 def _window_arrows(ax: plt.Axes, windows: pd.DataFrame, lane: int, end: float) -> None:
@@ -172,13 +174,13 @@ def window_lengths_figure(distribution: pd.DataFrame, classes: pd.DataFrame) -> 
     distribution: columns run, rail, duration_s, share; solid lines for the first run, dashed for others.
     classes: of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
     """
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 4.2), width_ratios=(1.3, 1.05, 1.45))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 4.2), width_ratios=(1.25, 0.8, 1.75))
     for i, (run, rows) in enumerate(distribution.groupby("run", sort=False)):
         for j, (rail, mine) in enumerate(rows.groupby("rail")):
             x = np.maximum(mine["duration_s"].to_numpy(), _SHORTEST_S)
             x, y = np.append(x, 10.0), np.append(mine["share"].to_numpy(), 1.0)
             name, look = f"{run}, rail {rail}", ("-", ":")[min(i, 1)]
-            left.step(x, y, look, where="post", color=COLOURS[(0, 1, 2, 3)[j % 4]], linewidth=1.6, label=name)
+            left.step(x, y, look, where="post", color=COLOURS[j % 4], linewidth=1.6, label=name)
     left.axvline(1e-3, color=GREY, linewidth=1, linestyle="--")
     text_beside(left, "1 ms", (1e-3, 1.0), (3, 2), fontsize=8.5)
     ticks = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]
@@ -196,22 +198,21 @@ def window_lengths_figure(distribution: pd.DataFrame, classes: pd.DataFrame) -> 
             x = np.arange(len(names)) + (i - (len(runs) - 1) / 2) * width
             ax.bar(x, rows[column], width * 0.92, color=(COLOURS[0], COLOURS[4], GREY)[i % 3], label=run)
             for at, value in zip(x, rows[column], strict=True):
-                shown = units.number(value, 3) if column == "windows" else _seconds(value)
+                shown = (
+                    units.number(value, 3) if column == "windows" else units.show(value * (value > _SHORTEST_S), "s", 3)
+                )
                 ax.text(at, value, shown, ha="center", va="bottom", fontsize=7)
         volumes = classes.drop_duplicates("after").set_index("after")["volume"]
-        kinds = [""] * len(names) if ax is middle else [f"{_AFTER.get(name, name)}\n" for name in names]
-        ax.set_xticks(range(len(names)), [kind + volumes[name] for kind, name in zip(kinds, names, strict=True)])
+        below = [f"{_AFTER.get(name, name)}\n{volumes[name]}" for name in names]
+        if ax is middle:  # less room: the volume alone, its unit below
+            below = [volumes[name].replace(" ", "\n") for name in names]
+        ax.set_xticks(range(len(names)), below)
         ax.tick_params(axis="x", labelsize=7.5)
         ax.grid(axis="x", visible=False)
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
     right.set(ylabel="mean window [s]", ylim=(0, classes["duration_s"].max() * 1.3))
-    panel_title(middle, "(b) number, rail 0, by what follows", left=True)
-    panel_title(right, "mean, rail 0, by what follows", left=True)
+    panel_title(middle, "(b) number, by what follows", left=True)
+    panel_title(right, "mean, by what follows", left=True)
     for ax in (middle, right):
         ax.legend(fontsize=8, loc="upper right")
     return figure
-
-
-def _seconds(value: float) -> str:
-    """Seconds over a bar."""
-    return "0" if value < 0.5e-6 else units.show(value, "s", 3)
