@@ -29,12 +29,22 @@ from railcore.facts.checks import at_least, one_of, share, whole
 from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
+from railcore.training.simulation import (
+    RAIL,
+    ElectricalRails,
+    LanePolicy,
+    Need,
+    RailNetwork,
+    StepTimeline,
+    simulate,
+    uniform_deviation,
+)
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.transformer import Transformer
-from railcore.training.workload import Workload, replicas_alike, training_step
+from railcore.training.workload import Workload, differing_replicas, training_step
 
 _WRONG = "wrong"  # instead of a rank, in the name of circuits that a wrong prediction set up
+_ROUNDING = 1e-12  # shares below are rounding
 GRANULARITIES = ("group", "rail")
 BANDWIDTHS = ("equal", "per port")
 
@@ -69,8 +79,9 @@ class PhotonicCircuits(RailNetwork):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("reconfiguration_s", "reconfiguration_jitter", "frontend_bytes", "frontend_s"):
+        for name in ("reconfiguration_s", "frontend_bytes", "frontend_s"):
             at_least(name, getattr(self, name))
+        uniform_deviation("reconfiguration_jitter", self.reconfiguration_jitter)
         one_of("granularity", self.granularity, GRANULARITIES)
         one_of("bandwidth", self.bandwidth, BANDWIDTHS)
         share("wrong_predictions", self.wrong_predictions)
@@ -156,14 +167,17 @@ def overhead(
     """What reconfiguration adds to a training iteration, over electrical rails of equal bandwidth.
 
     The second of two iterations is timed, in which every circuit is set up from what the first one left. Where
-    nothing is random and all replicas lie alike, one stands for all.
+    nothing is random and all replicas lie alike, one stands for all; a time of 0 is run with all ranks.
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, options, runtime
+    model, machine, strategy, global_batch, runtime
         As for `training_step`.
     reconfiguration_s
         Times of the switch with its control plane [s].
+    options
+        How the software runs a step. By default sharded weights are gathered in every pass, and gradients exchanged
+        with every micro-batch; `fsdp_options()` does both once an iteration, which changes circuits far less often.
     provisioning
         Whether circuits change before they are asked for; several values for a row each.
     jitter, seed
@@ -175,9 +189,9 @@ def overhead(
 
     Returns
     -------
-    Columns reconfiguration_s, provisioning, iteration_s, electrical_s, overhead (iteration_s / electrical_s - 1),
-    reconfigurations (in the second iteration, of one replica where one stands for all). attrs["warnings"]: what is odd
-    about the step.
+    Columns reconfiguration_s, provisioning, iteration_s, electrical_s, overhead (iteration_s / electrical_s - 1; with
+    bandwidth="per port" it has what less bandwidth costs too), reconfigurations (changes of circuits in the second
+    iteration, of the first replica). attrs["warnings"]: what is odd about the step.
 
     Raises
     ------
@@ -189,10 +203,16 @@ def overhead(
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, runtime, iterations=2)
     whole_job: list[Workload] = []
-    one = not jitter and replicas_alike(as_machine(machine), strategy)
+    tell = progress or (lambda line: None)
+    unlike = differing_replicas(as_machine(machine), strategy)
+    one, odd = not jitter and not unlike, []
+    if unlike:
+        odd.append(f"All {strategy.gpus:,} GPUs are simulated, which takes long for many: {unlike}.")
+        tell(odd[0])
     small = step(one_replica=one)
     if one and not all(network.alike(small) and not network.wrong_predictions for network in networks):
         one, small = False, step()
+    first = {stage * strategy.gpus // strategy.pipeline for stage in range(strategy.pipeline)}
 
     def workload(network: PhotonicCircuits) -> Workload:
         """One replica; all of them where delays of 0 let requests of all stages meet."""
@@ -202,17 +222,25 @@ def overhead(
         return whole_job[0]
 
     electrical_s = simulate(small, electrical_twin(networks[0]), jitter, seed).iteration_s
-    rows, tell = [], progress or (lambda line: None)
+    rows = []
     for number, network in enumerate(networks, start=1):
         how = "provisioned" if network.provisioning else "on demand"
         tell(f"{number} of {len(networks)}: {units.show(network.reconfiguration_s, 's')} {how}")
         run = simulate(workload(network), network, jitter, seed)
-        changes = run.workload.iteration_of[[op for op, *_ in run.reconfiguration_log]] == 1
-        rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes.sum()))
+        changed = [op for op, *_ in run.reconfiguration_log if not first.isdisjoint(run.workload.ranks[op])]
+        changes = int((run.workload.iteration_of[changed] == 1).sum())
+        rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes))
     columns = ["reconfiguration_s", "provisioning", "iteration_s", "electrical_s", "reconfigurations"]
     table = pd.DataFrame(rows, columns=columns)
-    table.insert(4, "overhead", table["iteration_s"] / table["electrical_s"] - 1)
-    table.attrs["warnings"] = small.warnings
+    added = table["iteration_s"] / table["electrical_s"] - 1
+    table.insert(4, "overhead", added.where(added.abs() > _ROUNDING, 0.0))
+    ports = networks[0].ports
+    if ports % 2:
+        odd.append(f"ports is {ports}: a ring takes two, so that one is left idle.")
+    if not table["reconfigurations"].any():
+        rings = ", ".join(small.rail_rings) or "no"
+        odd.append(f"Circuits never change: ports have a circuit for all of the rails' traffic ({rings} rings).")
+    table.attrs["warnings"] = (*odd, *small.warnings)
     return table
 
 

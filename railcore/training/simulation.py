@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import at_least, one_of, positive, whole
+from railcore.facts.checks import one_of, positive, whole
 from railcore.training.workload import LINKS, Workload
 
 ALGORITHMS = ("ring", "fewest steps")
@@ -319,6 +319,13 @@ class StepTimeline:
         return table.sort_values(["start_s", "op"], ignore_index=True)
 
 
+def uniform_deviation(name: str, value: float) -> float:
+    """A standard deviation over the mean that a uniform time above 0 can have: up to 1 / sqrt(3). Else ValueError."""
+    if not 0 <= value <= 3**-0.5:
+        raise ValueError(f"{name} is {value!r}: give 0 to {3**-0.5:.3f}; a uniform time that varies more is below 0")
+    return value
+
+
 @checked
 def simulate(
     workload: Workload,
@@ -353,13 +360,13 @@ def simulate(
         network.
     """
     network = network or ElectricalRails()
-    at_least("jitter", jitter)
+    uniform_deviation("jitter", jitter)
     if jitter and workload.one_replica:
         raise ValueError(f"jitter is {jitter:g} with a workload of one replica: build it with one_replica=False")
     workload.order()
     rng = np.random.default_rng([seed, 0])
     spread = np.sqrt(3) * jitter * (2 * rng.random(len(workload.program)) - 1)
-    seconds = (np.array(workload.seconds) * np.maximum(1 + spread, 0.0)).tolist()
+    seconds = (np.array(workload.seconds) * (1 + spread)).tolist()
     policy, link = network.policy(workload, seed), workload.link
     waiting, followers = [len(before) for before in workload.after], workload.followers
     ready_s, start_s, end_s = ([np.nan] * len(waiting) for _ in range(3))

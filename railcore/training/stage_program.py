@@ -149,7 +149,7 @@ class StageProgram:
         self.logits_s = float(costs.logits_s)
         self.boundary_bytes, self.boundary_s = float(costs.boundary_bytes), float(costs.boundary_gather_s)
         estimate = iteration_times(self.model, self.machine, self._columns(), self.runtime)
-        self.optimizer_s = float(estimate.breakdown["optimizer_s"])
+        self.optimizer_s, self.memory_bytes = float(estimate.breakdown["optimizer_s"]), float(estimate.memory_bytes)
 
     def _columns(self) -> dict[str, int]:
         return self.strategy.columns(self.global_batch)

@@ -4,6 +4,7 @@
 up to the network of `simulation`.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from railcore.facts import units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.collectives import steps_and_bytes
@@ -200,7 +202,8 @@ def training_step(
     layers = -(-model.layers // chunks) * chunks
     warnings: tuple[str, ...] = ()
     if layers > model.layers:
-        warnings = (f"{model.layers} layers do not divide over {chunks} chunks: the step has {layers}.",)
+        more = layers / model.layers - 1
+        warnings = (f"{model.layers} layers do not fill {chunks} chunks: the step has {layers}, {more:.1%} more.",)
         model = replace(model, layers=layers)
     warnings += strategy.check(model, global_batch)
     if uneven := _uneven_groups(machine, strategy):
@@ -216,6 +219,9 @@ def training_step(
     program = StageProgram(model, machine, strategy, global_batch, options, runtime)
     for iteration in range(iterations):
         program.add_iteration(iteration)
+    if program.memory_bytes > machine.memory_bytes:
+        needed, there = (units.show(size, "B", 3) for size in (program.memory_bytes, machine.memory_bytes))
+        warnings += (f"The step needs {needed} of memory, a GPU has {there}: take more GPUs for the model.",)
     return _instances(program, iterations, one_replica, warnings)
 
 
@@ -266,7 +272,7 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
     strategy, machine = program.strategy, program.machine
     replicas = strategy.tensor * strategy.context * strategy.data
     size = machine.hb_domain_size
-    if one_replica and (uneven := _differing_replicas(machine, strategy)):
+    if one_replica and (uneven := differing_replicas(machine, strategy)):
         raise ValueError(f"one_replica is True, but {uneven}: give one_replica=False")
     here = 1 if one_replica else replicas
     groups = {
@@ -335,14 +341,20 @@ def _groups_of_stage(strategy: Strategy, kind: str) -> int:
 
 def replicas_alike(machine: Machine, strategy: Strategy) -> bool:
     """Whether all replicas lie alike in HB domains, so that one stands for all."""
-    return not _differing_replicas(machine, strategy)
+    return not differing_replicas(machine, strategy)
 
 
-def _differing_replicas(machine: Machine, strategy: Strategy) -> str:
+def differing_replicas(machine: Machine, strategy: Strategy) -> str:
     """Why replicas take different times, as a text; empty where they do not."""
     replicas, size = strategy.tensor * strategy.context * strategy.data, machine.hb_domain_size
     if strategy.pipeline > 1 and replicas % size and size % replicas:
-        return f"{replicas} ranks of a stage do not fill HB domains of {size}, so that some hops change rails"
+        fills = size // math.gcd(strategy.tensor * strategy.context, size)
+        more = strategy.data // fills * fills + fills
+        counts = f"{more - fills} or {more}" if more > fills else f"{more}"
+        return (
+            f"{replicas} ranks of a stage do not fill HB domains of {size}, so that some hops change rails (data "
+            f"{counts} would)"
+        )
     if strategy.pipeline > 1 and replicas < size < strategy.gpus:
         return f"{size // replicas} stages share an HB domain of {size}, so that hops change rails"
     if uneven := _uneven_groups(machine, strategy):
