@@ -241,37 +241,20 @@ def times_by_seed(
     return pd.DataFrame(rows, columns="jitter seed provisioning iteration_s electrical_s overhead".split())
 
 
-def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> pd.DataFrame:
-    """What some ranks compute, send over the rails and are joined to in one iteration, from its start on.
+def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
+    """What some ranks compute, send over the rails and are joined to in the last iteration, from its start on.
 
-    Parameters
-    ----------
-    run
-        On a network with circuits.
-    ranks
-        Whose lanes; of the workload's simulated ranks.
-    iteration
-        Of the workload; -1 for its last.
-
-    Returns
-    -------
     Columns rank, lane (compute, traffic, out circuit, in circuit, change), what (phase, operation, or other rank of a
     circuit), microbatch (-1 where none), asked_s (when its slowest rank joined), start_s, end_s. Traffic of one group
-    in one pass is a row.
-
-    Raises
-    ------
-    ValueError
-        For a rank that the workload does not simulate.
+    in one pass is a row. Raises ValueError for a rank that the workload does not simulate.
     """
     workload = run.workload
     if stray := [rank for rank in ranks if rank not in workload.simulated]:
         some, count = ", ".join(map(str, sorted(workload.simulated)[:4])), len(workload.simulated)
         raise ValueError(f"ranks has {stray[0]}, which is not simulated: give some of the {count}, such as {some}")
-    which = iteration % workload.iterations
-    begin = run.end_s[workload.iteration_of < which].max(initial=0.0)
-    end = run.end_s[workload.iteration_of == which].max()
-    table = run.table[workload.iteration_of == which]
+    last = workload.iteration_of == workload.iterations - 1
+    begin, end = run.end_s[~last].max(initial=0.0), run.total_s
+    table = run.table[last]
     changes = run.reconfigurations.merge(table[["op", "ranks"]], on="op")
     parts = []
     for rank in ranks:
