@@ -255,35 +255,26 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
     last = workload.iteration_of == workload.iterations - 1
     begin, end = run.end_s[~last].max(initial=0.0), run.total_s
     table = run.table[last]
+    computes = table[table["kind"] == "compute"]
+    computes = computes.assign(lane="compute", what=computes["phase"], asked_s=computes["ready_s"])
+    sent = table[table["link"] == "rail"].groupby("burst", sort=False)
+    sent = sent.agg(
+        ranks=("ranks", "first"),
+        what=("operation", "first"),
+        microbatch=("microbatch", "first"),
+        asked_s=("ready_s", "min"),
+        start_s=("start_s", "min"),
+        end_s=("end_s", "max"),
+    ).assign(lane="traffic")
     changes = run.reconfigurations.merge(table[["op", "ranks"]], on="op")
-    parts = []
-    for rank in ranks:
-        mine = table[_holds(table["ranks"], rank)]
-        computes = mine[mine["kind"] == "compute"].assign(lane="compute", what=mine["phase"], asked_s=mine["ready_s"])
-        bursts = mine[mine["link"] == "rail"].groupby("burst", sort=False)
-        sent = bursts.agg(
-            what=("operation", "first"),
-            microbatch=("microbatch", "first"),
-            asked_s=("ready_s", "min"),
-            start_s=("start_s", "min"),
-            end_s=("end_s", "max"),
-        ).assign(lane="traffic")
-        joined = run.circuits[(run.circuits["rank"] == rank) & (run.circuits["port"].str.contains("out|in"))]
-        sides = joined["port"].str.partition(" ")[0]
-        peers = np.where(
-            sides == "out", joined["circuit"].str.partition("-")[2], joined["circuit"].str.partition("-")[0]
-        )
-        up = joined.assign(
-            lane=sides + " circuit",
-            what=peers,
-            microbatch=-1,
-            asked_s=joined["up_s"],
-            start_s=joined["up_s"],
-            end_s=joined["down_s"],
-        )
-        own = changes[_holds(changes["ranks"], rank)]
-        changed = own.assign(lane="change", what=own["group"], microbatch=-1)
-        parts += [each.assign(rank=rank) for each in (computes, sent, up, changed)]
+    changes = changes.assign(lane="change", what=changes["group"], microbatch=-1)
+    every = pd.concat([computes, sent, changes], ignore_index=True)
+    up = run.circuits[run.circuits["rank"].isin(ranks) & run.circuits["port"].str.contains("out|in")]
+    up = up.rename(columns={"up_s": "start_s", "down_s": "end_s"})
+    sides, ends = up["port"].str.partition(" ")[0], up["circuit"].str.partition("-")
+    peers = ends[2].where(sides == "out", ends[0])
+    up = up.assign(lane=sides + " circuit", what=peers, microbatch=-1, asked_s=up["start_s"])
+    parts = [up, *(every[_holds(every["ranks"], rank)].assign(rank=rank) for rank in ranks)]
     columns = "rank lane what microbatch asked_s start_s end_s".split()
     found = pd.concat([part[columns] for part in parts], ignore_index=True)
     found = found[(found["end_s"] > begin) & (found["start_s"] < end)]
