@@ -18,6 +18,7 @@ from railcore.training.parallelism import Strategy
 from railcore.training.simulation import StaticPartition, simulate
 from railcore.training.stage_program import fsdp_options
 from railcore.training.workload import training_step
+from railcore.workbench import outputs
 from railcore.workbench.charts import reconfiguration as charts
 
 SPLIT = {"tensor": 4, "data": 2, "recompute": "selective", "sharding": "weights", "sequence_parallel": True}
@@ -295,3 +296,9 @@ def test_charts_have_what_they_are_given():
 def test_bad_input_of_policies_is_named(ask, complaint):
     with pytest.raises(ValueError, match=complaint):
         ask()
+
+
+def test_shares_are_shown_in_percent():
+    table = pd.DataFrame({"added": [0.0648, -0.0362, 79.8], "changes": [8, 5, 1]})
+    shown = outputs.in_percent(table, "added")
+    assert shown["added"].tolist() == ["6.48%", "-3.62%", "7,980%"] and shown["changes"].tolist() == [8, 5, 1]
