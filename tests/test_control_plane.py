@@ -132,8 +132,10 @@ def test_bad_input_is_named(ask, complaint):
 def test_drawing_has_every_message(state):
     plane = control_plane.catalog_control_plane()
     sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, 4, state, "AllGather")
-    figure = control_plane_figure(sequence, ["data 0: 0, 4, circuits"], rails=4)
+    groups = {rank: [f"pipeline: {rank}, {rank + 8}, circuits"] for rank in (0, 4)}
+    figure = control_plane_figure(sequence, groups, rails=4)
     left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
     assert set(map(str, sequence["number"])) <= set(left)
     assert sum(text.isdigit() for text in right) == len(sequence)
+    assert [sum(text.endswith(lines[0]) for text in left) for lines in groups.values()] == [1, 1], "each its own groups"
     plt.close(figure)

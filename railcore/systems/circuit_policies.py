@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts.checks import Floats, at_least
+from railcore.facts.checks import at_least
 from railcore.systems.photonics import GRANULARITIES, PhotonicCircuits, electrical_twin, learned_order
 from railcore.training.simulation import StaticPartition, StepTimeline, simulate
-from railcore.training.workload import Workload
+from railcore.training.workload import LINKS, Workload
 
 ORDERS = ("first come first served", "learnt order, provisioned", "fixed order", "fixed order, provisioned")
 _LEAST_FALL = 1e-9  # share of the time: smaller ones are rounding
@@ -68,114 +68,91 @@ def times_by_order(
 
 def order_exceptions(times: pd.DataFrame) -> pd.DataFrame:
     """Exceptions in `times_by_order`: columns order, steps (from one time of the switch to the next), falls (in which
-    the iteration gets shorter), largest_fall (over the time before), hurt (steps with provisioning longer than without,
-    of the same order; 0 elsewhere)."""
+    the iteration gets shorter), largest_fall (over the time before), runs, hurt (provisioned runs that take longer than
+    the same without: first come first served, or in the fixed order; NaN where nothing is provisioned)."""
     rows = []
     whole = times.pivot_table(index=["seed", "reconfiguration_s"], columns="order", values="iteration_s")
+    without = {ORDERS[1]: ORDERS[0], ORDERS[3]: ORDERS[2]}
     for name, part in times.groupby("order", sort=False):
         before = part.groupby("seed")["iteration_s"].shift()
         fall = (1 - part["iteration_s"] / before)[part["fell"]].max()
-        longer = whole[name] > whole[ORDERS[2]] * (1 + _LEAST_FALL)
-        hurt = int(longer.sum()) if name == ORDERS[3] else 0
-        rows.append((name, int(before.notna().sum()), int(part["fell"].sum()), np.nan_to_num(fall), hurt))
-    return pd.DataFrame(rows, columns=["order", "steps", "falls", "largest_fall", "hurt"])
+        hurt = (whole[name] > whole[without[name]] * (1 + _LEAST_FALL)).sum() if name in without else np.nan
+        rows.append((name, int(before.notna().sum()), int(part["fell"].sum()), np.nan_to_num(fall), len(part), hurt))
+    return pd.DataFrame(rows, columns=["order", "steps", "falls", "largest_fall", "runs", "hurt"])
 
 
-def times_by_prediction(
-    workload: Workload,
-    network: PhotonicCircuits,
-    wrong_predictions: Sequence[float],
-    seeds: Iterable[int] = (0,),
-    jitter: float = 0.0,
+def overhead_by_prediction(
+    workload: Workload, network: PhotonicCircuits, wrong_predictions: Sequence[float], seeds: Sequence[int] = (0,)
 ) -> pd.DataFrame:
-    """Iteration time against the share of predictions that are wrong, beside no predictions at all.
+    """Iteration time over electrical rails against the share of predictions that are wrong.
 
     A wrong prediction tears down circuits: the right ones come up after those that nobody wanted.
-
-    Parameters
-    ----------
-    workload, jitter
-        As for `times_by_order`.
-    network
-        With the switch's time; its provisioning is not used.
-    wrong_predictions
-        Shares from 0 to 1.
-    seeds
-        Of which predictions are wrong, and of the jitter.
-
-    Returns
-    -------
-    Columns wrong_predictions, seed, iteration_s, on_demand_s and electrical_s (without provisioning; electrical rails).
-    """
-    rows = []
-    free = replace(network, provisioning=False, wrong_predictions=0.0, order=None)
-    order = learned_order(simulate(workload, free))
-    for seed in seeds:
-        known = [simulate(workload, each, jitter, seed).iteration_s for each in (free, electrical_twin(network))]
-        for share in wrong_predictions:
-            early = replace(free, provisioning=True, wrong_predictions=float(share), order=order)
-            rows.append((share, seed, simulate(workload, early, jitter, seed).iteration_s, *known))
-    return pd.DataFrame(rows, columns=["wrong_predictions", "seed", "iteration_s", "on_demand_s", "electrical_s"])
-
-
-def prediction_summary(times: pd.DataFrame) -> pd.DataFrame:
-    """`times_by_prediction` over electrical rails: columns wrong_predictions, mean, least, most (of the seeds),
-    on_demand (mean)."""
-    added = times.assign(
-        added=times["iteration_s"] / times["electrical_s"] - 1,
-        on_demand=times["on_demand_s"] / times["electrical_s"] - 1,
-    )
-    shares = added.groupby("wrong_predictions")
-    table = shares["added"].agg(mean="mean", least="min", most="max")
-    return table.assign(on_demand=shares["on_demand"].mean()).reset_index()
-
-
-def times_by_granularity(
-    workload: Workload,
-    network: PhotonicCircuits,
-    reconfiguration_s: ArrayLike,
-    provisioning: Sequence[bool] = (False, True),
-) -> pd.DataFrame:
-    """Reconfiguration of a communication group's ports against that of a whole rail at once.
 
     Parameters
     ----------
     workload
         Of `training_step`.
     network
-        What all runs share.
-    reconfiguration_s
-        Times of the switch [s].
-    provisioning
-        Whether circuits change before they are asked for; a run for each.
+        With the switch's time; its provisioning is not used.
+    wrong_predictions
+        Shares from 0 to 1.
+    seeds
+        Of which predictions are wrong; a run for each.
 
     Returns
     -------
-    Columns granularity, provisioning, reconfiguration_s, iteration_s, overhead (over electrical rails), changes (of
-    circuits, in the last iteration), stalled (operations that wait for circuits longer than on electrical rails),
-    stall_s (their waiting in all, each rank's own counted).
+    Columns wrong_predictions, mean, least, most (of the seeds), on_demand (without predictions).
     """
+    free = replace(network, provisioning=False, wrong_predictions=0.0, order=None)
+    served, base = simulate(workload, free), simulate(workload, electrical_twin(network)).iteration_s
+    early = replace(free, provisioning=True, order=learned_order(served))
     rows = []
+    for share in wrong_predictions:
+        chosen = replace(early, wrong_predictions=float(share))
+        added = [simulate(workload, chosen, seed=seed).iteration_s / base - 1 for seed in seeds]
+        rows.append((share, np.mean(added), min(added), max(added), served.iteration_s / base - 1))
+    return pd.DataFrame(rows, columns=["wrong_predictions", "mean", "least", "most", "on_demand"])
+
+
+def overhead_by_granularity(workload: Workload, network: PhotonicCircuits) -> pd.DataFrame:
+    """Reconfiguration of a communication group's ports against that of a whole rail at once.
+
+    workload: of several iterations, the last of which counts; network: with the switch's time. Columns granularity,
+    overlapping_hops (of the pipeline, that meet collectives on their rail where rails are electrical), on_demand and
+    provisioned (iteration time over electrical rails); of the run on demand: changes, hops_stall_s and
+    collectives_stall_s (waiting for circuits in all, each operation's own counted).
+    """
     electrical = simulate(workload, electrical_twin(network))
-    for how in GRANULARITIES:
-        for early in provisioning:
-            for delay in np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)):
-                chosen = replace(network, granularity=how, provisioning=early, reconfiguration_s=float(delay))
-                run = simulate(workload, chosen)
-                extra = _waiting_s(run) - _waiting_s(electrical)
-                stalled = extra > _LEAST_FALL * run.total_s
-                changed = run.workload.iteration_of[[op for op, *_ in run.reconfiguration_log]]
-                time, changes = run.iteration_s, int((changed == workload.iterations - 1).sum())
-                added = time / electrical.iteration_s - 1
-                rows.append((how, early, delay, time, added, changes, int(stalled.sum()), float(extra[stalled].sum())))
-    columns = "granularity provisioning reconfiguration_s iteration_s overhead changes stalled stall_s".split()
-    return pd.DataFrame(rows, columns=columns)
+    last = workload.iteration_of == workload.iterations - 1
+    table = electrical.table[last & (np.array(workload.link) == LINKS.index("rail"))]
+    hop = table["operation"] == "send_receive"
+    begin, end = (table[~hop][name].to_numpy()[:, None] for name in ("start_s", "end_s"))
+    meets = (begin < table[hop]["end_s"].to_numpy()) & (table[hop]["start_s"].to_numpy() < end)
+    size = workload.machine.hb_domain_size
+    rail, its = (np.array([ranks[-1] % size for ranks in table[which]["ranks"]]) for which in (~hop, hop))
+    overlapping = int((meets & (rail[:, None] == its)).any(axis=0).sum()) if len(table) else 0
+    rows = []
+    for granularity in GRANULARITIES:
+        ways = [replace(network, granularity=granularity, provisioning=early) for early in (False, True)]
+        asked, early = (simulate(workload, way) for way in ways)
+        stall = pd.Series(asked.start_s - asked.ready_s - electrical.start_s + electrical.ready_s)[table["op"]]
+        stalls = [float(stall[part].clip(lower=0).sum()) for part in (hop.to_numpy(), ~hop.to_numpy())]
+        added = [run.iteration_s / electrical.iteration_s - 1 for run in (asked, early)]
+        rows.append((granularity, overlapping, *added, len(_last_changes(asked)), *stalls))
+    names = "granularity overlapping_hops on_demand provisioned changes hops_stall_s collectives_stall_s"
+    return pd.DataFrame(rows, columns=names.split())
 
 
-def _waiting_s(run: StepTimeline) -> Floats:
-    """Of the operations of the last iteration: time from the slowest rank's call to the start [s]."""
-    last = run.workload.iteration_of == run.workload.iterations - 1
-    return (run.start_s - run.ready_s)[last]
+def _last_changes(run: StepTimeline) -> list[int]:
+    """Operations whose circuits changed in the last iteration."""
+    last = run.workload.iterations - 1
+    return [op for op, *_ in run.reconfiguration_log if run.workload.iteration_of[op] == last]
+
+
+def changes_of_a_rank(run: StepTimeline) -> float:
+    """Changes of circuits in the last iteration that a rank takes part in, the mean of all simulated."""
+    ranks, simulated = run.workload.ranks, run.workload.simulated
+    return sum(len(simulated.intersection(ranks[op])) for op in _last_changes(run)) / len(simulated)
 
 
 def times_by_ports(
@@ -264,66 +241,40 @@ def times_by_seed(
     return pd.DataFrame(rows, columns="jitter seed provisioning iteration_s electrical_s overhead".split())
 
 
-def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> pd.DataFrame:
-    """What some ranks compute, send over the rails and are joined to in one iteration, from its start on.
+def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
+    """What some ranks compute, send over the rails and are joined to in the last iteration, from its start on.
 
-    Parameters
-    ----------
-    run
-        On a network with circuits.
-    ranks
-        Whose lanes; of the workload's simulated ranks.
-    iteration
-        Of the workload; -1 for its last.
-
-    Returns
-    -------
     Columns rank, lane (compute, traffic, out circuit, in circuit, change), what (phase, operation, or other rank of a
     circuit), microbatch (-1 where none), asked_s (when its slowest rank joined), start_s, end_s. Traffic of one group
-    in one pass is a row.
-
-    Raises
-    ------
-    ValueError
-        For a rank that the workload does not simulate.
+    in one pass is a row. Raises ValueError for a rank that the workload does not simulate.
     """
     workload = run.workload
     if stray := [rank for rank in ranks if rank not in workload.simulated]:
         some, count = ", ".join(map(str, sorted(workload.simulated)[:4])), len(workload.simulated)
         raise ValueError(f"ranks has {stray[0]}, which is not simulated: give some of the {count}, such as {some}")
-    which = iteration % workload.iterations
-    begin = run.end_s[workload.iteration_of < which].max(initial=0.0)
-    end = run.end_s[workload.iteration_of == which].max()
-    table = run.table[workload.iteration_of == which]
+    last = workload.iteration_of == workload.iterations - 1
+    begin, end = run.end_s[~last].max(initial=0.0), run.total_s
+    table = run.table[last]
+    computes = table[table["kind"] == "compute"]
+    computes = computes.assign(lane="compute", what=computes["phase"], asked_s=computes["ready_s"])
+    sent = table[table["link"] == "rail"].groupby("burst", sort=False)
+    sent = sent.agg(
+        ranks=("ranks", "first"),
+        what=("operation", "first"),
+        microbatch=("microbatch", "first"),
+        asked_s=("ready_s", "min"),
+        start_s=("start_s", "min"),
+        end_s=("end_s", "max"),
+    ).assign(lane="traffic")
     changes = run.reconfigurations.merge(table[["op", "ranks"]], on="op")
-    parts = []
-    for rank in ranks:
-        mine = table[_holds(table["ranks"], rank)]
-        computes = mine[mine["kind"] == "compute"].assign(lane="compute", what=mine["phase"], asked_s=mine["ready_s"])
-        bursts = mine[mine["link"] == "rail"].groupby("burst", sort=False)
-        sent = bursts.agg(
-            what=("operation", "first"),
-            microbatch=("microbatch", "first"),
-            asked_s=("ready_s", "min"),
-            start_s=("start_s", "min"),
-            end_s=("end_s", "max"),
-        ).assign(lane="traffic")
-        joined = run.circuits[(run.circuits["rank"] == rank) & (run.circuits["port"].str.contains("out|in"))]
-        sides = joined["port"].str.partition(" ")[0]
-        peers = np.where(
-            sides == "out", joined["circuit"].str.partition("-")[2], joined["circuit"].str.partition("-")[0]
-        )
-        up = joined.assign(
-            lane=sides + " circuit",
-            what=peers,
-            microbatch=-1,
-            asked_s=joined["up_s"],
-            start_s=joined["up_s"],
-            end_s=joined["down_s"],
-        )
-        own = changes[_holds(changes["ranks"], rank)]
-        changed = own.assign(lane="change", what=own["group"], microbatch=-1)
-        parts += [each.assign(rank=rank) for each in (computes, sent, up, changed)]
+    changes = changes.assign(lane="change", what=changes["group"], microbatch=-1)
+    every = pd.concat([computes, sent, changes], ignore_index=True)
+    up = run.circuits[run.circuits["rank"].isin(ranks) & run.circuits["port"].str.contains("out|in")]
+    up = up.rename(columns={"up_s": "start_s", "down_s": "end_s"})
+    sides, ends = up["port"].str.partition(" ")[0], up["circuit"].str.partition("-")
+    peers = ends[2].where(sides == "out", ends[0])
+    up = up.assign(lane=sides + " circuit", what=peers, microbatch=-1, asked_s=up["start_s"])
+    parts = [up, *(every[_holds(every["ranks"], rank)].assign(rank=rank) for rank in ranks)]
     columns = "rank lane what microbatch asked_s start_s end_s".split()
     found = pd.concat([part[columns] for part in parts], ignore_index=True)
     found = found[(found["end_s"] > begin) & (found["start_s"] < end)]
@@ -333,6 +284,22 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int], iteration: int = -1) -> 
 
 def _holds(groups: Iterable[tuple[int, ...]], rank: int) -> np.ndarray:
     return np.array([rank in members for members in groups], bool)
+
+
+def ranks_on_rails_with(workload: Workload, rank: int, most: int = 3) -> list[int]:
+    """A rank and others that it sends to over the rails: the first of its groups of each kind, in order of use.
+
+    Raises ValueError for a rank without traffic over the rails.
+    """
+    table = workload.table
+    table = table[(table["link"] == "rail") & _holds(table["ranks"], rank)]
+    if table.empty:
+        raise ValueError(
+            f"rank is {rank}, which sends nothing over the rails in this job of {workload.strategy.gpus}: give one of "
+            "its ranks, and more GPUs than an HB domain has"
+        )
+    firsts = (sorted(set(ranks) - {rank})[0] for ranks in table.groupby("kind", sort=False)["ranks"].first())
+    return list(dict.fromkeys((rank, *firsts)))[:most]
 
 
 def warm_up_end_s(lanes: pd.DataFrame) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, at_least, one_of, positive, whole
+from railcore.facts.checks import at_least, one_of, positive, whole
 
 CIRCUIT_STATES = ("first time", "cached", "up")  # what the controller knows of a group's circuits
 NETWORKS = ("scale-up", "frontend", "circuits")
@@ -229,7 +229,8 @@ def controller_load(
     -------
     Columns gpus, coalesced, senders, requests_per_s, utilization (rho), waiting_s (infinite from rho 1 up), burst_s.
     """
-    count, senders = _senders(gpus, hb_domain_size, coalesced)
+    count, domain = np.ravel(whole("gpus", gpus)).astype(float), whole("hb_domain_size", hb_domain_size)
+    senders = np.ceil(count / domain) if coalesced else count
     work = _work_s(plane, group_ranks)
     rate = senders * at_least("changes", changes) / positive("iteration_s", iteration_s, "s")
     load = rate * work
@@ -238,11 +239,6 @@ def controller_load(
         waiting = np.where(free > 0, load * work / (2 * free), np.inf)
     columns: dict[str, Any] = {"gpus": count, "coalesced": coalesced, "senders": senders, "requests_per_s": rate}
     return pd.DataFrame(columns | {"utilization": load, "waiting_s": waiting, "burst_s": senders * work})
-
-
-def _senders(gpus: ArrayLike, hb_domain_size: int, coalesced: bool) -> tuple[Floats, Floats]:
-    count, domain = np.ravel(whole("gpus", gpus)).astype(float), whole("hb_domain_size", hb_domain_size)
-    return count, np.ceil(count / domain) if coalesced else count
 
 
 def _work_s(plane: ControlPlane, group_ranks: float) -> float:

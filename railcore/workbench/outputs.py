@@ -176,6 +176,12 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     return type(table)(columns)
 
 
+def in_percent(table: "pd.DataFrame", *columns: str) -> "pd.DataFrame":
+    """A table to show, its columns of shares as "6.48%"."""
+    shares = {name: [f"{units.number(100 * share, 3)}%" for share in table[name]] for name in columns}
+    return table.assign(**shares)
+
+
 def in_gigabytes(table: "pd.DataFrame") -> "pd.DataFrame":
     """A table to show, its columns of bytes as "... [GB]", names in one line."""
     named = {name: f"{name.removesuffix('bytes').rstrip('_') or 'in all'} [GB]" for name in table}

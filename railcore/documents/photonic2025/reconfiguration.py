@@ -27,6 +27,7 @@ from railcore.training.workload import Workload, replicas_alike, training_step
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
+_ROUNDING = 1e-12  # shares below it are sums of the same times in another order
 # By the authors' labels; AR after a window is the AllReduce over the pipeline, since that over data-parallel ranks is
 # counted with the ReduceScatter.
 _CIRCUIT_TRAFFIC = {"AG": "data", "RS": "data", "AR": "pipeline", "PP": "pipeline"}
@@ -43,24 +44,13 @@ def step_settings(platform: str, measured: bool) -> tuple[Machine, dict[str, flo
     return solved_machine() if platform == PLATFORM else catalog_machine(platform), measured_rates(), EAGER
 
 
-def windows_on_circuits(frontend_bytes: float, windows: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Windows that are left when messages below a size take the hosts' network and need no circuit.
+def windows_on_circuits(frontend_bytes: float) -> pd.DataFrame:
+    """Measured windows that are left when messages below a size [bytes] take the hosts' network and need no circuit.
 
-    Traffic before and after such a message meets. Where both are of the same parallelism, no window is left.
-
-    Parameters
-    ----------
-    frontend_bytes
-        Size below which a message takes the hosts' network.
-    windows
-        Of one rail, by default the measured ones of `trace.measured_windows`.
-
-    Returns
-    -------
-    Columns iteration, window (its number among all), before, after, start_s, duration_s.
+    Traffic before and after such a message meets. Where both are of the same parallelism, no window is left. Columns
+    iteration, window (its number among all), before, after, start_s, duration_s.
     """
-    most = float(at_least("frontend_bytes", frontend_bytes))
-    windows = measured_windows() if windows is None else windows
+    most, windows = float(at_least("frontend_bytes", frontend_bytes)), measured_windows()
     large = (windows["volume_after_bytes"] >= most).to_numpy()
     rows: list[dict[str, Any]] = []
     last, freed = windows["before"].iloc[0], windows["start_s"].iloc[0]
@@ -129,11 +119,11 @@ def emulated_runs(gpus: int = 16) -> pd.DataFrame:
     return table[table["gpus"] == gpus].drop(columns="gpus").reset_index(drop=True)
 
 
-def emulation_summary(most_s: float = 1.0) -> pd.DataFrame:
+def emulation_summary() -> pd.DataFrame:
     """What the emulation says of the control plane, by GPUs and way to ask.
 
     Columns gpus, requests, without_s (iteration without a control plane), control_plane (what it adds at no delay, a
-    share), changes (on the critical path: slope of the iteration time over delays up to most_s, least squares),
+    share), changes (on the critical path: slope of the iteration time over delays up to 1 s, least squares),
     added (at the document's 100 ms, over the run at no delay), each_change_s (what the control plane adds, over
     changes).
     """
@@ -142,7 +132,7 @@ def emulation_summary(most_s: float = 1.0) -> pd.DataFrame:
         runs = emulated_runs(gpus)
         without = runs.loc[runs["controller"] == "no", "iteration_s"].iloc[0]
         for way in REQUESTS:
-            mine = runs[(runs["requests"] == way) & (runs["reconfiguration_s"] <= most_s)]
+            mine = runs[(runs["requests"] == way) & (runs["reconfiguration_s"] <= 1)]
             delays, times = mine["reconfiguration_s"].to_numpy(), mine["iteration_s"].to_numpy()
             changes, at_once = np.polyfit(delays, times, 1)[0], times[delays == 0][0]
             added = times[np.isclose(delays, QUOTED_S)][0] / at_once - 1
@@ -217,13 +207,13 @@ def table3_delays() -> dict[str, float]:
     return {item.name: float(item["reconfiguration_time"]) for item in items if "claim_key" in item}
 
 
-def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ranks: int) -> str:
+def fig8_answer(simulated: pd.DataFrame, job: str, delay_s: float, plane: ControlPlane, ranks: int) -> str:
     """The notebook's answer.
 
     Parameters
     ----------
-    simulated, delay_s
-        Of `photonics.overhead`; one of its delays [s].
+    simulated, job, delay_s
+        Of `photonics.overhead`; what was simulated, in words; one of the delays [s].
     plane, ranks
         A control plane; ranks of a group on a rail.
 
@@ -233,23 +223,27 @@ def fig8_answer(simulated: pd.DataFrame, delay_s: float, plane: ControlPlane, ra
     """
     base = measured_run()["iteration_time"]
     replay = {early: float(replayed_iteration_times(delay_s, early) / base - 1) for early in (False, True)}
-    mine = simulated[np.isclose(simulated["reconfiguration_s"], delay_s)].set_index("provisioning")
-    added = mine["iteration_s"] - mine["electrical_s"]
-    emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16, "on demand"]
-    lost, shares = ([units.show(added[early], "s", 3) for early in (False, True)], mine["overhead"])
+    mine = simulated[np.isclose(simulated["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
+    shares = mine["overhead"].where(mine["overhead"].abs() > _ROUNDING, 0.0)
+    lost = [units.show(shares[early] * mine["electrical_s"][early], "s", 3) for early in (False, True)]
+    emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16]
     whole, each = units.show(mine["electrical_s"][False], "s", 4), units.show(plane.overhead_s(ranks), "s", 3)
     return (
         f"With circuits that take {units.show(delay_s, 's')} to change, the measured run's iteration of "
-        f"{units.show(base, 's', 4)} grows by {replay[False]:.2%} on demand and {replay[True]:.2%} provisioned. "
-        f"The simulated step loses {lost[0]} and {lost[1]}, {shares[False]:.2%} and {shares[True]:.2%} of its {whole}; "
-        f"at no delay it equals electrical rails of equal bandwidth. The control plane is not free: ours takes {each} "
-        "a change beside the switch, and in the authors' later emulation it "
-        f"alone adds {emulated:.1%}."
+        f"{units.show(base, 's', 4)} grows by {_percent(replay[False])} on demand and {_percent(replay[True])} "
+        f"provisioned. The simulated step of {job} loses {lost[0]} and {lost[1]}, {_percent(shares[False])} and "
+        f"{_percent(shares[True])} of its {whole}; at no delay it equals electrical rails of equal bandwidth. The "
+        f"control plane comes on top: {each} a change with our latencies. In the authors' later emulation it alone "
+        f"adds {_percent(emulated['on demand'])} on demand and {_percent(emulated['provisioned'])} provisioned."
     )
 
 
+def _percent(share: float) -> str:
+    return f"{units.number(100 * share, 3)}%"
+
+
 def group_rows(workload: Workload, rank: int, plane: ControlPlane) -> list[str]:
-    """A manager's table of groups for one rank, "kind: ranks, network", a line for each kind of traffic."""
+    """A manager's table of groups for one rank, "kind: ranks, network", a line for each; the first five."""
     table, size = workload.table, workload.machine.hb_domain_size
     mine = table[np.array([rank in members and len(members) > 1 for members in table["ranks"]], bool)]
     rows: dict[str, None] = {}
@@ -260,9 +254,10 @@ def group_rows(workload: Workload, rank: int, plane: ControlPlane) -> list[str]:
     for row in mine.itertuples():
         inside = len({member // size for member in row.ranks}) == 1
         network = plane.network(row.message_bytes, inside)
-        members = ", ".join(map(str, sorted(row.ranks)))
-        name = row.kind if network != "frontend" else "sums"
-        rows[f"{name}: {members}, {network}"] = None
+        members = [str(member) for member in sorted(row.ranks)]
+        named = ", ".join(members) if len(members) < 4 else f"{members[0]}, {members[1]} … {members[-1]}"
+        name = row.kind if network != "frontend" else "small"
+        rows[f"{name}: {named}, {network}"] = None
     return list(rows)[:5]
 
 

@@ -17,7 +17,13 @@ _LANES = {"compute": COLOURS[5], "traffic": COLOURS[4], "circuits": "#D9E9DF", "
 _WAITS = "#F6D7D2"
 _BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
 _REQUESTS = {False: "on demand", True: "provisioned"}
-_OPERATIONS = {"all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "all_reduce": "AllReduce"}
+CALLS = {
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_reduce": "AllReduce",
+    "all_to_all": "AllToAll",
+    "send_receive": "Send/Recv",
+}
 
 
 def iteration_time_by_reconfiguration(
@@ -99,7 +105,7 @@ def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> 
     _spans(ax, traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"]), y + 1, 0.38, _WAITS)
     _spans(ax, traffic, y + 1, 0.38, _LANES["traffic"])
     for row in traffic.itertuples():
-        _label(ax, row, _OPERATIONS.get(row.what, "Send/Recv"), y + 1, until_s)
+        _label(ax, row, CALLS[row.what], y + 1, until_s)
     for side, shift in (("out circuit", -0.21), ("in circuit", 0.21)):
         up = lanes[lanes["lane"] == side]
         _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)
@@ -145,7 +151,9 @@ def control_plane_costs(shares: pd.DataFrame, load: pd.DataFrame) -> plt.Figure:
     panel_title(ax, "(a) steps of a reconfiguration", left=True)
     ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=4, fontsize=9)
     plotting.plot_lines(load, "gpus", "utilization", "who", right)
-    log_axis(plotting.gpu_axis(right, sorted(load["gpus"].unique())).yaxis)
+    plotting.gpu_axis(right, sorted(load["gpus"].unique()))
+    if load["utilization"].all():  # all 0 where circuits never change
+        log_axis(right.yaxis)
     percent_axis(right.yaxis, "share of the time that it is busy")
     right.axhline(1, color="black", linestyle="--", linewidth=1)
     right.legend(fontsize=9)
@@ -163,7 +171,7 @@ def circuit_choices(
     predictions
         Columns wrong_predictions, mean, least, most, on_demand (over electrical rails).
     granularity
-        Columns granularity, provisioning, reconfiguration_s, overhead.
+        Columns case (of stages and AllGathers), granularity, on_demand, provisioned.
     ports
         Columns reconfiguration_s, overhead, way.
     spread
@@ -177,17 +185,23 @@ def circuit_choices(
     x = predictions["wrong_predictions"]
     first.fill_between(x, predictions["least"], predictions["most"], color=COLOURS[0], alpha=0.2, linewidth=0)
     first.plot(x, predictions["mean"], **plotting.line_style(0, label="provisioned: mean, least, most of the seeds"))
-    first.axhline(predictions["on_demand"].mean(), color=COLOURS[1], linestyle="--", label="on demand")
+    first.axhline(predictions["on_demand"].iloc[0], color=COLOURS[1], linestyle="--", label="on demand")
     percent_axis(first.xaxis, "share of predictions that are wrong")
-    asked = granularity["provisioning"].map(_REQUESTS)
-    lines = granularity.assign(line=granularity["granularity"] + ", " + asked)
-    plotting.plot_lines(lines, "reconfiguration_s", "overhead", "line", second, nested=True)
+    cases = list(granularity["case"].unique())
+    for i, (name, part) in enumerate(granularity.groupby("granularity", sort=False)):
+        for j, asked in enumerate(("on_demand", "provisioned")):
+            places = np.arange(len(cases)) + 0.2 * (2 * i + j - 1.5)
+            style = {"color": COLOURS[i], "alpha": (1.0, 0.5)[j], "label": f"{name}, {units.words(asked)}"}
+            second.bar(places, part.set_index("case").loc[cases, asked], 0.18, **style)
+    second.set_xticks(range(len(cases)), [case.replace(", ", ",\n") for case in cases], fontsize=8)
+    second.grid(axis="x", visible=False)
     plotting.plot_lines(ports, "reconfiguration_s", "overhead", "way", third, nested=True)
     jitters = sorted(spread["jitter"].unique())
     for i, (early, rows) in enumerate(spread.groupby("provisioning")):
         places = np.searchsorted(jitters, rows["jitter"]) + 0.12 * (2 * i - 1)
         last.plot(places, rows["overhead"], **{**plotting.line_style(i, "none", label=_REQUESTS[early]), "alpha": 0.6})
     last.set_xticks(range(len(jitters)), [percent(jitter) for jitter in jitters])
+    last.set_xlim(-0.5, len(jitters) - 0.5)
     last.set_xlabel("standard deviation of compute and switch times over their mean")
     titles = (
         "(a) wrong predictions",
@@ -200,6 +214,5 @@ def circuit_choices(
         percent_axis(ax.yaxis, "iteration time over electrical rails")
         ax.set_ylim(0, 1.4 * ax.dataLim.y1 or 1)
         ax.legend(fontsize=8, loc="upper left")
-    for ax in (second, third):
-        ax.set_xlabel("reconfiguration of the switch [s]")
+    third.set_xlabel("reconfiguration of the switch [s]")
     return figure

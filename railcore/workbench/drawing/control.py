@@ -48,7 +48,9 @@ _WAYS = {
 _ALONE = ("controller", "circuit switch")
 
 
-def control_plane_figure(sequence: pd.DataFrame, groups: Sequence[str] = (), rails: int = 1) -> plt.Figure:
+def control_plane_figure(
+    sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]] | None = None, rails: int = 1
+) -> plt.Figure:
     """(a) The parties of a control plane with the steps of one reconfiguration, (b) its messages in order.
 
     Parameters
@@ -57,7 +59,7 @@ def control_plane_figure(sequence: pd.DataFrame, groups: Sequence[str] = (), rai
         As `control_plane.reconfiguration_sequence` gives it: columns number, step, rank, sender, receiver, message,
         start_s, end_s. Drawn are the first two ranks.
     groups
-        Lines of a manager's table of groups.
+        Lines of the managers' tables of groups, by rank.
     rails
         Circuit switches, one a rail.
 
@@ -68,7 +70,7 @@ def control_plane_figure(sequence: pd.DataFrame, groups: Sequence[str] = (), rai
     ranks = list(sequence["rank"].dropna().unique()[:2])
     shown = sequence[sequence["rank"].isna() | sequence["rank"].isin(ranks)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 0.34 * len(shown) + 1.6), width_ratios=(1.15, 1))
-    _parties(left, shown, ranks, groups, rails)
+    _parties(left, shown, ranks, groups or {}, rails)
     _messages(right, shown, ranks)
     return figure
 
@@ -94,13 +96,13 @@ def _arrow(ax: plt.Axes, start: tuple, end: tuple, **style) -> None:
     ax.annotate("", end, start, arrowprops=line, zorder=4)
 
 
-def _parties(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, groups: Sequence[str], rails: int) -> None:
+def _parties(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, groups: Mapping, rails: int) -> None:
     """Panel (a): hosts with application, shim and library, the controller above, the circuit switches below."""
     ax.set(xlim=(-0.1, _WIDTH + 0.1), ylim=(-0.1, 9.9))
     ax.axis("off")
     ax.set_title("(a) who asks whom", fontsize=10, loc="left")
     for second, rank in enumerate(ranks):
-        _host(ax, bool(second), f"HB domain of rank {rank}", groups)
+        _host(ax, bool(second), f"HB domain of rank {rank}", groups.get(rank, ()))
     _box(ax, "controller", _CONTROLLER, "controller\ngroups of the job, stored circuits", linespacing=1.5)
     for i in range(min(rails, 3) - 1, -1, -1):
         middle = (_SWITCH[0] + 0.16 * i, _SWITCH[1] + 0.16 * i)
