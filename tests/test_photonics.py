@@ -298,7 +298,7 @@ class TestOverhead:
         ({"granularity": "port"}, "granularity is 'port': give one of group, rail"),
         ({"bandwidth": "half"}, "bandwidth is 'half': give one of equal, per port"),
         ({"wrong_predictions": 1.5}, "wrong_predictions is 1.5: give a share from 0 to 1"),
-        ({"reconfiguration_jitter": -0.1}, "reconfiguration_jitter is -0.1: give 0 or more"),
+        ({"reconfiguration_jitter": -0.1}, "reconfiguration_jitter is -0.1: give 0 to 0.577"),
         ({"frontend_bytes": -1}, "frontend_bytes is -1: give 0 or more"),
         ({"algorithm": "tree"}, "algorithm is 'tree'"),
     ],
@@ -324,3 +324,31 @@ def test_one_replica_is_refused_where_it_does_not_stand_for_all(llama):
     with pytest.raises(ValueError, match="ports is 4 with a workload of one replica"):
         simulate(workload, PhotonicCircuits(ports=4))
     check(simulate(workload, PhotonicCircuits(ports=6)))
+
+
+def test_an_overhead_says_what_is_odd():
+    def told(strategy, batch=4, box=H100, **fields):
+        return " ".join(overhead(DENSE, box, strategy, "1 ms", batch, True, **fields).attrs["warnings"])
+
+    pipeline = Strategy(tensor=4, data=2, pipeline=2)
+    assert told(pipeline) == ""
+    assert "Circuits never change" in told(Strategy(tensor=4, pipeline=2))
+    assert "one is left idle" in told(pipeline, ports=3)
+    uneven = told(Strategy(tensor=2, data=3, pipeline=2), batch=6)
+    assert "All 12 GPUs are simulated" in uneven and "data 2 or 4 would" in uneven
+
+
+def test_an_overhead_counts_the_changes_of_the_first_replica_however_many_are_run():
+    table = overhead("Llama-3 8B", A100, llama_8b(), [0.0, 1e-6], 4, options=fsdp_options())
+    assert table["reconfigurations"].nunique() == 1 and table["reconfigurations"][0] > 0
+
+
+def test_an_overhead_tells_its_progress():
+    told = []
+    overhead("Llama-3 8B", A100, llama_8b(), ["1 ms", "2 ms"], 4, options=fsdp_options(), progress=told.append)
+    assert told == [
+        "1 of 4: 1 ms on demand",
+        "2 of 4: 2 ms on demand",
+        "3 of 4: 1 ms provisioned",
+        "4 of 4: 2 ms provisioned",
+    ]

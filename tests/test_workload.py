@@ -253,7 +253,7 @@ def test_where_groups_lie(kind, strategy, spread):
 
 def test_odd_steps_are_told():
     assert (
-        "9 layers do not divide over 4 chunks: the step has 12."
+        "9 layers do not fill 4 chunks: the step has 12, 33.3% more."
         in training_step(replace(DENSE, layers=9), H100, Strategy(pipeline=4), 4).warnings
     )
     box = replace(H100, hb_domain_size=12)
@@ -261,6 +261,8 @@ def test_odd_steps_are_told():
     assert any("replica ranks lie unevenly" in text for text in training_step(DENSE, box, uneven, 4).warnings)
     assert not replicas_alike(box, uneven) and replicas_alike(H100, uneven)
     assert not training_step(DENSE, H100, uneven, 4).warnings
+    small = replace(H100, memory_bytes=1e9)
+    assert any("a GPU has 1 GB" in text for text in training_step(DENSE, small, uneven, 4).warnings)
 
 
 @pytest.mark.parametrize(
