@@ -159,6 +159,7 @@ def test_weights_are_gathered_in_every_pass_or_once(sharding, reshard, v):
     reduces = table[(table["phase"] == "backward") & (table["kind"] == "data") & (table["group"] == "replica 0")]
     reduces = reduces[reduces["operation"] != "all_gather"]
     assert len(reduces) == layers * (m if sharding == "weights" else 1)
+    assert set(reduces["operation"]) == {"all_reduce" if sharding == "none" else "reduce_scatter"}
     last = reduces if sharding == "weights" else reduces[reduces["microbatch"] == m - 1]
     assert len(last) == len(reduces)
 
