@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
 from timelines import check
 
+from railcore.systems.control_plane import catalog_control_plane
 from railcore.systems.photonics import PhotonicCircuits, learned_order, overhead
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.simulation import ElectricalRails, simulate
-from railcore.training.stage_program import fsdp_options
+from railcore.training.stage_program import StepOptions, fsdp_options
 from railcore.training.workload import training_step
 
 A100 = catalog_machine("DGX A100", hb_domain_size=4)
@@ -168,8 +169,8 @@ def test_one_port_has_its_part_of_the_bandwidth(llama, ports):
 
 
 def test_circuits_that_are_up_are_not_predicted_wrong():
-    """One ring alone: it comes up once, wrong before that."""
-    workload = training_step(DENSE, H100, Strategy(tensor=4, data=2), 4, one_replica=True)
+    """One ring alone: it comes up once, wrong before that, and stays in the next iteration."""
+    workload = training_step(DENSE, H100, Strategy(tensor=4, data=2), 4, iterations=2, one_replica=True)
     wrong = check(simulate(workload, PhotonicCircuits(1e-3, provisioning=True, wrong_predictions=1.0)))
     assert len(wrong.reconfiguration_log) == 2
 
@@ -249,6 +250,14 @@ def test_mixture_models_need_circuits_of_their_experts():
     assert not again.any()
 
 
+def test_a_step_on_the_host_network_is_by_default_a_message_of_the_control_plane(llama):
+    network = PhotonicCircuits(frontend_bytes="1 kB")
+    op = next(op for op in learned_order(simulate(llama)) if llama.operation(op).message_bytes < 1000)
+    assert network.transfer_s(llama, op) == llama.steps[op] * catalog_control_plane().message_s
+    with pytest.raises(ValueError, match="frontend_s is -1"):
+        PhotonicCircuits(frontend_s=-1)
+
+
 class TestOverhead:
     def test_of_the_llama_run(self):
         delays = [0.0, 0.01, 0.1]
@@ -282,6 +291,32 @@ class TestOverhead:
         strategy = Strategy(tensor=4, pipeline=2, data=2)
         table = overhead(replace(DENSE, layers=4), H100, strategy, [0.0], 4, False, jitter=0.2, seed=3)
         assert table["overhead"].item() == pytest.approx(0, abs=1e-9)
+
+    @pytest.mark.parametrize("parts", [{}, {"tensor": 4}, {"pipeline": 4}, {"data": 4}, {"pipeline": 2, "data": 2}])
+    @pytest.mark.parametrize("more", [{}, {"granularity": "rail"}, {"wrong_predictions": 1.0}, {"coalesced": True}])
+    def test_nothing_changes_where_nothing_leaves_the_hb_domain(self, parts, more):
+        table = overhead(replace(DENSE, layers=4), H100, Strategy(**parts), [0.0, 1.0], 4, **more)
+        assert (table["overhead"] == 0).all() and (table["reconfigurations"] == 0).all()
+
+    @pytest.mark.parametrize("parts", [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}])
+    def test_circuits_of_one_kind_of_traffic_stay(self, parts):
+        table = overhead(
+            replace(DENSE, layers=4), H100, Strategy(**parts), [1.0], 4, options=StepOptions(sync_groups=())
+        )
+        assert table["overhead"].to_numpy() == pytest.approx(0, abs=1e-9) and not table["reconfigurations"].any()
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"provisioning": ()}, "provisioning is empty: give True, False or both"),
+            ({"port": 4}, "argument of PhotonicCircuits 'port' does not exist"),
+            ({"options": "fsdp"}, "options is 'fsdp': give a StepOptions"),
+            ({"seed": -1}, "seed is -1"),
+        ],
+    )
+    def test_what_it_does_not_know_is_refused(self, given, message):
+        with pytest.raises((ValueError, KeyError), match=message):
+            overhead(replace(DENSE, layers=4), H100, Strategy(tensor=4, data=2), 0.1, 4, **given)
 
     def test_a_negative_delay_is_refused(self):
         with pytest.raises(ValueError, match=r"reconfiguration_s is \[-0.1\]: give 0 or more"):

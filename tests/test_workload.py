@@ -1,6 +1,8 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,6 +159,7 @@ def test_weights_are_gathered_in_every_pass_or_once(sharding, reshard, v):
     reduces = table[(table["phase"] == "backward") & (table["kind"] == "data") & (table["group"] == "replica 0")]
     reduces = reduces[reduces["operation"] != "all_gather"]
     assert len(reduces) == layers * (m if sharding == "weights" else 1)
+    assert set(reduces["operation"]) == {"all_reduce" if sharding == "none" else "reduce_scatter"}
     last = reduces if sharding == "weights" else reduces[reduces["microbatch"] == m - 1]
     assert len(last) == len(reduces)
 
@@ -213,6 +216,104 @@ def test_one_replica_has_its_part_of_the_whole(job, options):
         mine = {(one.program[each], one.ranks[each]) for each in one.after[op]}
         all_of_it = {(whole.program[each], whole.ranks[each]) for each in whole.after[twin]}
         assert mine == {each for each in all_of_it if one.simulated.intersection(each[1])}
+
+
+def ancestors(workload):
+    """What each operation waits for, also through others."""
+    found = [set() for _ in workload.after]
+    for op in workload.order():
+        for before in workload.after[op]:
+            found[op] |= found[before] | {before}
+    return found
+
+
+def stage_step(options, strategy=None, batch=8, runtime=MODERN):
+    """Rows of a small step of one replica by what they are, and what each waits for."""
+    strategy = strategy or llama_8b()
+    workload = training_step(replace(DENSE, layers=8), H100, strategy, batch, options, runtime, one_replica=True)
+    return workload.table, ancestors(workload)
+
+
+def ops(table, **wanted):
+    """Numbers of the operations that are so."""
+    return table.loc[(table[list(wanted)] == pd.Series(wanted)).all(axis=1), "op"].tolist()
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_layer_waits_for_its_weights_and_these_for_the_input(phase):
+    table, before = stage_step(StepOptions())
+    for op in ops(table, kind="compute", operation=phase):
+        row = table.loc[op]
+        of_pass = {"stage": row["stage"], "microbatch": row["microbatch"], "phase": phase}
+        gathers = ops(table, operation="all_gather", **of_pass)
+        (own,) = ops(table.loc[gathers], layer=row["layer"])
+        assert own in before[op]
+        assert all(a in before[b] for a, b in pairwise(gathers))  # one after another
+        from_stage = row["stage"] + (-1 if phase == "forward" else 1)
+        hop = {"operation": "send_receive", "stage": from_stage, "microbatch": row["microbatch"], "phase": phase}
+        assert all(each in before[own] for each in ops(table, **hop))
+
+
+@pytest.mark.parametrize(("v", "overlap"), [(1, True), (1, False), (2, True), (2, False)])
+def test_a_hop_waits_for_its_receiver_but_for_interleaved_chunks_that_overlap(v, overlap):
+    runtime = replace(MODERN, overlap_pipeline=overlap)
+    table, before = stage_step(NO_SYNC, llama_8b(interleave=v), 8, runtime)
+    early = 0
+    for hop in ops(table, operation="send_receive"):
+        sender = table.loc[hop, "stage"]
+        computes = [op for stage in (0, 1) for op in ops(table, kind="compute", stage=stage) if op in before[hop]]
+        assert {table.loc[op, "stage"] for op in computes} >= {sender}
+        takes = min(op for op in ops(table, kind="compute", stage=1 - sender) if hop in before[op])
+        own = [op for op in ops(table, kind="compute", stage=1 - sender) if op < takes]
+        early += any(op not in before[hop] for op in own)
+    assert bool(early) == (v > 1 and overlap)
+
+
+@pytest.mark.parametrize("after_pass", [True, False])
+def test_gradients_follow_their_layer_or_their_pass(after_pass):
+    """After a pass they go before its output; behind it, each when its layer is computed."""
+    table, before = stage_step(StepOptions(reshard_after_forward=False, gradients_after_pass=after_pass))
+    for stage in (0, 1):
+        for microbatch in range(4):
+            of_pass = {"stage": stage, "microbatch": microbatch, "phase": "backward"}
+            sums, computes = ops(table, kind="data", **of_pass), ops(table, kind="compute", **of_pass)
+            assert table.loc[sums, "layer"].tolist() == sorted(table.loc[sums, "layer"], reverse=True)
+            assert all(a in before[b] for a, b in pairwise(sums))
+            for op in sums:
+                layer = table.loc[op, "layer"]
+                missing = [each for each in computes if each not in before[op]]
+                assert all(0 <= table.loc[each, "layer"] < layer for each in missing)
+                assert not (after_pass and missing)
+            for hop in ops(table, operation="send_receive", **of_pass):
+                assert computes[-1] in before[hop]
+                assert (sums[-1] in before[hop]) == after_pass
+
+
+@pytest.mark.parametrize("groups", [("replica", "pipeline"), ("pipeline", "replica"), ("pipeline",), ("replica",), ()])
+def test_the_optimizer_waits_for_gradients_and_for_sums_of_norms_in_their_order(groups):
+    table, before = stage_step(StepOptions(sync_groups=groups))
+    norms = [op for op in ops(table, phase="after") if table.loc[op, "kind"] != "compute"]
+    kinds = ["data" if group == "replica" else "pipeline" for group in groups]
+    assert list(dict.fromkeys(table.loc[norms, "kind"])) == kinds
+    for optimizer in ops(table, operation="optimizer"):
+        stage = table.loc[optimizer, "stage"]
+        last = [ops(table, kind=kind, stage=stage, phase="backward")[-1] for kind in ("compute", "data")]
+        assert before[optimizer].issuperset(last)
+        mine = [op for op in norms if table.loc[op, "kind"] == "pipeline" or table.loc[op, "stage"] == stage]
+        assert before[optimizer].issuperset(mine) and all(a in before[b] for a, b in pairwise(mine))
+        for op in norms:  # one over the pipeline waits for all stages
+            own = (stage,) if table.loc[op, "kind"] == "data" else (0, 1)
+            needed = [ops(table, kind="data", stage=each, phase="backward")[-1] for each in own]
+            assert op not in mine or before[op].issuperset(needed)
+
+
+def test_tied_embeddings_are_summed_after_both_ends_and_before_norms():
+    strategy = Strategy(tensor=4, pipeline=2, data=2)
+    workload = training_step(TIED, H100, strategy, 8, one_replica=True)
+    table, before = workload.table, ancestors(workload)
+    (tied,) = table.loc[table["group"].str.startswith("ends"), "op"]
+    assert all(ops(table, kind="data", stage=stage, phase="backward")[-1] in before[tied] for stage in (0, 1))
+    assert all(tied in before[op] for op in ops(table, phase="after") if op != tied)
 
 
 def test_tied_embeddings_are_summed_over_both_ends():
@@ -289,6 +390,10 @@ def test_bad_input_is_refused(change, message):
 def test_bad_options_are_refused():
     with pytest.raises(ValueError, match="sync_groups is 'data': give one of replica, pipeline"):
         StepOptions(sync_groups=("data",))
+    with pytest.raises(ValueError, match="sync_groups is 'pipeline': give a list"):
+        StepOptions(sync_groups="pipeline")
+    with pytest.raises(ValueError, match="detail is 'no': give True or False"):
+        StepOptions(detail="no")
 
 
 def test_a_cycle_is_named():

@@ -81,7 +81,9 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
         moved = {nic: nic - nic % size + (nic + further) % size for nic in nics}
         if not gone & set(moved.values()):
             return moved
-    raise ValueError(f"lost leaves no rail of {size} for the ring through {sorted(nics)}: give fewer ranks")
+    raise ValueError(
+        f"lost leaves no rail for ranks {sorted(nics)} with hb_domain_size {size}: give fewer, or larger domains"
+    )
 
 
 def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, at_least, one_of, positive, whole
-from railcore.systems.photonics import PhotonicCircuits
+from railcore.systems.photonics import PhotonicCircuits, electrical_twin
 from railcore.training.collectives import steps_and_bytes
-from railcore.training.simulation import RAIL, ElectricalRails, StepTimeline, simulate
+from railcore.training.simulation import RAIL, StepTimeline, simulate
 from railcore.training.workload import WORKLOAD_KINDS, Workload
 
 _CLOSE = 1e-12  # share of the time: closer starts are at once
@@ -138,17 +138,12 @@ def divergence_by_seed(
     """
     rows = []
     for seed in seeds:
-        electrical_s = simulate(workload, _electrical(network), jitter, seed).iteration_s
+        electrical_s = simulate(workload, electrical_twin(network), jitter, seed).iteration_s
         for coalesced in (False, True):
             run = simulate(workload, replace(network, coalesced=coalesced), jitter, seed)
             time = run.iteration_s
             rows.append((seed, coalesced, len(diverging_rails(run)), time, time / electrical_s - 1))
     return pd.DataFrame(rows, columns=["seed", "coalesced", "pairs", "iteration_s", "overhead"])
-
-
-def _electrical(network: PhotonicCircuits) -> ElectricalRails:
-    """Electrical rails with the same algorithm and rates."""
-    return ElectricalRails(algorithm=network.algorithm, rates_Bps=network.rates_Bps)
 
 
 def forwarding_load(ranks: int, strides: Sequence[int]) -> Floats:

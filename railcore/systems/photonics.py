@@ -16,7 +16,7 @@ Source: photonic2025, sections 3 and 4.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
+from railcore.systems.control_plane import catalog_control_plane
 from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
@@ -62,7 +63,8 @@ class PhotonicCircuits(RailNetwork):
     wrong_predictions: share of the predictions of provisioning that are wrong, by seed; a wrong one tears circuits
     down, and the right ones come up after it; where one replica stands for all, all go wrong together.
     reconfiguration_jitter: standard deviation over the mean, uniform.
-    frontend_bytes: collectives below this size take the host network, a step of which takes frontend_s.
+    frontend_bytes: collectives below this size take the host network, a step of which takes frontend_s, by default a
+    message of the catalog's control plane.
     """
 
     reconfiguration_s: Quantity = 0.0
@@ -75,12 +77,14 @@ class PhotonicCircuits(RailNetwork):
     wrong_predictions: float = 0.0
     reconfiguration_jitter: float = 0.0
     frontend_bytes: Quantity = 0.0
-    frontend_s: Quantity = 50e-6
+    frontend_s: Quantity | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("reconfiguration_s", "frontend_bytes", "frontend_s"):
+        for name in ("reconfiguration_s", "frontend_bytes"):
             at_least(name, getattr(self, name))
+        if self.frontend_s is not None:
+            at_least("frontend_s", self.frontend_s)
         uniform_deviation("reconfiguration_jitter", self.reconfiguration_jitter)
         one_of("granularity", self.granularity, GRANULARITIES)
         one_of("bandwidth", self.bandwidth, BANDWIDTHS)
@@ -106,6 +110,11 @@ class PhotonicCircuits(RailNetwork):
         sides = self.ports // 2
         return not self.reconfiguration_jitter and (sides == 1 or sides >= len(workload.rail_rings))
 
+    @cached_property
+    def frontend_step_s(self) -> float:
+        """Time of a step on the host network [s]."""
+        return catalog_control_plane().message_s if self.frontend_s is None else self.frontend_s
+
     def on_frontend(self, workload: Workload, op: int) -> bool:
         """Whether an operation is so small that it takes the host network."""
         return workload.operation(op).message_bytes < self.frontend_bytes
@@ -113,7 +122,7 @@ class PhotonicCircuits(RailNetwork):
     def transfer_s(self, workload: Workload, op: int) -> float:
         """Time of a transfer, once it has its circuits [s]."""
         if self.on_frontend(workload, op):
-            return workload.steps[op] * self.frontend_s
+            return workload.steps[op] * self.frontend_step_s
         return super().transfer_s(workload, op)
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
@@ -200,6 +209,8 @@ def overhead(
     """
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
+    if not which:
+        raise ValueError("provisioning is empty: give True, False or both")
     networks = [PhotonicCircuits(float(d), provisioning=early, **circuits) for early in which for d in delays]
     step = partial(training_step, model, machine, strategy, global_batch, options, runtime, iterations=2)
     whole_job: list[Workload] = []

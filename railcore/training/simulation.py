@@ -356,11 +356,11 @@ def simulate(
     Raises
     ------
     ValueError
-        For a negative jitter, for a cycle, for a workload of one replica with jitter, and for what does not fit the
-        network.
+        For negative jitter or seed, a cycle, a workload of one replica with jitter, and what does not fit the network.
     """
     network = network or ElectricalRails()
     uniform_deviation("jitter", jitter)
+    whole("seed", seed, least=0)
     if jitter and workload.one_replica:
         raise ValueError(f"jitter is {jitter:g} with a workload of one replica: build it with one_replica=False")
     workload.order()

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.iteration import iteration_times
 from railcore.training.layer_time import PassTimes, Runtime, layer_costs, layer_passes
@@ -63,6 +64,7 @@ class Operation(NamedTuple):
     iteration: int = 0
 
 
+@checked
 @dataclass(frozen=True)
 class StepOptions:
     """How the software runs a step.
@@ -319,7 +321,7 @@ class _Pass:
             gathered = self._gather(layers[0], waits) if self.gathers else []
             for place, layer in enumerate(layers):
                 ahead = layers[place + 1 : place + 2] if self.gathers else []
-                following = self._gather(ahead[0], waits if place == 0 else [self.compute]) if ahead else []
+                following = self._gather(ahead[0], waits) if ahead else []
                 self._layer(layer, waits + gathered, self._edge_s(layer, layers[0]))
                 gathered, waits = following, [self.compute]
                 if self.reduces and not program.options.gradients_after_pass:
