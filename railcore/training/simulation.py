@@ -156,7 +156,11 @@ class LanePolicy:
 
     def admits(self, op: int) -> bool:
         """Whether all lanes of an operation are free for it, or in its state, and nobody before it wants another."""
-        return all(self.lanes[name].admits(op, need.state) for name, need in self.needs_of(op).items())
+        lanes = self.lanes
+        for name, need in self.needs_of(op).items():  # noqa: SIM110 - hot: `all` takes a fifth longer
+            if not lanes[name].admits(op, need.state):
+                return False
+        return True
 
     def take(self, op: int, now: float) -> float:
         """Give an operation its lanes; the time from which it can use them."""
