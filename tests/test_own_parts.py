@@ -51,7 +51,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     ],
     "cabling": [lambda: cabling.link_media(NIC)],
     "photonic rails": [
-        lambda: photonic_cost.circuit_switch_plans([NEW], 64, 8, *price_books.matching_books("flops2024"))
+        lambda: photonic_cost.circuit_switch_plans([NEW], 64, 8, 64, *price_books.matching_books("flops2024"))
     ],
     "control plane": [lambda: control_plane.catalog_control_plane(NEW)],
     "ring limits": [lambda: ring_limits.nic_port_modes(NEW)],

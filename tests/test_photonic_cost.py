@@ -140,7 +140,7 @@ def test_rows_of_a_book_without_circuit_ports_are_the_default_ones():
 
 def test_plans_of_switches_that_are_no_longer_than_their_rails():
     table = photonic_cost.circuit_switch_plans(
-        catalog.names("circuit_switches"), 1024, 8, PRICES, POWERS, transceivers_per_gpu=1
+        catalog.names("circuit_switches"), 1024, 8, 64, PRICES, POWERS, transceivers_per_gpu=1
     )
     fits = table["switches"].notna()
     assert (fits == (table["largest_cluster"] >= 1024)).all()
@@ -151,6 +151,21 @@ def test_plans_of_switches_that_are_no_longer_than_their_rails():
     used = 1024 * 2 / (table["switches"] * table["ports"])
     assert table["ports_used"].tolist() == pytest.approx(used.tolist(), nan_ok=True)
     assert set(table["rings"][table["planes"] == 2]) == {"even"}
+    costs = photonic_cost.photonic_network_costs(1024, 8, 64, PRICES, POWERS).set_index("network")["cost_usd"]
+    for network, column in (("rail-optimized", "rail_optimized_cost_usd"), ("rail-only", "rail_only_cost_usd")):
+        assert set(table[column]) == {costs[network]}
+
+
+def test_plans_have_the_switches_that_the_source_cites():
+    table = photonic_cost.circuit_switch_plans(["Piezo (Polatis)", "Robotic (Telescent)"], 64, 8, 64, PRICES, POWERS)
+    own = table.drop_duplicates("circuit_switch").set_index("circuit_switch")["ports"]
+    assert own.to_dict() == {"Piezo (Polatis)": 576, "Piezo (Polatis), as cited": 384, "Robotic (Telescent)": 1008}
+
+
+def test_a_refusal_names_the_size_as_it_was_given():
+    for sizes, text in (((0, 8, 64), "gpus is 0"), ((64, [8, 0], 64), r"hb_domain_size is \[8, 0\]")):
+        with pytest.raises(ValueError, match=text):
+            photonic_cost.photonic_network_costs(*sizes, PRICES, POWERS)
 
 
 def test_wirings_with_the_same_circuit_ports_cost_the_same():
@@ -263,6 +278,7 @@ def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():
     table = fabric_cost.table3(hb_domain_size=36).set_index("circuit_switch")
     assert table["gpus_own"]["Piezo (Polatis)"] == 10_368 and table["reference_gpus_gb200"]["Piezo (Polatis)"] == 13_824
     assert table["reference_gpus_h200"].notna().sum() == 2
+    assert len(table) == 7 and "Polatis 6000N" not in table.index  # the document's table has seven rows
     assert "gpus_own" not in fabric_cost.table3(hb_domain_size=72)
     halves = fabric_cost.table3(4)["gpus_gb200"] * 2
     assert (halves == fabric_cost.table3(2)["gpus_gb200"]).all()  # all radices divide by four

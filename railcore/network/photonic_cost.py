@@ -19,6 +19,7 @@ from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
 
 PHOTONIC = "photonic rails"
+CITED = ", as cited"  # after the name of a circuit switch: with the ports of the switch that its source cites
 ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
     "rail-optimized": {"oversubscription": 1.0},
     "fat tree": {"rails": 1},
@@ -72,7 +73,9 @@ def photonic_network_costs(
     texts where the GPUs of a row do not fill HB domains, and where prices and powers are of unlike link rates.
     """
     radices = np.ones(1, np.int64) if ocs_ports is None else whole("ocs_ports", ocs_ports)
-    n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix, radices))
+    asked = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix}
+    checked_sizes = (whole(name, value) for name, value in asked.items())
+    n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(*checked_sizes, radices))
     own = circuit_parts(n, k, ocs, **wiring)
     switched = ocs_ports is not None
     cost, power = (circuit_total(own, book, switched) for book in (prices, powers))
@@ -183,19 +186,22 @@ def circuit_switch_plans(
     switches: Iterable[str],
     gpus: int,
     hb_domain_size: int,
+    radix: int,
     prices: PriceBook,
     powers: PriceBook,
     nic_ports: int = 2,
     **wiring,
 ) -> pd.DataFrame:
-    """What each circuit switch would take for one cluster, the ports of a NIC on one switch or spread over several.
+    """What each circuit switch would take for one cluster, beside electrical networks for the same GPUs.
 
     Parameters
     ----------
     switches
-        Of the catalog's circuit_switches.
+        Of the catalog's circuit_switches; one whose source cites a switch of other ports has rows for that one too.
     gpus, hb_domain_size
         GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a packet switch of the electrical networks.
     prices, powers
         Books of prices [USD] and of peak powers [W], with circuit ports.
     nic_ports
@@ -207,16 +213,24 @@ def circuit_switch_plans(
     -------
     A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ports,
     reconfiguration_s, planes, largest_cluster [GPUs], rings (that close: `ring_lengths`), rails_per_switch, switches,
-    ports_used (share), cost_usd, power_w, price_book, power_book; NaN where a rail does not fit.
+    ports_used (share), cost_usd, power_w, rail_optimized_cost_usd and rail_only_cost_usd, price_book,
+    power_book; NaN where a rail does not fit.
     """
+    electrical = {}
+    for network in ("rail-optimized", "rail-only"):
+        built = rail_parts(gpus, hb_domain_size, radix, **ELECTRICAL_NETWORKS[network])
+        electrical[f"{network.replace('-', '_')}_cost_usd"] = float(part_totals(built, prices, powers)["cost_usd"])
+    sizes = []
+    for item in (catalog.item("circuit_switches", name) for name in switches):
+        cited = [(f"{item.name}{CITED}", item, item["ports_reference"])] if "ports_reference" in item else []
+        sizes += [(item.name, item, item["ports"]), *cited]
     rows = []
-    for name in switches:
-        item = catalog.item("circuit_switches", name)
+    for name, item, ports in sizes:
         for planes in (number for number in range(1, nic_ports + 1) if nic_ports % number == 0):
-            parts = circuit_parts(gpus, hb_domain_size, int(item["ports"]), nic_ports, planes, **wiring)
+            parts = circuit_parts(gpus, hb_domain_size, int(ports), nic_ports, planes, **wiring)
             row = {
                 "circuit_switch": name,
-                "ports": int(item["ports"]),
+                "ports": int(ports),
                 "reconfiguration_s": item.get("reconfiguration_time", np.nan),
                 "planes": planes,
                 "largest_cluster": int(parts.reach),
@@ -226,6 +240,7 @@ def circuit_switch_plans(
                 "ports_used": float(parts.used_ports / parts.switch_ports),
                 "cost_usd": float(circuit_total(parts, prices)),
                 "power_w": float(circuit_total(parts, powers)),
+                **electrical,
             }
             rows.append(row)
     return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)

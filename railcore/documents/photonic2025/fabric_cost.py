@@ -25,7 +25,7 @@ _SAVED = {what: f"photonic2025.fig7.{what}_saving_max" for what in ("cost", "pow
 
 
 def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFrame:
-    """GPUs of the largest cluster behind one circuit switch a rail, for the catalog's switches, as in Table 3.
+    """GPUs of the largest cluster behind one circuit switch a rail, for the switches of Table 3.
 
     nic_ports: of a NIC, with bidirectional transceivers; hb_domain_size: of one more column, gpus_own. Columns
     circuit_switch, reconfiguration_s, ports, gpus_gb200, gpus_h200; and with reference_ before ports and GPUs those of
@@ -36,6 +36,8 @@ def table3(nic_ports: int = 2, hb_domain_size: int | None = None) -> pd.DataFram
         domains["gpus_own"] = hb_domain_size
     rows = []
     for item in (catalog.item("circuit_switches", name) for name in catalog.names("circuit_switches")):
+        if "claim_key" not in item:  # not of the document's table
+            continue
         row = {"circuit_switch": item.name, "reconfiguration_s": item.get("reconfiguration_time", np.nan)}
         for before, ports in (("", item["ports"]), ("reference_", item.get("ports_reference"))):
             row[f"{before}ports"] = np.nan if ports is None else ports
@@ -225,11 +227,11 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
     }
     cited = {}
     for row in reaches.set_index("circuit_switch").itertuples():
-        if key := catalog.item("circuit_switches", row.Index).get("claim_key"):  # of a switch of Table 3
-            for column in SCALE_UPS.values():
-                values[f"{_TABLE}.{key}.{column}"] = getattr(row, column)
-                if np.isfinite(other := getattr(row, f"reference_{column}")):
-                    cited[f"{_TABLE}.{key}.{column}"] = other
+        key = catalog.item("circuit_switches", row.Index)["claim_key"]
+        for column in SCALE_UPS.values():
+            values[f"{_TABLE}.{key}.{column}"] = getattr(row, column)
+            if np.isfinite(other := getattr(row, f"reference_{column}")):
+                cited[f"{_TABLE}.{key}.{column}"] = other
     choices = {
         "switch ports as that notebook rounds them": shares,
         "ports as the table prints them": {"those of the switch it cites": cited},
