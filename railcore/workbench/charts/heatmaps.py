@@ -39,20 +39,18 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
     -------
     The axes.
     """
-    shares = np.ma.masked_invalid(table.to_numpy(float))
-    scale: dict = {"vmin": low, "vmax": high, "cmap": "PuOr" if low < 0 else heat_colours()}
-    mesh = ax.pcolormesh(shares, edgecolor="white", linewidth=0.5, **scale)
-    if bar:
-        percent_axis(ax.figure.colorbar(mesh, ax=ax, label=label).ax.yaxis)
-    for (y, x), share in np.ma.ndenumerate(shares):
-        red, green, blue, _ = mesh.to_rgba(share)
-        ink = _COUNT_COLOUR if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "white"
-        ax.text(x + 0.5, y + 0.5, percent(share, 2), ha="center", va="center", fontsize=8, color=ink)
-    for axis, names in ((ax.xaxis, table.columns), (ax.yaxis, table.index)):
-        axis.set_ticks(np.arange(len(names)) + 0.5, [str(name) for name in names])
+    import seaborn as sns
+
+    words: dict = {"annot": table.map(percent, digits=2), "fmt": "", "annot_kws": {"fontsize": 8}}
+    scale: dict = {"vmin": low, "vmax": high, "cmap": "PuOr" if low < 0 else heat_colours(), "cbar": bar}
+    sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws={"label": label} if bar else None, **words, **scale)
+    if colours := ax.collections[0].colorbar:
+        percent_axis(colours.ax.yaxis)
     ax.grid(False)
     ax.set_facecolor(_NO_SHARE_COLOUR)
+    ax.invert_yaxis()
     ax.tick_params(length=0)
+    ax.tick_params(axis="y", rotation=0)
     return ax
 
 
