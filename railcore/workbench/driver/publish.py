@@ -213,7 +213,7 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     rows = [row for row in known.values() if row["notebook"] != name]
     rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
-    inputs += [{"notebook": name, **row} for row in [*report["inputs"], *_measured_files(report["data"])]]
+    inputs += [{"notebook": name, **row} for row in [*report["inputs"], *measured_inputs(report["data"])]]
     recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
     target, executed = files.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
@@ -225,9 +225,10 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
 
 
-def _measured_files(read: Iterable[str]) -> list[dict[str, str]]:
+def measured_inputs(read: Iterable[str]) -> list[dict[str, str]]:
     """Files of data/measured that a run has read, as inputs; their sources as data/README.md has them."""
-    text = (files.DATA / "README.md").read_text(encoding="utf-8")
+    described = files.DATA / "README.md"
+    text = described.read_text(encoding="utf-8") if described.exists() else ""
     rows = []
     for path in read:
         if path.startswith("data/measured/"):
