@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     publish = "make parameters edited in notebooks the published ones"
     figures.add_argument("--publish", action="store_true", help=publish)
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
-    claim.add_argument("id", help="of data/claims.csv, or words to look for in ids and claims")
+    claim.add_argument("id", help="of data/claims.csv, or words and values to look for, such as 70.5%%")
     listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
     listing.add_argument("family", nargs="?", help="by default the families themselves")
     own = commands.add_parser("catalog", help="rows of an item of your own to fill in")
@@ -68,22 +68,24 @@ def _claim(options) -> int:
     from railcore.facts.tables import read_csv
     from railcore.facts.units import number
 
-    words = options.id.lower().split()
-    texts = {entry: f"{entry.id} {entry.where} {entry.claim}".lower() for entry in claims.claims().values()}
-    found = [entry for entry, text in texts.items() if all(word in text for word in words)]
-    if options.id not in claims.claims() and found:
-        print("\n".join(f"{entry.id}: {entry.claim}" for entry in found))
+    if options.id not in claims.claims() and (found := claims.matching_claims(options.id)):
+        print("\n".join(f"{entry.id}: {entry.claim}: {claims.paper_text(entry)}" for entry in found))
         return 0
     entry = claims.claim(options.id)
     row = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
-    paper = f"{claims.RELATIONS[entry.relation]} {claims.claim_amount(entry.paper_value, entry.unit)}"
     within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
+    paper = claims.paper_text(entry) + (f" (within {within})" if entry.tolerance else "")
     ours = claims.claim_amount(float(row["value"]), entry.unit) if row.get("value") else "no value"
+    judged = row.get("verdict") or "missing"
+    if judged == "reproduced" and claims.within_printed_digit(float(row["value"]), entry):
+        judged += ", within the printed digit"
+    if judged == "missing" and (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists():
+        judged += f", run `make figures NB={entry.notebook}`"
     elsewhere = "not in the installed package: a clone of the project shows it, with settings and inputs"
     lines = {
         "claim": entry.claim,
-        "document": f"{entry.document}, {entry.place}: {paper}{f' (within {within})' if entry.tolerance else ''}",
-        "ours": elsewhere if files.INSTALLED else f"{ours}: {row.get('verdict') or 'missing'}",
+        "document": f"{entry.document}, {entry.place}: {paper}",
+        "ours": elsewhere if files.INSTALLED else f"{ours}: {judged}",
         "rests on": f"{row['basis']}: {claims.BASES[row['basis']]}" if row.get("basis") else "",
         "reason": row.get("reason", ""),
         "note": entry.note,
@@ -94,16 +96,20 @@ def _claim(options) -> int:
         return 0
     from railcore.workbench.driver import publish
 
-    print(f"{'settings':<9} of the whole notebook:")
-    for name, value in publish.published_parameters(entry.notebook).items():
-        print(f"{'':<9} {name} = {value}")
-    print(f"{'inputs':<9} of the whole notebook:")
-    for given in read_csv(files.FIGURES / "inputs.csv"):
-        if given["notebook"] == entry.notebook:
-            unit = "" if given["unit"] == "1" else f" {given['unit']}"
-            name = f"{given['family']}: {given['name']}, {given['parameter']}: {given['value']}{unit}"
-            print(f"{'':<9} {name} ({given['kind']}; {given['source']})")
+    settings = [f"{name} = {value}" for name, value in publish.published_parameters(entry.notebook).items()]
+    inputs = [row for row in read_csv(files.FIGURES / "inputs.csv") if row["notebook"] == entry.notebook]
+    inputs.sort(key=lambda row: row["family"] != publish.MEASURED)  # measured files first: they are few
+    for heading, texts in {"settings": settings, "inputs": [_input_text(row) for row in inputs]}.items():
+        if texts:
+            print("\n          ".join([f"{heading:<9} of the whole notebook:", *texts]))
     return 0
+
+
+def _input_text(row: dict[str, str]) -> str:
+    """A row of figures/inputs.csv: a measured file, or a value of the catalog."""
+    unit = "" if row["unit"] == "1" else f" {row['unit']}"
+    what = f", {row['parameter']}: {row['value']}{unit}" if row["parameter"] else ""
+    return f"{row['family']}: {row['name']}{what} ({row['kind']}; {row['source']})"
 
 
 def _assumptions(_options) -> int:

@@ -381,3 +381,21 @@ def test_the_last_digits_of_a_machine_leave_a_value_exact(value, deviation):
 
 def test_a_rate_is_no_count():
     assert claims.claim_amount(1, "1/s") == "1 1/s" and claims.claim_amount(1, "racks") == "1 rack"
+
+
+@given(st.floats(-0.02, 0.02))
+def test_a_value_is_within_the_printed_digit_when_it_rounds_to_what_is_printed(off):
+    entry = claims.claim("photonic2025.intro.iteration_overhead")  # 0.03
+    assert entry.relation == "=" and not claims.within_printed_digit(entry.paper_value, entry)
+    if abs(abs(off) - 0.005) > 1e-6 and abs(off) > 1e-6:
+        rounds = float(f"{entry.paper_value + off:.2f}") == entry.paper_value
+        assert claims.within_printed_digit(entry.paper_value + off, entry) == rounds
+
+
+def test_claims_are_found_by_value_note_and_words():
+    found = {
+        text: [entry.id for entry in claims.matching_claims(text)] for text in ("70.5%", "0.705", "0.70", "61 of 80")
+    }
+    assert "photonic2025.fig7.cost_saving_max" in found["70.5%"] and not found["0.70"]
+    assert found["0.705"] == ["photonic2025.fig7.cost_saving_max"]
+    assert found["61 of 80"] == ["photonic2025.fig4.windows_over_1ms"]

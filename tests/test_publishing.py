@@ -13,7 +13,7 @@ from pathlib import Path
 import project
 import pytest
 
-from railcore.facts import files
+from railcore.facts import catalog, files
 from railcore.workbench.driver import kernels, publish
 from railcore.workbench.driver.run import load_notebook
 
@@ -58,6 +58,15 @@ def png(level):
     made = {}
     exec(PICTURE.format(level=level), made)
     return base64.b64encode(made["stream"].getvalue()).decode()
+
+
+def test_measured_files_that_a_run_has_read_are_inputs_with_their_sources():
+    measured = sorted(path.relative_to(files.ROOT).as_posix() for path in (files.DATA / "measured").iterdir())
+    rows = publish.measured_inputs(["data/claims.csv", *measured])
+    assert [row["name"] for row in rows] == measured and rows[0].keys() == set(catalog.INPUT_COLUMNS) - {"notebook"}
+    sources = {row["name"].rpartition("/")[2]: row["source"] for row in rows}
+    assert "chuhan-ouyang/torchtitan" in sources["photonic_run.csv"] == sources["photonic_windows.csv"]
+    assert not any("data/README.md" in text or "\n" in text for text in sources.values())
 
 
 def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):

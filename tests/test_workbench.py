@@ -441,6 +441,10 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     assert "document  railonly2023, Section " in capsys.readouterr().out
     assert main(["claim", "Switches radix 64 rail-only"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 2 and all("radix 64" in line and "switches" in line for line in lines)
+    assert sum("radix 64" in line and "switches" in line for line in lines) > 2  # one more has the words in its note
+    for words, found in (("70.5%", "fig7.cost_saving_max"), ("0.705", "fig7.cost_saving_max"), ("3.5%", "100ms_prov")):
+        assert main(["claim", words]) == 0
+        assert found in capsys.readouterr().out
+    assert main(["claim", "0.70"]) == 2 and capsys.readouterr()  # a value is looked for whole
     assert main(["claim", "no such claim"]) == 2
     assert "does not exist: the nearest are" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -136,6 +137,19 @@ def claim(claim_id: str) -> Claim:
     return claims()[claim_id]
 
 
+def matching_claims(text: str) -> list[Claim]:
+    """Claims with all words of a text in id, place, claim, note or value, such as "0.705", "70.5%" or "6.9 MW"."""
+    words = [re.escape(word) for word in text.lower().split()]
+    words = [rf"(?<!\d)(?<!\d[.,]){word}" if word[0].isdigit() else word for word in words]
+    patterns = [re.compile(rf"{word}(?![.,]?\d)" if word[-1].isdigit() else word) for word in words]
+    return [entry for entry in claims().values() if all(each.search(_searched(entry)) for each in patterns)]
+
+
+def _searched(entry: Claim) -> str:
+    values = f"{entry.paper_value:.12g} {100 * entry.paper_value:.12g}% {paper_text(entry)}"
+    return f"{entry.id} {entry.where} {entry.claim} {entry.note} {values}".lower()
+
+
 def paper_value(claim_id: str) -> float:
     """The document's number, in the claim's unit: for a claim that starts from another's result, and for fits."""
     return claim(claim_id).paper_value
@@ -207,6 +221,13 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
     off = deviation(value, paper)
     holds = {"<": value <= paper, ">": value >= paper}.get(relation, abs(off) <= tolerance + 1e-12)
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
+
+
+def within_printed_digit(value: float, entry: Claim) -> bool:
+    """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
+    half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
+    off = abs(value - entry.paper_value)
+    return entry.relation in "=~" and 1e-9 * abs(entry.paper_value) < off <= half
 
 
 def _checked(claim_id: str, value) -> float | None:
@@ -304,8 +325,13 @@ def claim_amount(value: float, unit: str) -> str:
     return number(value) if unit in ("fraction", "x", "1", "relative error") else counted(value, unit)
 
 
+def paper_text(entry: Claim) -> str:
+    """The document's value for a person, such as "≥ 0.75"."""
+    return f"{RELATIONS[entry.relation]} {claim_amount(entry.paper_value, entry.unit)}"
+
+
 def _paper(entry: Claim) -> str:
-    return f"{RELATIONS[entry.relation]}\u00a0{claim_amount(entry.paper_value, entry.unit)}"
+    return paper_text(entry).replace(" ", "\u00a0", 1)
 
 
 def _deviation_text(value: str, entry: Claim) -> str:

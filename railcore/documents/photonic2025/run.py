@@ -112,9 +112,8 @@ def jittered_windows(machine: Machine, jitter: float, seeds: int) -> list[pd.Dat
     machine: a GPU of the run; jitter as in `simulate`.
     """
     whole("seeds", seeds)
-    iterations = [11, *[2] * (seeds - 1)]  # the last one has no windows
-    runs = [run_workload(run_strategy(), machine=machine, iterations=number) for number in iterations]
-    return [all_rail_windows(run_timeline(each, jitter, seed)) for seed, each in enumerate(runs)]
+    first, other = (run_workload(run_strategy(), machine=machine, iterations=n) for n in (11, 2))  # no last windows
+    return [all_rail_windows(run_timeline(other if seed else first, jitter, seed)) for seed in range(seeds)]
 
 
 def window_lengths_table(timeline: StepTimeline, datasheet: StepTimeline) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """photonic2025's measured run: its windows on four rails, and what a reconfiguration in each of them would cost."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -17,11 +19,16 @@ def measured_windows(rail: int | None = WINDOW_RAIL) -> pd.DataFrame:
 
     Columns rail, iteration, window (1 to 8), before, after (kind of traffic), start_s, duration_s, volume_after_bytes.
     """
-    table = pd.read_csv(files.data("measured/photonic_windows.csv"))
+    table = _every_window()
     if rail is None:
-        return table
+        return table.copy()
     chosen = table["rail"] == int(whole("rail", rail, 0, int(table["rail"].max())))
     return table[chosen].reset_index(drop=True)
+
+
+@cache
+def _every_window() -> pd.DataFrame:
+    return pd.read_csv(files.data("measured/photonic_windows.csv"))
 
 
 def measured_run() -> pd.Series:
@@ -44,6 +51,7 @@ def measured_phases() -> pd.DataFrame:
     return means.reset_index()
 
 
+@cache
 def measured_rates() -> dict[str, float]:
     """Bytes that one rank sent over the time that it took, by operation, means of the measured run [bytes/s].
 

@@ -20,6 +20,7 @@ from railcore.facts.tables import csv_text, markdown_table, read_csv
 from railcore.workbench import outputs
 from railcore.workbench.driver import compare, ledger_text, parameters
 
+MEASURED = "measured files"  # stands for the family of files in data/measured in figures/inputs.csv
 LAST_NOTEBOOKS = ("21", "00")  # these read what the others wrote, and run after them in this order
 _LEDGER = files.FIGURES / "reproduction.csv"
 _INPUTS = files.FIGURES / "inputs.csv"
@@ -212,7 +213,7 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     rows = [row for row in known.values() if row["notebook"] != name]
     rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
-    inputs += [{"notebook": name, **row} for row in report["inputs"]]
+    inputs += [{"notebook": name, **row} for row in [*report["inputs"], *measured_inputs(report["data"])]]
     recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
     target, executed = files.NOTEBOOKS / f"{name}.ipynb", notebook_text(notebook, report["notebook"]).encode()
     if not new and not compare.difference(target.name, target.read_bytes(), executed):
@@ -222,6 +223,21 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     )
     published = {f"figures/{path}": sha256(files.FIGURES / path) for path in figures}
     return published | {f"notebooks/{name}.ipynb": sha256(target)} | rows_hashes([name])[name], len(new)
+
+
+def measured_inputs(read: Iterable[str]) -> list[dict[str, str]]:
+    """Files of data/measured that a run has read, as inputs; their sources as data/README.md has them."""
+    described = files.DATA / "README.md"
+    text = described.read_text(encoding="utf-8") if described.exists() else ""
+    rows = []
+    for path in read:
+        if path.startswith("data/measured/"):
+            section = text.partition(path.removeprefix("data/"))[2].partition("\n## ")[0]
+            source = re.search(r"(?:Source: |Facts from |Computed for )[^;\n]*", section)
+            origin = source[0].removeprefix("Source: ") if source else "see data/README.md"
+            row = {"family": MEASURED, "name": path, "kind": "measured", "source": origin}
+            rows.append(dict.fromkeys(catalog.INPUT_COLUMNS[1:], "") | row)
+    return rows
 
 
 def _changed_items(made: Mapping[str, Path]) -> Contents:
