@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 import ulp
@@ -17,3 +18,18 @@ def own_surroundings(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAILCORE_OUT", str(tmp_path))
     monkeypatch.setattr("railcore.facts.files._notebook", None)
+
+
+@pytest.fixture(autouse=True)
+def sound_timelines(monkeypatch):
+    """Every timeline that a test simulates, however deep in a function, is checked as it is made."""
+    if simulation := sys.modules.get("railcore.training.simulation"):
+        from timelines import check
+
+        made = simulation.StepTimeline.__init__
+
+        def make(timeline, *args, **fields):
+            made(timeline, *args, **fields)
+            check(timeline, jitter=1.0)  # of the computes, whatever it was
+
+        monkeypatch.setattr(simulation.StepTimeline, "__init__", make)

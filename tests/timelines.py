@@ -1,4 +1,4 @@
-"""What holds in every simulated timeline: `check` runs in each test that makes one."""
+"""What holds in every simulated timeline: `check` runs on each that a test makes (conftest.py)."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -105,7 +105,8 @@ def _check_circuits(timeline):
         start, end = timeline.start_s[op], timeline.end_s[op]
         for _, target, (out, into) in transfers(timeline, op):
             if coarse:
-                wanted = [(target % size, "rail", workload.ring(op))]
+                switch = target % size // getattr(network, "rails_per_switch", 1)
+                wanted = [(switch, "rail", workload.ring(op))]
             else:
                 wanted = [(out, "out", f"{out}-{into}"), (into, "in", f"{out}-{into}")]
                 wanted = [name for name in wanted if name[0] in workload.simulated]

@@ -241,3 +241,41 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
         f"document names has {largest} GPUs"
     }
     return Entries(values, reasons, joined_texts(priced, verdict_readings(values, choices)))
+
+
+def serving_switches(plans: pd.DataFrame, nic_ports: int) -> str:
+    """Which circuit switches serve a cluster, in words, the cheapest first.
+
+    plans: of `circuit_switch_plans`; nic_ports: of a NIC, which may each go to a switch of their own.
+    """
+    named = plans["circuit_switch"] + " (" + [units.show(time, "s") for time in plans["reconfiguration_s"]] + ")"
+    for planes, how in (
+        (1, "with one switch for each rail or for several"),
+        (nic_ports, "with a switch for each port"),
+    ):
+        fits = plans[plans["switches"].notna() & (plans["planes"] == planes)].sort_values("cost_usd")
+        if len(fits):
+            costs = [f"{named[row.Index]} for {units.show(row.cost_usd, 'USD', 3)}" for row in fits.itertuples()]
+            none = "" if planes == 1 else "no circuit switch of Table 3 serves a whole rail; "
+            return f"{none}{how}: {', '.join(costs)}"
+    most = plans["largest_cluster"].idxmax()
+    return f"no circuit switch of Table 3 serves them, {named[most]} at most {plans['largest_cluster'][most]:,}"
+
+
+def savings_text(networks: pd.DataFrame) -> str:
+    """Cost of the electrical networks, and what photonic rails save with the ports in use alone, in words.
+
+    networks: of `photonic_network_costs` for one cluster, by network.
+    """
+    usd = {name: units.show(cost, "USD", 3) for name, cost in networks["cost_usd"].items()}
+    than = {
+        (what, name): f"{abs(share):.1%} {'more' if share < 0 else 'less'}"
+        for what in ("cost", "power")
+        for name, share in networks[f"{what}_saved"].items()
+    }
+    return (
+        f"Rail-optimized costs {usd['rail-optimized']}, rail-only {usd['rail-only']}. With the circuit ports in use "
+        f"alone, as the document counts, photonic rails cost {than['cost', 'rail-optimized']} than the first and "
+        f"{than['cost', 'rail-only']} than the second, and draw {than['power', 'rail-optimized']} and "
+        f"{than['power', 'rail-only']}."
+    )
