@@ -8,14 +8,13 @@ one port takes only its part of the NIC's bandwidth. The passage through the HB 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pandas as pd
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import share, whole
-from railcore.systems.photonics import PhotonicCircuits
-from railcore.training.simulation import RAIL, ElectricalRails, RailNetwork, StaticPartition, simulate
+from railcore.systems.photonics import PhotonicCircuits, electrical_twin
+from railcore.training.simulation import RAIL, RailNetwork, StaticPartition, simulate
 from railcore.training.workload import Workload
 
 
@@ -163,14 +162,13 @@ def failure_slowdowns(
     if workload.one_replica:
         raise ValueError("workload is of one replica: build it with one_replica=False, since one part fails")
     rail = [each for each in workload.simulated if (each - rank) % workload.machine.hb_domain_size == 0]
-    options: dict[str, Any] = {"algorithm": network.algorithm, "rates_Bps": network.rates_Bps}
     rows, refused = [], []
     for count in whole("ports", list(ports), 2).tolist():
         changed = replace(network, ports=count, order=None)
         ways: dict[str, RailNetwork] = {
-            "electrical rails": ElectricalRails(**options),
+            "electrical rails": electrical_twin(network),
             "circuits change": changed,
-            "circuits set once": StaticPartition(ports=count, **options),
+            "circuits set once": StaticPartition(ports=count, algorithm=network.algorithm, rates_Bps=network.rates_Bps),
         }
         for way, each in ways.items():
             try:

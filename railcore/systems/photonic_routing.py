@@ -85,7 +85,7 @@ def diverging_rails(timeline: StepTimeline) -> pd.DataFrame:
     bundles: dict[tuple, dict[int, int]] = {}  # operations by rail
     for op, link in enumerate(workload.link):
         needs = timeline.network.needs(workload, op) if link == RAIL else []
-        name = (workload.program[op], *sorted({rank // size for rank in workload.ranks[op]}))
+        name = workload.bundle(op)
         for need in needs:
             if need.lane[0] != "rail":
                 bundles.setdefault(name, {})[need.lane[1] % size] = op
@@ -232,14 +232,14 @@ def all_to_all_ways(
         at_least(name, value)
     rows = []
     for n in np.atleast_1d(whole("ranks", ranks, 2)).tolist():
-        loads = {count: forwarding_load(n, ring_strides(n, count)) for count in ports}
+        strides = {count: ring_strides(n, count) for count in ports}
+        loads = {count: (forwarding_load(n, some), _longest_way(n, some)) for count, some in strides.items()}
         for size in np.atleast_1d(at_least("message_bytes", message_bytes)).tolist():
             direct, pair = size * (n - 1) / n, size / n
             one_way = [float(each) for each in steps_and_bytes("all_to_all", "ring", size, n)]
             ways = {"electrical rails": (latency_s + direct / nic_Bps, direct)}
             ways["one-way ring, 1 of 2 ports sends"] = (one_way[0] * latency_s + one_way[1] * 2 / nic_Bps, one_way[1])
-            for count, load in loads.items():
-                steps = _longest_way(n, ring_strides(n, count))
+            for count, (load, steps) in loads.items():
                 name = f"rings of {count} ports"
                 ways[name] = (steps * latency_s + load.max() * pair * count / nic_Bps, load.sum() * pair)
             for count in ports:

@@ -302,13 +302,8 @@ class CircuitPolicy(LanePolicy):
             )
 
     def _bundles(self) -> dict[int, tuple]:
-        """Operations that several rails have at once, by the operation and its HB domains."""
-        size, ranks = self.workload.machine.hb_domain_size, self.workload.ranks
-        return {
-            op: (self.workload.program[op], *sorted({rank // size for rank in ranks[op]}))
-            for op, link in enumerate(self.workload.link)
-            if link == RAIL
-        }
+        """Bundle of each operation over the rails, which several of them have at once."""
+        return {op: self.workload.bundle(op) for op, link in enumerate(self.workload.link) if link == RAIL}
 
     def ask(self, op: int, now: float) -> None:
         """An operation is ready; with coalesced rails it waits for the other rails'."""
