@@ -1,9 +1,9 @@
 """One-way delay of an unloaded path, itemised: NICs, switches, error correction, cables and serialisation.
 
-T = 2 e + sum of s + n f + tau x + m L / B, with e of an end (NIC or HB port), s of each switch, f of error correction on
-each of n links, tau x of x metres of cable (fibre; copper is a little faster), and m times the time that a packet of L
-bytes takes onto a link of B: once with cut-through switches, on every link where they store and forward. Queues and
-software are left out.
+T = 2 e + sum of s + n f + tau x + m L / B, with e of an end (NIC or HB port), s of each switch, f of error correction
+on each of n links, tau x of x metres of cable (fibre; copper is a little faster), and m times the time that a packet
+of L bytes takes onto a link of B: once with cut-through switches, on every link where they store and forward. Queues
+and software are left out.
 Latencies are of the catalog's latencies, each with bounds.
 """
 
