@@ -141,9 +141,9 @@ class Diagram:
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}: give one of {', '.join(KINDS)}")
         box, face = Box(left, bottom, width, height), face or KINDS[kind]
-        words = {name: style.pop(name) for name in ("weight", "family") if name in style}
+        words: dict[str, Any] = {name: style.pop(name) for name in ("weight", "family") if name in style}
         look: dict[str, Any] = {"facecolor": face, "edgecolor": EDGE, "linewidth": 0.8, "zorder": 3, **style}
-        corner = {"boxstyle": "round,pad=0,rounding_size=0.04"}
+        corner: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.04"}
         self.ax.add_patch(FancyBboxPatch((left, bottom), width, height, **corner, **look))
         if text:
             size = self._fitted(text, font, box, words)
@@ -153,7 +153,21 @@ class Diagram:
         return box
 
     def enclosure(self, left: float, bottom: float, width: float, height: float, name: str = "", **style: Any) -> Box:
-        """A pale box behind others, its name in the upper left; style as for `box`."""
+        """A pale box behind others.
+
+        Parameters
+        ----------
+        left, bottom, width, height
+            Place on the page [inches].
+        name
+            Text in its upper left.
+        **style
+            Of the patch.
+
+        Returns
+        -------
+        The box.
+        """
         look = {"facecolor": "#F6F6F6", "edgecolor": FAINT, "zorder": 0, **style}
         box = self.box(left, bottom, width, height, **look)
         if name:
@@ -163,7 +177,26 @@ class Diagram:
         return box
 
     def text(self, x: float, y: float, text: str, font: float = 8.0, **style: Any) -> None:
-        """A text around a point; style of matplotlib's text. Raises ValueError for a font below `LEAST_FONT`."""
+        """A text around a point.
+
+        Parameters
+        ----------
+        x, y
+            The point [inches].
+        text, font
+            What to write, and its size [points].
+        **style
+            Of matplotlib's text.
+
+        Returns
+        -------
+        Nothing.
+
+        Raises
+        ------
+        ValueError
+            The font is below `LEAST_FONT`.
+        """
         if font < LEAST_FONT:
             raise ValueError(f"font is {font:g} points: give {LEAST_FONT:g} or more")
         self.ax.text(
@@ -219,7 +252,21 @@ class Diagram:
             self.text(x, y, label, font, bbox=ground, zorder=max(5, look["zorder"] + 1))
 
     def legend(self, entries: Iterable[tuple[str, str]], left: float, bottom: float, columns: int = 0) -> None:
-        """Names and colours, from a point to the right [inches]; columns: entries in a row, by default all."""
+        """Names and colours, side by side.
+
+        Parameters
+        ----------
+        entries
+            Name and colour of each.
+        left, bottom
+            Where the first one stands [inches].
+        columns
+            Entries in a row, by default all.
+
+        Returns
+        -------
+        Nothing.
+        """
         handles = [Patch(facecolor=colour, edgecolor=EDGE, linewidth=0.6, label=name) for name, colour in entries]
         place = (left / self.width, bottom / (self.height + (0.3 if self.title else 0.0)))
         self.ax.legend(
