@@ -19,7 +19,7 @@ import pandas as pd
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
-from railcore.facts.units import counted
+from railcore.facts.units import counted, significant
 
 NETWORK = "network"
 SERVER_LINKS = ("hb", "pcie", "ethernet")  # kinds of edges
@@ -326,6 +326,9 @@ class _FlowProblem:
         self.arcs = list(dict.fromkeys(arc for _, arc in self.ways))
         self.capacity = np.array([graph.edges[arc]["bandwidth_Bps"] for arc in self.arcs])
         self.scale = float(self.capacity.max()) if self.arcs else 1.0
+        # of equal limits the links that others share too are named: those at GPUs and network get a trifle more
+        outer = [any(graph.nodes[end]["kind"] in _ENDS for end in arc) for arc in self.arcs]
+        self.room = self.capacity / self.scale * (1 + 1e-9 + 1e-6 * np.array(outer, float))
         nodes = list(graph)
         # a row for each flow and node but its target: what leaves less what comes in; its source's row comes first
         self.rows = [(flow, source) for flow, (source, _) in enumerate(flows)]
@@ -351,12 +354,12 @@ class _FlowProblem:
         wanted[list(fixed)] = [rate / self.scale for rate in fixed.values()]
         cost = np.zeros(len(self.ways) + 1)
         cost[-1] = -1
-        room = self.capacity / self.scale * (1 + 1e-12)  # what earlier steps have fixed still fits
-        found = linprog(cost, self.load, room, balance, wanted, method="highs")
-        prices, limits = np.abs(found.eqlin.marginals[: self.flows]), np.abs(found.ineqlin.marginals)
-        limited = [flow for flow in free if prices[flow] > 1e-9] or free
-        arcs = [arc for arc, price in zip(self.arcs, limits, strict=True) if price > 1e-9]
-        return float(found.x[-1]) * self.scale, limited, arcs
+        found = linprog(cost, self.load, self.room, balance, wanted, method="highs")
+        prices, limits = found.eqlin.marginals, found.ineqlin.marginals
+        limited = [flow for flow in free if abs(prices[flow]) > 1e-9] or free
+        arcs = [arc for arc, price in zip(self.arcs, limits, strict=True) if abs(price) > 1e-9]
+        rate = -(limits @ self.capacity + prices @ wanted * self.scale)  # by duality, with the links as they are
+        return significant(rate), limited, arcs
 
 
 def _arcs(graph: nx.Graph, kinds: Sequence[str], ends: Edge) -> list[Edge]:
