@@ -1,4 +1,4 @@
-"""nwktimes2025: servers, models and the two-node system. Every claim has a value, contradictions come out as they are."""
+"""nwktimes2025: servers, models, two-node system. Every claim has a value, contradictions come out as they are."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_every_claim_has_a_value_and_what_does_not_come_out_a_reason(entries):
 
 
 def test_what_crosses_the_baseboards_grows_with_their_links_until_the_gpus_limit_it():
-    table = server_claims.crossing_table()
+    table = server_claims.baseboard_crossings()
     rates = table["bandwidth_Bps"].to_list()
     assert rates == pytest.approx([400 * GB, 100 * GB, 450 * GB, 112.5 * GB] + [450 * GB] * 4)
     assert table["bottleneck"].iloc[0] == "NVSwitch 1-1 to NVSwitch 2-1 and 3 more, 16 links"

@@ -76,7 +76,7 @@ def _id(name: str) -> str:
     return f"nwktimes2025.fig13_1.{name}"
 
 
-def crossing_table() -> pd.DataFrame:
+def baseboard_crossings() -> pd.DataFrame:
     """GPUs that talk across the baseboards: what each gets, by how many do, with the links printed and with more.
 
     Columns pair_links (text), pairs, bandwidth_Bps (of each GPU, one direction), both_directions_Bps, bottleneck. The
@@ -101,7 +101,7 @@ def _crossing_rows(name: str, server: Server) -> list[tuple]:
 
 
 def _crossing_reason(server: Server) -> str:
-    table, wanted = crossing_table(), 2 * server.hb_Bps
+    table, wanted = baseboard_crossings(), 2 * server.hb_Bps
     enough = table[table["both_directions_Bps"] > wanted * (1 - 1e-9)].drop_duplicates("pairs")["pair_links"]
     one, each = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
     return (

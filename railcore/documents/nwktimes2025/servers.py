@@ -5,10 +5,10 @@ from dataclasses import replace
 import pandas as pd
 
 from railcore.facts import catalog
-from railcore.facts.units import Gbps
+from railcore.facts.units import GB, Gbps, counted, number, show
 from railcore.network import cabling
 from railcore.network.delay import DelayPath, hall_cables
-from railcore.network.topology.server import Server
+from railcore.network.topology.server import Server, flow_bandwidths, part_bandwidth, pcie_lane_use
 from railcore.network.topology.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
 from railcore.training.model_memory import model_memory_table
 
@@ -49,6 +49,39 @@ def shared_nic_server(nics: int = 1) -> Server:
 def nic_per_gpu_server() -> Server:
     """Fig. 13-2: the same with a NIC for each GPU, on one PCIe switch as the text has it."""
     return replace(shared_nic_server(), nics=GPUS, name="Fig. 13-2, NIC per GPU")
+
+
+def server_notes(server: Server) -> dict[str, str]:
+    """Models and counts in a drawing of one of the document's servers, by the part's name."""
+    parts = f"{counted(server.gpus, 'GPUs')} and {counted(server.nics, 'NICs')}"
+    lanes = pcie_lane_use(server).itertuples()
+    name = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}"
+    notes = {row.pcie_switch: f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}" for row in lanes}
+    return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
+
+
+def server_lines(server: Server) -> list[str]:
+    """What GPUs of one of the document's servers get, in words, for a drawing of it; one direction."""
+    graph, pairs = server.graph(), BASEBOARD_PAIRS
+    near, far = (part_bandwidth(graph, *ends, ("hb",)).value_Bps for ends in (("GPU 0", "GPU 1"), pairs[0]))
+    together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
+    out = flow_bandwidths(graph, [(f"GPU {i}", "network") for i in range(server.gpus)])["bandwidth_Bps"].min()
+    return [
+        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard, "
+        f"{_speed(together)} each when all {len(pairs)} pairs cross at once.",
+        f"To the network, all {server.gpus} GPUs at once: {_speed(out)} each.",
+    ]
+
+
+def server_alerts(server: Server) -> list[str | tuple[str, str]]:
+    """Parts and links to show in red: PCIe switches without lanes enough, and NICs that several GPUs share."""
+    lanes = pcie_lane_use(server)
+    short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
+    return short + [(f"NIC {i}", "network") for i in range(1, server.nics + 1) if server.nics < server.gpus]
+
+
+def _speed(value_Bps: float) -> str:
+    return f"{number(value_Bps / GB, 4)} GB/s"
 
 
 def two_node_system() -> UltraEthernetSystem:

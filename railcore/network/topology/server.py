@@ -318,6 +318,35 @@ def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str]
     return pd.DataFrame(rows, columns=["from", "to", "bandwidth_Bps", "bottleneck"])
 
 
+def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
+    """What GPUs of each server reach, each one direction: columns server, case, bandwidth_Bps (of a flow), bottleneck.
+
+    Cases: a GPU to its neighbour, and to the one half of the GPUs away, over the HB network; all GPUs to those at
+    once; a GPU, and all GPUs at once, to the network, over all NICs.
+    """
+    rows = []
+    for server in servers:
+        graph, n = server.graph(), server.gpus
+        away = [(f"GPU {i}", f"GPU {(i + n // 2) % n}") for i in range(n)]
+        out = [(f"GPU {i}", NETWORK) for i in range(n)]
+        cases = {
+            "a GPU to its neighbour": ([("GPU 0", "GPU 1")], ("hb",)),
+            "a GPU to one of the other half": (away[:1], ("hb",)),
+            "all GPUs to the other half at once": (away, ("hb",)),
+            "a GPU to the network": (out[:1], ("pcie", "ethernet")),
+            "all GPUs to the network at once": (out, ("pcie", "ethernet")),
+        }
+        for case, (flows, over) in cases.items() if n > 1 else ():
+            slowest = flow_bandwidths(graph, flows, over).sort_values("bandwidth_Bps", kind="stable").iloc[0]
+            rows.append((server.name, case, slowest["bandwidth_Bps"], slowest["bottleneck"]))
+    return pd.DataFrame(rows, columns=["server", "case", "bandwidth_Bps", "bottleneck"])
+
+
+def link_table(graph: nx.Graph) -> pd.DataFrame:
+    """Links of a server: columns from, to, kind, links (lanes of PCIe), bandwidth_Bps (one direction)."""
+    return nx.to_pandas_edgelist(graph, "from", "to")[["from", "to", "kind", "links", "bandwidth_Bps"]]
+
+
 class _FlowProblem:
     """Linear program of several flows: a variable for each flow and arc that it may take, the last one the rate."""
 
