@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import at_least, positive
+from railcore.facts.checks import at_least, positive, whole
+from railcore.facts.units import counted
 from railcore.network import cabling
 from railcore.network.wide_area import ETHERNET_CODE
 
@@ -157,6 +158,33 @@ def hall_delays(
     lengths = [sum(hall_cables(floor, count, rack_endpoints, blocks)) for count in racks]
     delays = dict(zip(DELAYS, path.delay_s(lengths).T, strict=True))
     return pd.DataFrame({"racks": racks, "cables_m": lengths, **delays})
+
+
+def tier_paths(
+    ends: str, switch: str, link_Bps: float, packet_bytes: float, tiers: Sequence[int] = (1, 2, 3)
+) -> dict[str, DelayPath]:
+    """Paths over the top tier of folded Clos networks, which cross 2 t - 1 switches, all of one model.
+
+    Parameters
+    ----------
+    ends, switch
+        Items of the catalog's latencies.
+    link_Bps, packet_bytes
+        Of `DelayPath`.
+    tiers
+        Numbers of tiers t.
+
+    Returns
+    -------
+    Paths by name, such as "2 tiers, 3 switches".
+    """
+    counts = [int(whole("tiers", t)) for t in tiers]
+    return {
+        f"{counted(t, 'tiers')}, {counted(2 * t - 1, 'switches')}": DelayPath(
+            ends, [switch] * (2 * t - 1), link_Bps, packet_bytes
+        )
+        for t in counts
+    }
 
 
 def delay_curves(paths: dict[str, DelayPath], cables_m: Sequence[float]) -> pd.DataFrame:

@@ -159,9 +159,9 @@ def ultra_ethernet_claims(system: UltraEthernetSystem) -> Entries:
 def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPath) -> Entries:
     """The document's bounds on delays, held against an unloaded path of each network.
 
-    cables_m: of the scale-out path; the scale-up path has a metre of cable.
+    cables_m: of the scale-out path; the scale-up path has `servers.SCALE_UP_CABLE_M`.
     """
-    paths = {"scale_out_delay": (scale_out, sum(cables_m)), "scale_up_delay": (scale_up, 1.0)}
+    paths = {"scale_out_delay": (scale_out, sum(cables_m)), "scale_up_delay": (scale_up, servers.SCALE_UP_CABLE_M)}
     values, reasons = {}, {}
     for name, (path, length) in paths.items():
         bound = claims.paper_value(f"nwktimes2025.fig14_1.{name}")

@@ -20,7 +20,8 @@ RDMA_NIC_Bps = (400 * Gbps, 800 * Gbps)  # chapter 1: of a GPU, slowest and fast
 MODEL_PARAMETERS = {"8B": 8e9, "70B": 70e9, "405B": 405e9}
 MODEL_PRECISION = "bf16"  # 16 GB / 8e9: 2 bytes; the section on model parallelism stores 4
 BASEBOARD_PAIRS = [(f"GPU {i}", f"GPU {i + GPUS // BASEBOARDS}") for i in range(GPUS // BASEBOARDS)]
-_PACKET_BYTES = 4096  # largest MTU of RDMA; ours
+PACKET_BYTES = 4096  # largest MTU of RDMA; ours
+SCALE_UP_CABLE_M = 1.0  # traces and cables from GPU to GPU; ours
 _ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14-1
     (1, 1, "FEP 111", "Leaf 101", "E1"),
     (1, 2, "FEP 122", "Leaf 101", "E2"),
@@ -111,7 +112,7 @@ def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> Fab
 def scale_out_path(switch: str = "SN5600") -> DelayPath:
     """From NIC to NIC over the longest way of Fig. 14-1, with one catalog model for all its switches."""
     switches = longest_way(two_node_system().graph())
-    return DelayPath(NIC, [switch] * len(switches), RDMA_NIC_Bps[0], _PACKET_BYTES)
+    return DelayPath(NIC, [switch] * len(switches), RDMA_NIC_Bps[0], PACKET_BYTES)
 
 
 def scale_out_cables(racks: int = 2) -> list[float]:
@@ -122,7 +123,18 @@ def scale_out_cables(racks: int = 2) -> list[float]:
 def scale_up_path() -> DelayPath:
     """From GPU to GPU over one NVSwitch, with all NVLinks of a GPU."""
     hb = catalog.item("platforms", PLATFORM)["hb_bandwidth"]
-    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, _PACKET_BYTES, code="")
+    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, PACKET_BYTES, code="")
+
+
+def delay_parts() -> pd.DataFrame:
+    """Delay of both paths by part: columns network, part, count, delay_s, low_s, high_s."""
+    tables = {
+        "scale-out": scale_out_path().table(scale_out_cables()),
+        "scale-up": scale_up_path().table(SCALE_UP_CABLE_M),
+    }
+    return pd.concat([table.assign(network=name) for name, table in tables.items()], ignore_index=True)[
+        ["network", *tables["scale-up"]]
+    ]
 
 
 def document_models(precision: str = MODEL_PRECISION) -> pd.DataFrame:
