@@ -348,9 +348,7 @@ class EmulatedRanks:
             )
         return [np.moveaxis(np.atleast_1d(array), axis, 0) for array in arrays]
 
-    def _divided(
-        self, operation: str, group: Sequence[int], arrays: Sequence[np.ndarray], axis: int
-    ) -> list[np.ndarray]:
+    def _divided(self, what: str, group: Sequence[int], arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
         rows = self._rows(group, arrays, axis)
         if len(rows[0]) % len(group):
             raise ValueError(
