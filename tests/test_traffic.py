@@ -261,7 +261,7 @@ def test_tensor_ranks_keep_equal_a_table_of_tokens_together(tensor):
     assert tied["message_bytes"].item() * tensor == words * 2
 
 
-@pytest.mark.parametrize("sharding, held", [("none", 1), ("optimizer", 1), ("gradients", 6), ("weights", 6)])
+@pytest.mark.parametrize(("sharding", "held"), [("none", 1), ("optimizer", 1), ("gradients", 6), ("weights", 6)])
 def test_tied_gradients_are_summed_as_they_are_held(sharding, held):
     table = transfers.transfer_table(TIED, Strategy(context=3, pipeline=2, data=2, sharding=sharding), 16)
     tied = table[(table["kind"] == "pipeline") & (table["operation"] == "all_reduce")]
