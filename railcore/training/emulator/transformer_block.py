@@ -131,7 +131,7 @@ class ShardedTransformer:
     def comparison(self) -> pd.DataFrame:
         """Bytes of a step as sent and as `transfers` predicts them: kind, phase, operation, link, both bytes.
 
-        A row without predicted_bytes is of what `transfers` leaves out; the link is that of rings.
+        What `transfers` leaves out has predicted_bytes 0. link: "scale-up" within an HB domain, else "scale-out".
         """
         rows = []
         for row in step_transfers(self.model, self.strategy, self.global_batch, self.options):
@@ -200,7 +200,7 @@ class ShardedTransformer:
         return TransferLabel(phase, kind if self.options.embeddings else "ends", None, microbatch)
 
     def _forward(self, chunk: int, microbatch: int) -> None:
-        x = self._embedded(microbatch) if chunk == 0 else self._arrived.pop(("forward", chunk, microbatch))
+        x = self._received("forward", chunk, microbatch) if chunk else self._embedded(microbatch)
         for i in range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers):
             unit = f"layer {i}"
             self.parameters.gather(unit, "forward", microbatch)
@@ -221,7 +221,7 @@ class ShardedTransformer:
 
     def _backward(self, chunk: int, microbatch: int) -> None:
         last = chunk == self._last
-        dy = self._logits_backward(microbatch) if last else self._arrived.pop(("backward", chunk, microbatch))
+        dy = self._logits_backward(microbatch) if last else self._received("backward", chunk, microbatch)
         for i in reversed(range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers)):
             unit = f"layer {i}"
             self.parameters.begin_backward(unit, microbatch)
@@ -250,6 +250,15 @@ class ShardedTransformer:
             gathered = self.parameters.together("all_gather", "tensor", arrived, label)
             arrived = {rank: each.reshape(shape) for rank, each in gathered.items()}
         self._arrived[phase, to, microbatch] = arrived
+        for rank, each in arrived.items():
+            self.ranks.hold(rank, f"arrived {phase} {to} {microbatch}", each)
+
+    def _received(self, phase: str, chunk: int, microbatch: int) -> Values:
+        """What another stage has sent for a pass of a chunk."""
+        found = self._arrived.pop((phase, chunk, microbatch))
+        for rank in found:
+            self.ranks.free(rank, f"arrived {phase} {chunk} {microbatch}")
+        return found
 
     def _layer(self, unit: str, x: Values, phase: str, microbatch: int) -> tuple[Values, _Kept]:
         """Output of a layer, and all that its backward pass needs."""
@@ -443,9 +452,7 @@ def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions
         raise ValueError(f"positions is {model.positions}: give 0, or sequence_length {model.sequence_length} or more")
     tokens = model.sequence_length // strategy.context * strategy.micro_batch
     if options.scatter_gather and not strategy.sequence_parallel and tokens * model.hidden % t:
-        raise ValueError(
-            f"scatter_gather is True with tensor {t}: give a hidden that tensor divides, not {model.hidden}"
-        )
+        raise ValueError(f"scatter_gather is True with tensor {t}: give hidden a multiple of it, not {model.hidden}")
 
 
 @checked
