@@ -93,12 +93,12 @@ class FeedForward:
 class TrainingStep:
     """What one training step computed. Lists have an entry for each layer.
 
-    outputs: of the last layer [width, samples]; deltas [neurons, samples]; gradients and weights (after the update)
-    [neurons, inputs]; replicas: weights of each data-parallel replica.
+    outputs and deltas [neurons, samples]; gradients and weights (after the update) [neurons, inputs]; replicas: weights
+    of each data-parallel replica.
     """
 
     loss: float
-    outputs: Floats
+    outputs: list[Floats]
     deltas: list[Floats]
     gradients: list[Floats]
     weights: list[Floats]
@@ -125,17 +125,17 @@ def unsharded_step(
     """
     gradients = [np.zeros(shape) for shape in network.shapes]
     deltas = [np.zeros((rows, inputs.shape[1])) for rows, _ in network.shapes]
-    outputs, loss = np.zeros(targets.shape), 0.0
+    outputs, loss = [np.zeros_like(each) for each in deltas], 0.0
     for sample in range(inputs.shape[1]):
         signals = [inputs[:, sample]]
         for layer, matrix in enumerate(weights, start=1):
             signals.append(network.activated(layer, matrix.dot(signals[-1])))
         error = signals[-1] - targets[:, sample]
-        outputs[:, sample], loss = signals[-1], loss + float(error @ error) / targets.size
+        loss += float(error @ error) / targets.size
         back = 2 * error / targets.size
         for layer in range(network.layers, 0, -1):
             delta = back * network.slope(layer, signals[layer])
-            deltas[layer - 1][:, sample] = delta
+            outputs[layer - 1][:, sample], deltas[layer - 1][:, sample] = signals[layer], delta
             gradients[layer - 1] += np.outer(delta, signals[layer - 1])
             back = delta.dot(weights[layer - 1])
     updated = [matrix - learning_rate * gradient for matrix, gradient in zip(weights, gradients, strict=True)]
@@ -196,14 +196,14 @@ class ShardedFeedForward:
 
     def predict(self, inputs: Floats) -> Floats:
         """Outputs [width, samples] of a forward pass that keeps nothing for a backward pass."""
-        batches = self._batches(inputs)
+        batches, last = self._batches(inputs), self.network.layers
         found = {}
         for m in range(len(batches[0])):
             for replica, own in enumerate(batches):
                 found[replica, m] = self._forward(replica, m, own[m], keep=False)
-                for rank in self.group(self.network.layers, replica):
-                    self.ranks.free(rank, f"activation {self.network.layers} of {m}")
-        return np.concatenate([found[key] for key in sorted(found)], axis=1)
+                for rank in self.group(last, replica):
+                    self.ranks.free(rank, f"activation {last} of {m}")
+        return _joined(found, last)
 
     @checked
     def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> TrainingStep:
@@ -219,16 +219,15 @@ class ShardedFeedForward:
         batches, wanted = self._batches(inputs), self._cut(targets)
         number = len(batches[0])
         found = {(r, m): self._forward(r, m, batches[r][m], keep=True) for m in range(number) for r in range(d)}
-        errors = {key: output - wanted[key[0]][key[1]] for key, output in found.items()}
+        errors = {key: outputs[last] - wanted[key[0]][key[1]] for key, outputs in found.items()}
         deltas = {
             (r, m): self._backward(r, m, 2 * errors[r, m] / targets.size) for m in range(number) for r in range(d)
         }
         gradients = self._update(learning_rate)
-        order = sorted(found)
         return TrainingStep(
             float(sum((error**2).sum() for error in errors.values())) / targets.size,
-            np.concatenate([found[key] for key in order], axis=1),
-            [np.concatenate([deltas[key][layer] for key in order], axis=1) for layer in range(1, last + 1)],
+            [_joined(found, layer) for layer in range(1, last + 1)],
+            [_joined(deltas, layer) for layer in range(1, last + 1)],
             gradients,
             self.weights(),
             [self.weights(r) for r in range(d)],
@@ -247,8 +246,9 @@ class ShardedFeedForward:
         number = self.strategy.microbatches(samples.shape[1])
         return [np.split(own, number, axis=1) for own in np.split(samples, self.strategy.data, axis=1)]
 
-    def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> Floats:
-        """Outputs of a micro-batch; its activations stay where the backward pass needs them if they are to be kept."""
+    def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> dict[int, Floats]:
+        """Outputs of a micro-batch by layer; they stay where the backward pass needs them if they are to be kept."""
+        found = {}
         for rank in self.group(1, replica):
             self.ranks.hold(rank, f"activation 0 of {m}", inputs)
         for layer in range(1, self.network.layers + 1):
@@ -263,9 +263,10 @@ class ShardedFeedForward:
             whole = self.ranks.all_gather(group, parts, TransferLabel("forward", "tensor", layer, m))
             for rank, outputs in zip(group, whole, strict=True):
                 self._replace(rank, f"partial output {layer} {name}", f"activation {layer} {name}", outputs)
+            found[layer] = whole[0]
             if layer < self.network.layers:
                 self._move(group, self.group(layer + 1, replica), f"activation {layer} {name}", "forward", layer, m)
-        return whole[0]
+        return found
 
     def _backward(self, replica: int, m: int, error: Floats) -> dict[int, Floats]:
         """Deltas of a micro-batch by layer, from the derivative of the loss; gradients are added to those held."""
@@ -337,6 +338,11 @@ class ShardedFeedForward:
             label = TransferLabel(phase, "pipeline", layer, m)
             self.ranks.hold(target, name, self.ranks.send(source, target, self.ranks.held(source, name), label))
             self.ranks.free(source, name)
+
+
+def _joined(found: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) -> Floats:
+    """Arrays of a layer from all replicas and micro-batches, samples in order."""
+    return np.concatenate([found[key][layer] for key in sorted(found)], axis=1)
 
 
 def layer_stages(layers: int, stages: int) -> list[int]:
