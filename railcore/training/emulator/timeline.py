@@ -5,12 +5,15 @@ A computation takes a unit of time, a step of a transfer what its slowest link t
 - a rank computes one thing at a time, in the logged order, and a micro-batch's next layer when its inputs are there;
 - a transfer of a micro-batch starts when all its ranks have computed what they send, one without a micro-batch (the
   gradients) when they have computed everything;
-- transfers overlap with computation; a rank's port, one for each link, sends one transfer and receives one at a time.
+- transfers overlap with computation; a rank's port, one for each link, sends one transfer and receives one at a time,
+  in the order in which they become ready.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
@@ -32,9 +35,17 @@ class RankTimeline:
 
     @property
     def computations(self) -> pd.DataFrame:
-        """Rows of computations, with the column rank."""
-        found = self.table[self.table["what"] == "compute"]
-        return found.assign(rank=[ranks[0] for ranks in found["ranks"]])
+        """Rows of `lanes` that are computations."""
+        return self.lanes[self.lanes["what"] == "compute"]
+
+    @property
+    def lanes(self) -> pd.DataFrame:
+        """Events by rank: a row for each rank of a computation or a collective, and for the sender of a send."""
+        members = [
+            ranks[:1] if what == "send_receive" else ranks
+            for what, ranks in zip(self.table["what"], self.table["ranks"], strict=True)
+        ]
+        return self.table.assign(rank=members).explode("rank", ignore_index=True).astype({"rank": int})
 
     @property
     def total(self) -> float:
@@ -99,20 +110,13 @@ def rank_timeline(
         SCALE_UP: float(checks.at_least("scale_up_time", scale_up_time)),
         SCALE_OUT: float(checks.at_least("scale_out_time", scale_out_time)),
     }
-    clock, rows = _Clock(ranks.ranks), []
-    for event in sorted([*ranks.computes, *ranks.operations.itertuples(index=False)], key=lambda each: each.order):
-        if isinstance(event, LoggedCompute):
-            duration = times["backward" if event.phase == "backward" else "forward"]
-            start, step = clock.compute(event.rank, event.microbatch, duration)
-            what, kind, members, link, size = "compute", "compute", (event.rank,), "", 0.0
-        else:
-            duration, members, link = event.steps * links[event.link], event.group, event.link
-            microbatch = None if pd.isna(event.microbatch) else int(event.microbatch)
-            ends = (members[:1], members[1:]) if event.operation == "send_receive" else (members, members)
-            start, step = clock.transfer(*ends, link, microbatch, duration)
-            what, kind, size = event.operation, event.kind, event.bytes
-        place = (event.order, what, event.phase, kind, event.layer, event.microbatch)
-        rows.append((*place, members, link, size, start, start + duration, step))
+    logged = sorted([*ranks.computes, *ranks.operations.itertuples(index=False)], key=lambda event: event.order)
+    events = [_event(event, times, links) for event in logged]
+    starts, steps = _started(events)
+    rows = [
+        (*event.place, event.ranks, event.link, event.bytes, start, start + event.duration, step)
+        for event, start, step in zip(events, starts, steps, strict=True)
+    ]
     columns = [
         "order",
         "what",
@@ -131,39 +135,74 @@ def rank_timeline(
     return RankTimeline(table, ranks.ranks)
 
 
-class _Clock:
-    """When ranks and ports are free, and when and after how many computations a micro-batch's data are on a rank."""
+class _Event(NamedTuple):
+    """A computation (link is "") or a transfer; place: order, what, phase, kind, layer, micro-batch."""
 
-    def __init__(self, ranks: int) -> None:
-        self.free = np.zeros(ranks)
-        self.steps = np.zeros(ranks, int)
-        self.ports: dict[tuple[str, str, int], float] = {}
-        self.ready: dict[tuple[int, int | None], tuple[float, int]] = {}
+    place: tuple
+    ranks: tuple[int, ...]
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+    microbatch: int | None
+    link: str
+    bytes: float
+    duration: float
 
-    def compute(self, rank: int, microbatch: int | None, duration: float) -> tuple[float, int]:
-        """Start and step of a computation."""
-        there, step = self.ready.get((rank, microbatch), (0.0, 0))
-        start = max(float(self.free[rank]), there)
-        self.steps[rank] = max(int(self.steps[rank]), step) + 1
-        self.free[rank] = start + duration
-        self.ready[rank, microbatch] = (start + duration, int(self.steps[rank]))
-        return start, int(self.steps[rank])
 
-    def transfer(
-        self, sources: tuple[int, ...], targets: tuple[int, ...], link: str, microbatch: int | None, duration: float
-    ) -> tuple[float, int]:
-        """Start and step of a transfer: the step of the computations that it follows."""
-        ports = [("out", link, rank) for rank in sources] + [("in", link, rank) for rank in targets]
-        there = [self._ready(rank, microbatch) for rank in sources]
-        step = max(each[1] for each in there)
-        start = max([each[0] for each in there] + [self.ports.get(port, 0.0) for port in ports])
-        for port in ports:
-            self.ports[port] = start + duration
-        for rank in targets:
-            own, own_step = self.ready.get((rank, microbatch), (0.0, 0))
-            self.ready[rank, microbatch] = (max(own, start + duration), max(own_step, step))
-        return start, step
+def _event(logged: Any, times: Mapping[str, float], links: Mapping[str, float]) -> _Event:
+    if isinstance(logged, LoggedCompute):
+        place = (logged.order, "compute", logged.phase, "compute", logged.layer, logged.microbatch)
+        own, duration = (logged.rank,), times["backward" if logged.phase == "backward" else "forward"]
+        return _Event(place, own, own, own, logged.microbatch, "", 0.0, duration)
+    place = (logged.order, logged.operation, logged.phase, logged.kind, logged.layer, logged.microbatch)
+    group = logged.group
+    ends = (group[:1], group[1:]) if logged.operation == "send_receive" else (group, group)
+    microbatch = None if pd.isna(logged.microbatch) else int(logged.microbatch)
+    return _Event(place, group, *ends, microbatch, logged.link, logged.bytes, logged.steps * links[logged.link])
 
-    def _ready(self, rank: int, microbatch: int | None) -> tuple[float, int]:
-        own = self.ready.get((rank, microbatch), (0.0, 0))
-        return own if microbatch is not None else (max(own[0], float(self.free[rank])), int(self.steps[rank]))
+
+def _started(events: Sequence[_Event]) -> tuple[list[float], list[int]]:
+    """Start of each event and its step; a port serves transfers in the order in which they become ready."""
+    before = _dependencies(events)
+    followers: list[list[int]] = [[] for _ in events]
+    for number, own in enumerate(before):
+        for other in own:
+            followers[other].append(number)
+    waits = [len(own) for own in before]
+    ready, steps, starts = [0.0] * len(events), [0] * len(events), [0.0] * len(events)
+    ports: dict[tuple[str, str, int], float] = {}
+    queue = [(0.0, number) for number, count in enumerate(waits) if not count]
+    while queue:
+        when, number = heappop(queue)
+        event = events[number]
+        used = [("out", event.link, rank) for rank in event.sources] + [
+            ("in", event.link, rank) for rank in event.targets
+        ]
+        used = used if event.link else []
+        starts[number] = max([when] + [ports.get(port, 0.0) for port in used])
+        steps[number] += not event.link
+        end = starts[number] + event.duration
+        ports |= dict.fromkeys(used, end)
+        for other in followers[number]:
+            ready[other], steps[other] = max(ready[other], end), max(steps[other], steps[number])
+            waits[other] -= 1
+            if not waits[other]:
+                heappush(queue, (ready[other], other))
+    return starts, steps
+
+
+def _dependencies(events: Sequence[_Event]) -> list[set[int]]:
+    """Events that each event waits for, by their place in the log."""
+    computed: dict[int, int] = {}  # the last computation of each rank
+    there: dict[tuple[int, int | None], set[int]] = {}  # what brought a micro-batch's data to a rank
+    found = []
+    for number, event in enumerate(events):
+        own = set().union(*(there.get((rank, event.microbatch), ()) for rank in event.sources))
+        if not event.link or event.microbatch is None:
+            own |= {computed[rank] for rank in event.sources if rank in computed}
+        found.append(own)
+        for rank in event.targets:
+            arrived = there.get((rank, event.microbatch), set()) if event.sources != event.targets else set()
+            there[rank, event.microbatch] = arrived | {number}
+        if not event.link:
+            computed[event.ranks[0]] = number
+    return found
