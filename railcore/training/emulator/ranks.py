@@ -4,9 +4,11 @@ Arithmetic is in the arrays' own precision (float64); bytes are elements x eleme
 counted as it would be sent in FP32 or BF16. Collectives run their schedule (`collective_schedules`) send by send.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ SWITCH_RANK = -1  # in logs, a switch that reduces and multicasts
 UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out: see `transformer_block`
 PHASES = ("forward", "recompute", "backward", "after")
 _COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
+_OPERATION_COLUMNS = ("order", "phase", "kind", "operation", "layer", "microbatch", "group")
 _schedule = lru_cache(maxsize=256)(collective_schedule)
 
 
@@ -146,8 +149,38 @@ class EmulatedRanks:
     @property
     def log(self) -> pd.DataFrame:
         """Every send, a row each, with the columns of `LoggedSend`. Rows of a collective share `order`."""
-        table = pd.DataFrame(self.sends, columns=LoggedSend._fields)
-        return table.astype({"layer": "Int64", "microbatch": "Int64"})
+        kinds = {"layer": "Int64", "microbatch": "Int64", "bytes": "float64", "message_bytes": "float64"}
+        return pd.DataFrame(self.sends, columns=LoggedSend._fields).astype(kinds)
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """Every collective and every send of its own, a row each.
+
+        Columns order, phase, kind, operation, layer, microbatch, group, ranks (of the group), link ("scale-out" where
+        any send is), steps, message_bytes, bytes (of all sends), rank_bytes (sent or received by the busiest rank).
+        """
+        rows = []
+        for _, call in groupby(self.sends, key=lambda send: send.order):
+            sends = list(call)
+            ports: defaultdict[tuple[str, int], float] = defaultdict(float)
+            for send in sends:
+                ports["sent", send.source] += send.bytes
+                ports["received", send.target] += send.bytes
+            links = {send.link for send in sends}
+            rows.append(
+                {
+                    **{name: getattr(sends[0], name) for name in _OPERATION_COLUMNS},
+                    "ranks": len(sends[0].group),
+                    "link": SCALE_OUT if SCALE_OUT in links else SCALE_UP,
+                    "steps": sends[-1].step + 1,
+                    "message_bytes": sends[0].message_bytes,
+                    "bytes": sum(send.bytes for send in sends),
+                    "rank_bytes": max(size for (_, rank), size in ports.items() if rank != SWITCH_RANK),
+                }
+            )
+        columns = [*_OPERATION_COLUMNS, "ranks", "link", "steps", "message_bytes", "bytes", "rank_bytes"]
+        kinds = {"layer": "Int64", "microbatch": "Int64"} | dict.fromkeys(columns[-3:], "float64")
+        return pd.DataFrame(rows, columns=columns).astype(kinds)
 
     @property
     def memory(self) -> pd.DataFrame:

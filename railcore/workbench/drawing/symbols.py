@@ -150,6 +150,16 @@ def _changes(graph: "nx.Graph", after: "nx.Graph") -> _Changes:
     return _Changes(dead, frozenset(lost), frozenset(frozenset(edge) for edge in after.edges - graph.edges))
 
 
+def rail_colour(rail: int) -> str:
+    """Colour of a rail (from 1); colours repeat after eight."""
+    return _RAIL_COLOURS[(rail - 1) % len(_RAIL_COLOURS)]
+
+
+def ink_on(face: str) -> str:
+    """Black or white, whichever is legible on a colour."""
+    return _WHITE if to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55 else "#000000"
+
+
 def _colours(graph: "nx.Graph") -> dict[str, str]:
     """Of the rail; in a network of one rail, of the plane; grey above the rails and where there is one of both."""
     nodes = dict(graph.nodes(data=True))
@@ -157,7 +167,7 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     top, found = max(at["tier"] for at in nodes.values()), {}
     for node, at in nodes.items():
         if several and at[several[0]] is not None:
-            found[node] = _RAIL_COLOURS[(at[several[0]] - 1) % len(_RAIL_COLOURS)]
+            found[node] = rail_colour(at[several[0]])
         else:
             found[node] = _PLAIN if at["kind"] == "gpu" else _TOP if at["tier"] in (1, top) else _MIDDLE
     return found
@@ -291,8 +301,7 @@ def _paint(kind: str, colour: str, dead: bool, labelled: bool) -> tuple[str, str
     if dead:
         return _FAINT, _WHITE, _FAINT, "--"
     face = _WHITE if kind in ("ocs", "hb") else colour
-    dark = to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55
-    return colour if kind in ("gpu", "ocs") else _TOP, face, _WHITE if labelled and dark else "#000000", "-"
+    return colour if kind in ("gpu", "ocs") else _TOP, face, ink_on(face) if labelled else "#000000", "-"
 
 
 @cache

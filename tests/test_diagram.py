@@ -1,0 +1,43 @@
+"""Block diagrams: text fits its box or is refused, and texts that collide are found."""
+
+import pytest
+
+from railcore.workbench.drawing.diagram import LEAST_FONT, Box, Diagram, text_collisions
+
+
+def test_text_shrinks_to_its_box_and_is_refused_below_the_least_size():
+    page = Diagram(4, 2)
+    page.box(0.1, 0.1, 3, 0.5, "a text of some length")
+    page.box(0.1, 1.0, 1.1, 0.5, "a text of some length")
+    wide, narrow = (text.get_fontsize() for text in page.ax.texts)
+    assert wide == 8 > narrow >= LEAST_FONT
+    with pytest.raises(ValueError, match=r"does not fit 0.50 x 0.50 inches: give"):
+        page.box(0.1, 0.1, 0.5, 0.5, "a text of some length")
+
+
+def test_texts_that_collide_or_leave_the_page_are_found():
+    page = Diagram(4, 2, "A title")
+    page.box(0.1, 0.1, 1, 0.5, "one")
+    assert text_collisions(page.figure) == []
+    page.text(0.6, 0.35, "other")
+    page.text(4, 1, "outside")
+    assert text_collisions(page.figure) == [("one", "other"), ("outside", "page")]
+
+
+def test_cells_are_equal_and_inside():
+    whole = Box(1, 2, 3, 1)
+    cells = whole.cells(4, 2)
+    assert len(cells) == 8 and len({(round(cell.width, 9), round(cell.height, 9)) for cell in cells}) == 1
+    assert all(whole.left < cell.left and cell.right < whole.right + 1e-9 for cell in cells)
+    assert cells[0].top > cells[4].top and cells[0].left == cells[4].left
+    with pytest.raises(ValueError, match="leave no room"):
+        whole.cells(60)
+
+
+@pytest.mark.parametrize(("arrow", "heads"), [("", 0), ("->", 1), ("<->", 2)])
+def test_links_have_the_arrows_that_are_asked_for(arrow, heads):
+    page = Diagram(4, 2)
+    page.link([(0, 0), (1, 1), (2, 1)], arrow=arrow)
+    assert len(page.ax.texts) == heads
+    with pytest.raises(ValueError, match="two points or more"):
+        page.link([(0, 0)], arrow=arrow)
