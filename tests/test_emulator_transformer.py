@@ -13,7 +13,7 @@ from railcore.training.emulator.transformer_reference import (
     random_tokens,
     starting_weights,
     train_unsharded,
-    unsharded_step,
+    unsharded_transformer_step,
 )
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import peak_microbatches
@@ -105,14 +105,14 @@ def test_gradients_are_finite_differences(model):
     model = dataclasses.replace(model, layers=2, hidden=8, ffn_hidden=12, vocabulary=10, head_dim=2, sequence_length=5)
     weights, tokens = starting_weights(model), random_tokens(model, 3)
     assert sum(each.size for unit in weights.values() for each in unit.values()) == model.total_parameters
-    gradients, rng, step = unsharded_step(model, weights, tokens)[1], np.random.default_rng(0), 1e-4
+    gradients, rng, step = unsharded_transformer_step(model, weights, tokens)[1], np.random.default_rng(0), 1e-4
     for unit, tensors in weights.items():
         for name, each in tensors.items():
             for place in (tuple(rng.integers(each.shape)) for _ in range(2)):
                 start, slope = each[place], 0.0
                 for steps, share in ((1, 8), (-1, -8), (2, -1), (-2, 1)):
                     each[place] = start + steps * step
-                    slope += share * unsharded_step(model, weights, tokens)[0] / (12 * step)
+                    slope += share * unsharded_transformer_step(model, weights, tokens)[0] / (12 * step)
                 each[place] = start
                 assert gradients[unit][name][place] == pytest.approx(slope, abs=1e-10), (unit, name, place)
 

@@ -299,7 +299,7 @@ def add_table_rows(table: Floats, index: Ints, gradient: Floats, first: int = 0)
     np.add.at(table, local[here], gradient[here])
 
 
-def unsharded_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
+def unsharded_transformer_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
     """Mean cross-entropy of all tokens [batch, s + 1] at once, and its gradients."""
     g = zeros_like(weights)
     table, tied = ("embedding" if model.tied_embeddings else "output"), weights["embedding"]["embedding"]
@@ -387,7 +387,7 @@ def train_unsharded(
     weights = {unit: {name: each.copy() for name, each in tensors.items()} for unit, tensors in weights.items()}
     velocity, losses, gradients = zeros_like(weights), [], zeros_like(weights)
     for tokens in batches:
-        loss, gradients = unsharded_step(model, weights, tokens)
+        loss, gradients = unsharded_transformer_step(model, weights, tokens)
         losses.append(loss)
         for unit, tensors in weights.items():
             for name, weight in tensors.items():
