@@ -1,0 +1,263 @@
+"""The networks of nwktimes2025's primer on parallelism on its GPUs, run, and the tables under Fig. 1-7 to 1-13.
+
+The document prints the widths of the networks in Fig. 1-9 and 1-10, and those of their inputs alone in Fig. 1-7 and
+1-12; no weights. Weights, inputs and the other widths are examples: parameters of the notebook. Readings:
+
+- GPUs are numbered as printed: tensor ranks first, then stages, then replicas. GPU0 and GPU2 are "TP Rank 1".
+- A "DP group" of the document is one replica with all its tensor ranks and stages, GPU0 to GPU3. Elsewhere, and in
+  `Strategy`, a data-parallel group is the ranks that hold the same weights in each replica: GPU0 and GPU4.
+- x1 to x16 of Fig. 1-12 are samples, x1 to x3 of Fig. 1-7 are features of one sample.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts.units import number
+from railcore.training.collective_schedules import collective_schedule
+from railcore.training.emulator.comparison import EmulatedRun, emulated_run
+from railcore.training.emulator.feedforward import FeedForward
+from railcore.training.emulator.timeline import RankTimeline
+from railcore.training.parallelism import Strategy
+
+ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first
+NODE_GPUS = 2  # of Fig. 1-7
+PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
+TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
+LEARNING_RATE = 0.1  # of the example in the text
+FP32_BYTES = np.dtype(np.float32).itemsize
+_SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
+_DIGITS, _DECIMALS = 3, 1
+_HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
+
+
+def chain_run(neurons: Sequence[int], seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-7 and 1-8: four layers on two nodes of two GPUs, three inputs, one sample, one training step.
+
+    neurons: of the four layers.
+    """
+    return _run((_INPUTS_1_7, *neurons), Strategy(pipeline=len(neurons)), 1, NODE_GPUS, learning_rate, seed)
+
+
+def layers_run(hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-9: the 4-3-2-1 network on three GPUs of one node or of three, one sample, one training step."""
+    stages = len(PRIMER_WIDTHS) - 1
+    return _run(PRIMER_WIDTHS, Strategy(pipeline=stages), 1, hb_domain_size, learning_rate, seed)
+
+
+def tensor_run(seed: int = 0) -> EmulatedRun:
+    """Fig. 1-10 and 1-11: one layer of 4 x 8 weights on two GPUs, the forward pass of one sample."""
+    return _run(TENSOR_WIDTHS, Strategy(tensor=2), 1, 2, None, seed)
+
+
+def three_d_run(width: int, hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-12 and 1-13: four layers on eight GPUs, two each of tensor ranks, stages and replicas, 16 samples.
+
+    width: features of a sample, and neurons of each layer.
+    """
+    strategy = Strategy(tensor=2, pipeline=2, data=2, micro_batch=_MICROBATCH, order=ORDER)
+    return emulated_run(FeedForward([width] * 5), strategy, _SAMPLES, hb_domain_size, learning_rate, seed)
+
+
+def _run(
+    widths: Sequence[int], strategy: Strategy, samples: int, node: int, rate: float | None, seed: int
+) -> EmulatedRun:
+    return emulated_run(FeedForward(widths), strategy, samples, node, rate, seed, decimals=_DECIMALS)
+
+
+def node_names(run: EmulatedRun) -> list[str]:
+    """GPUs counted within their node, as in Fig. 1-7: "Node-1 GPU0"."""
+    nodes = run.ranks.nodes
+    return [f"Node-{node + 1} GPU{rank - np.flatnonzero(nodes == node)[0]}" for rank, node in enumerate(nodes)]
+
+
+def neuron_table(run: EmulatedRun) -> pd.DataFrame:
+    """Numbers of each neuron in a training step of one sample: a row for each.
+
+    Columns gpu (rank), layer, neuron, weights, z, y, delta, gradient, updated; weights, gradient and updated are lists
+    with an entry for each input.
+    """
+    if run.step is None:
+        raise ValueError("run has no training step: give a learning_rate")
+    rows, before, neuron = [], run.inputs, 0
+    for layer, (weights, outputs) in enumerate(zip(run.weights, run.step.outputs, strict=True), start=1):
+        z, deltas = weights @ before, run.step.deltas[layer - 1]
+        for row, rank in enumerate(np.repeat(run.sharded.group(layer), len(weights) // run.strategy.tensor)):
+            neuron += 1
+            own = (weights[row], z[row, 0], outputs[row, 0], deltas[row, 0])
+            after = (run.step.gradients[layer - 1][row], run.step.weights[layer - 1][row])
+            rows.append((int(rank), layer, f"n{neuron}", *own, *after))
+        before = outputs
+    columns = ["gpu", "layer", "neuron", "weights", "z", "y", "delta", "gradient", "updated"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool = True) -> pd.DataFrame:
+    """What `chain_diagram` writes on GPUs that hold a layer each: columns gpu, node, heading, text.
+
+    Parameters
+    ----------
+    run, phase
+        A training step of one sample, and its pass: "forward" or "backward".
+    names
+        Of the ranks.
+    nodes
+        Whether names begin with a node, which is drawn.
+
+    Returns
+    -------
+    A row for each neuron.
+    """
+    rows = []
+    for row in neuron_table(run).itertuples():
+        shape = " x ".join(map(str, run.network.shapes[row.layer - 1]))
+        node, _, gpu = names[row.gpu].partition(" ") if nodes else ("", "", names[row.gpu])
+        if phase == "forward":
+            text = f"{row.neuron}: z {_shown(row.z)}, y {_shown(row.y)}\nw {_shown(*row.weights)}"
+        else:
+            text = f"{row.neuron}: delta {_shown(row.delta)}\ngradient {_shown(*row.gradient)}"
+            text += f"\nnew w {_shown(*row.updated)}"
+        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, W {shape}", text))
+    return pd.DataFrame(rows, columns=["gpu", "node", "heading", "text"])
+
+
+def _shown(*values: float) -> str:
+    return "  ".join(number(value + 0.0, _DIGITS) for value in values)
+
+
+def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
+    """Sends between stages of a pass, as logged: columns source, target, link, elements, bytes, text."""
+    log = run.ranks.log
+    sent = log[(log["kind"] == "pipeline") & (log["phase"] == phase)].reset_index(drop=True)
+    elements = (sent["bytes"] / run.ranks.element_bytes).astype(int)
+    what = "outputs" if phase == "forward" else "deltas"
+    texts = [
+        f"{count} {what}, {number(size)} B\n{link} ({_HOW[link]})"
+        for count, size, link in zip(elements, sent["bytes"], sent["link"], strict=True)
+    ]
+    ends = {end: [names[rank] for rank in sent[end]] for end in ("source", "target")}
+    return pd.DataFrame({**ends, "link": sent["link"], "elements": elements, "bytes": sent["bytes"], "text": texts})
+
+
+def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.DataFrame:
+    """Forward sends of one network in several placements: as `stage_transfers`, the links of all in the text."""
+    tables = [stage_transfers(run, "forward", names) for run in runs]
+    first = tables[0]
+    links = [
+        "\n".join(
+            f"{'one node' if len(set(run.ranks.nodes)) == 1 else 'a node each'}: {table['link'][i]}"
+            f" ({_HOW[table['link'][i]]})"
+            for run, table in zip(runs, tables, strict=True)
+        )
+        for i in range(len(first))
+    ]
+    texts = [
+        f"{row.elements} outputs, {number(row.bytes)} B\n{link}"
+        for row, link in zip(first.itertuples(), links, strict=True)
+    ]
+    every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
+    found = first.assign(link="either", text=texts)
+    found.attrs["placements"] = every.drop(columns="text")
+    return found
+
+
+def split_weights(run: EmulatedRun) -> pd.DataFrame:
+    """Weights of one layer by GPU: columns gpu, neuron, input, weight, output."""
+    rows = []
+    for place, rank in enumerate(run.sharded.group(1)):
+        held = run.ranks.held(rank, "weights 1")
+        for row, weights in enumerate(held):
+            name = f"n{place * len(held) + row + 1}"
+            output = float(run.network.activated(1, weights @ run.inputs[:, 0]))
+            rows += [(f"GPU{rank} (TP Rank {place + 1})", name, f"x{i + 1}", w, output) for i, w in enumerate(weights)]
+    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "weight", "output"])
+
+
+def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The AllGather of Fig. 1-11 step by step: slots and sends as `gather_diagram` takes them.
+
+    Bytes held are the memory log's of the layer's outputs: before, after, and when the parts are freed.
+    """
+    group = run.sharded.group(1)
+    log = run.ranks.log[run.ranks.log["operation"] == "all_gather"]
+    schedule = collective_schedule("all_gather", run.ranks.algorithms["all_gather"], len(group))
+    values = run.network.activated(1, run.weights[0] @ run.inputs)[:, 0]
+    each = len(values) // len(group)
+    held = [{place} for place in range(len(group))]
+    states = [("partial outputs", [set(own) for own in held])]
+    for number_, step in enumerate(schedule, start=1):
+        gained = [(send.target, set(send.blocks)) for send in step if isinstance(send.target, int)]
+        for target, blocks in gained:
+            held[target] |= blocks
+        states.append((f"after step {number_}", [set(own) for own in held]))
+    states.append(("parts freed", states[-1][1]))
+    bytes_held = _output_bytes(run)
+    rows = []
+    for stage, (title, owned) in enumerate(states):
+        moment = {0: 0, len(states) - 2: 1, len(states) - 1: 2}.get(stage)
+        for place, rank in enumerate(group):
+            note = "" if moment is None else f"holds {number(bytes_held[rank][moment])} B of outputs"
+            for slot, value in enumerate(values):
+                owner = slot // each
+                text = f"n{slot + 1}\n{number(value + 0.0, _DIGITS)}" if owner in owned[place] else ""
+                rows.append((title, f"GPU{rank}\nTP Rank {place + 1}", f"n{slot + 1}", text, owner, note))
+    names = {rank: f"GPU{rank}\nTP Rank {place + 1}" for place, rank in enumerate(group)}
+    sends = pd.DataFrame(
+        {
+            "stage": [states[step][0] for step in log["step"]],
+            "source": log["source"].map(names),
+            "target": log["target"].map(names),
+            "link": log["link"],
+            "bytes": log["bytes"],
+            "text": [f"{number(size)} B" for size in log["bytes"]],
+        }
+    )
+    return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "note"]), sends
+
+
+def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
+    """Bytes of a layer's outputs on each rank after each change of them."""
+    changes = run.ranks.memory
+    of_layer = changes[changes["name"].str.contains("partial output 1|activation 1", regex=True)]
+    return {int(rank): own["bytes"].cumsum().to_list() for rank, own in of_layer.groupby("rank")}
+
+
+def three_d_names(run: EmulatedRun) -> list[str]:
+    """Lanes of Fig. 1-12: GPU, the document's DP group and TP rank, and its layers."""
+    places = run.strategy.coordinates(np.arange(run.strategy.gpus))
+    names = []
+    for rank in range(run.strategy.gpus):
+        layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
+        span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
+        names.append(f"GPU{rank}: DP group {places['data'][rank] + 1}, TP Rank {places['tensor'][rank] + 1}, {span}")
+    return names
+
+
+def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
+    """Lanes of a timeline in some passes, from time 0 on, as `rank_gantt` takes them.
+
+    text: in the forward pass the document's step, such as 1a computation, 1b AllGather, 1c to the next layer; else the
+    layer. series: what is drawn in one colour.
+    """
+    lanes = line.lanes[line.lanes["phase"].isin(phases)]
+    letters = {"compute": "a", "tensor": "b", "pipeline": "c"}
+    texts = [
+        f"{row.step}{letters[row.kind]}" if row.phase == "forward" else f"{row.layer}" for row in lanes.itertuples()
+    ]
+    series = [
+        f"micro-batch {row.microbatch + 1}" if row.what == "compute" else _SERIES[row.phase, row.kind]
+        for row in lanes.itertuples()
+    ]
+    first = lanes["start"].min()
+    moved = {"start": lanes["start"] - first, "end": lanes["end"] - first}
+    return lanes.assign(text=texts, series=series, **moved).drop(columns="ranks").reset_index(drop=True)
+
+
+_SERIES = {
+    ("forward", "tensor"): "AllGather of outputs",
+    ("forward", "pipeline"): "outputs to the next stage",
+    ("backward", "tensor"): "AllReduce of deltas",
+    ("backward", "pipeline"): "deltas to the stage before",
+    ("after", "data"): "AllReduce of gradients",
+}

@@ -1,0 +1,173 @@
+"""Whole runs of a feedforward network on emulated ranks, and tables of what strategies send, hold and wait for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import checks
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats
+from railcore.training.emulator.feedforward import FeedForward, ShardedFeedForward, TrainingStep
+from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks
+from railcore.training.emulator.timeline import rank_timeline
+from railcore.training.parallelism import Strategy
+
+
+@dataclass(frozen=True)
+class EmulatedRun:
+    """A network and its weights before the run, the samples, and what the run computed, sent and held.
+
+    step: None after a forward pass alone.
+    """
+
+    network: FeedForward
+    strategy: Strategy
+    weights: list[Floats]
+    inputs: Floats
+    targets: Floats
+    ranks: EmulatedRanks
+    sharded: ShardedFeedForward
+    step: TrainingStep | None
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of all weights that ranks hold, of all replicas."""
+        return self.network.weights * self.strategy.data * self.ranks.element_bytes
+
+
+@checked
+def emulated_run(
+    network: FeedForward,
+    strategy: Strategy,
+    samples: int,
+    hb_domain_size: int | None = None,
+    learning_rate: float | None = 0.1,
+    seed: int = 0,
+    decimals: int | None = None,
+    element_bytes: float = 4.0,
+    nodes: Sequence[int] | None = None,
+) -> EmulatedRun:
+    """Run a network on random weights and samples: a training step, or a forward pass where learning_rate is None.
+
+    Parameters
+    ----------
+    network, strategy, samples
+        The network, how it is split, and the samples of the step.
+    hb_domain_size, nodes, element_bytes
+        As in `EmulatedRanks`.
+    learning_rate
+        Of the step; None: a forward pass alone.
+    seed, decimals
+        Of weights and samples; the decimals to which they are rounded, None for all.
+
+    Returns
+    -------
+    The run.
+
+    Raises
+    ------
+    ValueError
+        As `EmulatedRanks`, `ShardedFeedForward` and `Strategy.microbatches`.
+    """
+    ranks = EmulatedRanks(strategy.gpus, hb_domain_size, nodes, element_bytes)
+    places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
+    weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
+    inputs, targets = (np.round(each, places) for each in network.samples(samples, seed))
+    sharded = ShardedFeedForward(network, strategy, ranks, weights)
+    step = None
+    if learning_rate is None:
+        sharded.predict(inputs)
+    else:
+        step = sharded.train(inputs, targets, learning_rate)
+    return EmulatedRun(network, strategy, weights, inputs, targets, ranks, sharded, step)
+
+
+def strategy_traffic(
+    network: FeedForward, strategies: Mapping[str, Strategy], samples: int, hb_domain_size: int
+) -> pd.DataFrame:
+    """Bytes of a training step by strategy, kind and link, with the memory and the waiting that come with them.
+
+    Parameters
+    ----------
+    network, samples, hb_domain_size
+        As in `emulated_run`.
+    strategies
+        By name.
+
+    Returns
+    -------
+    Columns strategy, kind, link ("scale-up", "scale-out"), bytes (all ranks send), peak_bytes (the rank that holds
+    most), idle_share (no time for transfers), gpus. A strategy that sends nothing has one row of 0 bytes.
+
+    Raises
+    ------
+    ValueError
+        As `emulated_run`.
+    """
+    tables = []
+    for name, strategy in strategies.items():
+        run = emulated_run(network, strategy, samples, hb_domain_size)
+        sent = run.ranks.log.groupby(["kind", "link"], as_index=False, sort=False)["bytes"].sum()
+        if sent.empty:
+            sent = pd.DataFrame({"kind": ["none"], "link": [SCALE_UP], "bytes": [0.0]})
+        idle = rank_timeline(run.ranks).idle_share
+        more = {"peak_bytes": run.ranks.peak_bytes.max(), "idle_share": idle, "gpus": strategy.gpus}
+        tables.append(sent.assign(strategy=name, **more))
+    columns = ["strategy", "kind", "link", "bytes", "peak_bytes", "idle_share", "gpus"]
+    return pd.concat(tables, ignore_index=True)[columns]
+
+
+def emulated_idle_shares(
+    stages: Iterable[int], microbatches: Iterable[int], training: bool = False, scale_out_time: float = 0.0
+) -> pd.DataFrame:
+    """Idle share of pipelines of one layer a stage, by stages and micro-batches, from emulated runs.
+
+    Parameters
+    ----------
+    stages, microbatches
+        Of the pipelines.
+    training
+        Forward and backward pass, the latter twice as long; else forward alone.
+    scale_out_time
+        Of a transfer between stages, over the time of a layer.
+
+    Returns
+    -------
+    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1), without time for transfers),
+    peak_active (ranks).
+
+    Raises
+    ------
+    ValueError
+        For values out of range.
+    """
+    rows = []
+    for p in stages:
+        for m in microbatches:
+            rate = 0.1 if training else None
+            run = emulated_run(FeedForward([1] * (p + 1), "linear"), Strategy(pipeline=p), m, 1, rate)
+            line = rank_timeline(run.ranks, backward_time=2.0, scale_out_time=scale_out_time)
+            rows.append((p, m, line.idle_share, (p - 1) / (m + p - 1), line.peak_active))
+    return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share", "closed_form", "peak_active"])
+
+
+def gradient_scopes(run: EmulatedRun) -> dict[str, float]:
+    """Bytes of gradients sent within a replica and across replicas, without scopes that have none.
+
+    They are what `kind` "data" logs: sums of the same weights' gradients.
+    """
+    log = run.ranks.log[run.ranks.log["kind"] == "data"]
+    replica = run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
+    across = replica[log["source"].to_numpy(int)] != replica[log["target"].to_numpy(int)]
+    sums = {"within a replica": log["bytes"][~across].sum(), "across replicas": log["bytes"][across].sum()}
+    return {name: float(size) for name, size in sums.items() if size > 0}
+
+
+def link_bytes(run: EmulatedRun) -> pd.DataFrame:
+    """Bytes that a run sent: a row for each phase and kind, a column for each link."""
+    log = run.ranks.log
+    table = log.pivot_table("bytes", ["phase", "kind"], "link", "sum", fill_value=0.0, sort=False).reset_index()
+    table.columns.name = None
+    return table.reindex(columns=["phase", "kind", SCALE_UP, SCALE_OUT], fill_value=0.0)

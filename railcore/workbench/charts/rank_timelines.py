@@ -1,0 +1,152 @@
+"""What emulated ranks compute and send, as Gantt charts, and their bytes and waiting by strategy."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.patches import Patch
+
+from railcore.workbench.plotting import COLOURS, line_style, panel_title, percent_axis
+
+_TRANSFERS = {  # series: colour
+    "AllGather of outputs": COLOURS[2],
+    "AllReduce of deltas": COLOURS[2],
+    "outputs to the next stage": COLOURS[3],
+    "deltas to the stage before": COLOURS[3],
+    "AllReduce of gradients": COLOURS[1],
+}
+_COMPUTES = ("#9CC8E6", "#F6E3B8", "#D9D9D9", "#E9D3E2", "#BFE3D4")
+_KINDS = {"tensor": COLOURS[2], "pipeline": COLOURS[3], "data": COLOURS[1], "none": COLOURS[7]}
+_PLACES = {"": (-0.42, 0.36), "scale-up": (-0.06, 0.22), "scale-out": (0.16, 0.22)}  # top and height in a lane
+_LEAST_FONT = 5.5  # points of a text in a box; smaller ones are left out
+
+
+def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> plt.Figure:
+    """Computations of each rank as tall boxes; below them what it sends, scale-up over scale-out.
+
+    Parameters
+    ----------
+    events
+        Columns rank, what ("compute" or an operation), link, series (of one colour), text, start, end [units].
+    names
+        Of the ranks.
+    title
+        Of the panel.
+
+    Returns
+    -------
+    The figure.
+    """
+    size_inches = (11, 1.3 + 0.52 * len(names))
+    figure, ax = plt.subplots(figsize=size_inches)
+    inches = 0.72 * size_inches[0]
+    span = events["end"].max()
+    series = list(dict.fromkeys(events["series"]))
+    computes = sorted(name for name in series if name not in _TRANSFERS)
+    colours = {name: _COMPUTES[i % len(_COMPUTES)] for i, name in enumerate(computes)} | _TRANSFERS
+    for row in events[events["end"] > events["start"]].itertuples():
+        top, high = _PLACES[row.link]
+        box, width = (row.start, row.rank + top), row.end - row.start
+        ax.add_patch(plt.Rectangle(box, width, high, facecolor=colours[row.series], edgecolor="black", linewidth=0.4))
+        size = min(8.0 if row.what == "compute" else 6.5, 72 * 0.9 * width / span * inches / (0.65 * len(row.text)))
+        if size >= _LEAST_FONT:
+            middle = (row.start + width / 2, box[1] + high / 2)
+            ax.text(*middle, row.text, ha="center", va="center", fontsize=size)
+    ax.set(xlim=(0, span * 1.005), ylim=(len(names) - 0.45, -0.55), xlabel="time [computations of a layer]")
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0, labelsize=8)
+    ax.grid(axis="y", visible=False)
+    panel_title(ax, title, left=True)
+    drawn = [*computes, *(name for name in _TRANSFERS if name in series)]
+    handles = [Patch(facecolor=colours[name], edgecolor="black", linewidth=0.4, label=name) for name in drawn]
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)
+    return figure
+
+
+def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
+    """Bytes of a step by strategy: bars of kinds on top of each other, hatched where they leave the node.
+
+    Parameters
+    ----------
+    table
+        Columns strategy, kind, link ("scale-up" or "scale-out"), bytes and idle_share.
+    title
+        Of the panel.
+
+    Returns
+    -------
+    The figure, with the idle share of each strategy in a panel of its own.
+    """
+    names = list(dict.fromkeys(table["strategy"]))
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 1.4 + 0.42 * len(names)), sharey=True, width_ratios=(3, 1), layout="constrained"
+    )
+    ends = np.zeros(len(names))
+    for (kind, link), part in table.groupby(["kind", "link"], sort=True):
+        sizes = part.set_index("strategy")["bytes"].reindex(names, fill_value=0).to_numpy() / 1e3
+        hatch = "///" if link == "scale-out" else ""
+        look = {"color": _KINDS.get(kind, COLOURS[7]), "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
+        left.barh(names, sizes, left=ends, height=0.6, **look)
+        ends += sizes
+    idle = table.drop_duplicates("strategy").set_index("strategy")["idle_share"].reindex(names)
+    right.barh(names, idle, height=0.6, color=COLOURS[5])
+    left.invert_yaxis()
+    left.set_xlabel("bytes sent in a training step, all GPUs [kB]")
+    percent_axis(right.xaxis, "idle share, transfers free")
+    for ax in (left, right):
+        ax.grid(axis="y", visible=False)
+    kinds = [kind for kind in _KINDS if kind in set(table["kind"]) - {"none"}]
+    handles = [Patch(facecolor=_KINDS[kind], label=kind) for kind in kinds]
+    handles.append(Patch(facecolor="white", edgecolor="black", label="scale-up"))
+    handles.append(Patch(facecolor="white", edgecolor="black", hatch="///", label="scale-out"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
+    panel_title(left, title, left=True)
+    return figure
+
+
+def idle_curves(table: pd.DataFrame) -> plt.Figure:
+    """Idle share against micro-batches, a line for each number of stages, and the closed form as crosses.
+
+    Columns stages, microbatches, idle_share, closed_form.
+    """
+    figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
+    for i, (stages, part) in enumerate(table.groupby("stages")):
+        ax.plot(part["microbatches"], part["idle_share"], label=f"{stages} stages", **line_style(i))
+    ax.plot(table["microbatches"], table["closed_form"], "x", color="black", label="(p - 1) / (m + p - 1)")
+    counts = sorted(set(table["microbatches"]))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(counts, [str(count) for count in counts])
+    ax.minorticks_off()
+    ax.set(xlabel="micro-batches of a step", ylim=(0, None))
+    percent_axis(ax.yaxis, "idle share of the GPUs")
+    ax.legend()
+    return figure
+
+
+def held_bytes(table: pd.DataFrame, names: Sequence[str], weights_bytes: float) -> plt.Figure:
+    """Bytes that ranks hold after every change, on top of each other, and the bytes of all weights as a line.
+
+    Parameters
+    ----------
+    table
+        Columns order, rank, rank_bytes, a row for each change.
+    names
+        Of the ranks.
+    weights_bytes
+        Of all ranks [bytes].
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
+    held = table.pivot_table("rank_bytes", "order", "rank", aggfunc="last").ffill().fillna(0.0)
+    place = np.arange(len(held))
+    ax.stackplot(
+        place, held.to_numpy().T, labels=names, colors=_COMPUTES, step="post", edgecolor="black", linewidth=0.3
+    )
+    ax.axhline(weights_bytes, color="black", linestyle="--", linewidth=1, label="weights")
+    ax.set(xlabel="changes of memory in a training step, in order", ylabel="held [B]", xlim=(0, len(held) - 1))
+    ax.legend(loc="upper left", fontsize=8)
+    return figure

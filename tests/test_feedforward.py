@@ -1,0 +1,193 @@
+"""Feedforward networks on emulated ranks: equal to one rank, bytes equal to the closed forms, times by their rules."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training.emulator.feedforward import (
+    FeedForward,
+    ShardedFeedForward,
+    feedforward_transfers,
+    layer_stages,
+    unsharded_step,
+)
+from railcore.training.emulator.ranks import EmulatedRanks
+from railcore.training.emulator.timeline import rank_timeline
+from railcore.training.parallelism import DIMENSIONS, Strategy
+from railcore.training.pipeline_schedule import schedule
+
+ORDER = ("tensor", "context", "pipeline", "data")
+KEYS = ["phase", "kind", "operation", "layer", "ranks", "message_bytes"]
+
+
+@st.composite
+def cases(draw, tensor=3):
+    """A network, a strategy that splits it, and the samples of a step."""
+    t, d, m = draw(st.integers(1, tensor)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    layers = draw(st.integers(1, 4))
+    widths = [draw(st.integers(1, 5)), *(t * draw(st.integers(1, 3)) for _ in range(layers))]
+    order = draw(st.permutations(DIMENSIONS))
+    each = draw(st.integers(1, 2))
+    strategy = Strategy(tensor=t, pipeline=draw(st.integers(1, layers)), data=d, micro_batch=each, order=order)
+    return FeedForward(widths, draw(st.sampled_from(["relu", "linear"]))), strategy, d * m * each
+
+
+def trained(network, strategy, samples, hb_domain_size=2, seed=0, **options):
+    """The ranks after a step, the step, and the same step on one rank."""
+    weights, (inputs, targets) = network.initial_weights(seed), network.samples(samples, seed)
+    ranks = EmulatedRanks(strategy.gpus, hb_domain_size, **options)
+    step = ShardedFeedForward(network, strategy, ranks, weights).train(inputs, targets, 0.5)
+    return ranks, step, unsharded_step(network, weights, inputs, targets, 0.5)
+
+
+@given(case=cases(), seed=st.integers(0, 99))
+@settings(max_examples=150, deadline=None)
+def test_every_strategy_equals_one_rank(case, seed):
+    _, step, alone = trained(*case, seed=seed)
+    assert step.loss == pytest.approx(alone.loss, abs=1e-12)
+    pairs = []
+    for name in ("outputs", "deltas", "gradients", "weights"):
+        pairs += zip(getattr(step, name), getattr(alone, name), strict=True)
+    for replica in step.replicas:
+        pairs += zip(replica, alone.weights, strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test_gradients_are_the_slope_of_the_loss():
+    network = FeedForward([3, 4, 2], "linear")
+    weights, (inputs, targets) = network.initial_weights(1), network.samples(5, 1)
+    alone = unsharded_step(network, weights, inputs, targets, 0.1)
+    for layer, matrix in enumerate(weights):
+        for place in np.ndindex(matrix.shape):
+            moved = [each.copy() for each in weights]
+            moved[layer][place] += 1e-6
+            slope = (unsharded_step(network, moved, inputs, targets, 0.1).loss - alone.loss) / 1e-6
+            assert alone.gradients[layer][place] == pytest.approx(slope, abs=1e-5)
+
+
+def test_training_lowers_the_loss():
+    network = FeedForward([4, 8, 8, 2], "linear")
+    ranks = EmulatedRanks(8, 4)
+    sharded = ShardedFeedForward(
+        network, Strategy(tensor=2, pipeline=2, data=2, micro_batch=2), ranks, network.initial_weights()
+    )
+    losses = [sharded.train(*network.samples(8), 0.2).loss for _ in range(20)]
+    assert losses[-1] < losses[0] / 2
+
+
+@given(case=cases(), element_bytes=st.sampled_from([2, 4]))
+@settings(max_examples=150, deadline=None)
+def test_logged_bytes_are_those_of_the_closed_forms(case, element_bytes):
+    network, strategy, samples = case
+    ranks, _, _ = trained(network, strategy, samples, element_bytes=element_bytes)
+    wanted = feedforward_transfers(network, strategy, samples, element_bytes)
+    logged = ranks.operations.groupby(KEYS, as_index=False).agg(
+        calls=("order", "size"), steps=("steps", "first"), bytes=("bytes", "sum"), rank_bytes=("rank_bytes", "max")
+    )
+    if wanted.empty:
+        assert logged.empty
+        return
+    both = wanted.merge(logged, on=KEYS, suffixes=("", "_logged"))
+    assert len(both) == len(wanted) == len(logged)
+    assert (both.calls == both.calls_logged).all() and (both.steps == both.steps_logged).all()
+    senders = both.ranks.where(both.operation != "send_receive", 1)
+    np.testing.assert_allclose(both.bytes, both.calls * senders * both.rank_bytes, rtol=1e-14)
+    divides = both.message_bytes % (element_bytes * both.ranks) == 0
+    np.testing.assert_allclose(both.rank_bytes_logged[divides], both.rank_bytes[divides], rtol=1e-14)
+    assert (both.rank_bytes_logged >= both.rank_bytes * (1 - 1e-14)).all()
+
+
+@given(case=cases(tensor=2))
+@settings(max_examples=40, deadline=None)
+def test_weights_alone_are_held_after_a_step(case):
+    network, strategy, samples = case
+    ranks, _, _ = trained(network, strategy, samples, element_bytes=1)
+    assert ranks.current_bytes.sum() == network.weights * strategy.data
+    assert (ranks.peak_bytes > ranks.current_bytes).all()
+
+
+def test_sent_activations_are_dropped():
+    network = FeedForward([3, 3, 3, 3, 3])
+    strategy = Strategy(pipeline=4, micro_batch=1)
+    ranks = EmulatedRanks(4, 2, element_bytes=1)
+    ShardedFeedForward(network, strategy, ranks, network.initial_weights()).predict(network.samples(1)[0])
+    assert list(ranks.current_bytes) == [9] * 4
+    # Input and output of a layer at once, and never two layers'.
+    assert list(ranks.peak_bytes) == [9 + 6] * 4
+    assert list(ranks.log.link) == ["scale-up", "scale-out", "scale-up"]
+
+
+@given(p=st.integers(1, 4), m=st.integers(1, 6), each=st.integers(1, 2), back=st.sampled_from([1.0, 2.0]))
+@settings(deadline=None)
+def test_idle_share_is_the_closed_form(p, m, each, back):
+    network, strategy = FeedForward([2] * (p * each + 1)), Strategy(pipeline=p)
+    for train in (False, True):
+        ranks = EmulatedRanks(p, p)
+        sharded = ShardedFeedForward(network, strategy, ranks, network.initial_weights())
+        inputs, targets = network.samples(m)
+        _ = sharded.train(inputs, targets, 0.1) if train else sharded.predict(inputs)
+        line = rank_timeline(ranks, backward_time=back)
+        assert line.idle_share == pytest.approx((p - 1) / (m + p - 1), abs=1e-12)
+        assert line.peak_active == min(p, m)
+        assert line.total == pytest.approx(each * (m + p - 1) * (1 + back * train))
+    whole = schedule("gpipe", p, m, 1.0, back)
+    assert line.total == pytest.approx(each * whole.total_s)
+
+
+def test_transfers_wait_for_what_they_send_and_are_waited_for():
+    network, strategy = FeedForward([4] * 5), Strategy(tensor=2, pipeline=2, data=2, order=ORDER)
+    ranks, _, _ = trained(network, strategy, 4, 2)
+    line = rank_timeline(ranks, scale_up_time=0.25, scale_out_time=0.5)
+    table = line.computations
+    for _, own in table.groupby("rank"):
+        ordered = own.sort_values("start")
+        assert (ordered.end.to_numpy()[:-1] <= ordered.start.to_numpy()[1:] + 1e-12).all()
+    moved = line.table[line.table["what"] != "compute"]
+    for row in moved[moved["kind"] != "data"].itertuples():
+        same = table[(table.microbatch == row.microbatch) & (table.phase == row.phase)]
+        layer = row.layer + (row.phase == "backward" and row.kind == "pipeline")
+        made = same[(same.layer == layer) & same["rank"].isin(row.ranks)]
+        assert made.end.max() <= row.start + 1e-12
+        used = same[(same.layer == row.layer + 1) & same["rank"].isin(row.ranks[-1:])]
+        if row.phase == "forward" and len(used):
+            assert used.start.min() >= row.end - 1e-12
+    assert (moved[moved["kind"] == "data"].start >= table.end.max() - line.total).all()
+    assert line.idle_share > rank_timeline(ranks).idle_share
+
+
+def test_uneven_stages_come_first():
+    assert layer_stages(5, 3) == [0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: FeedForward([3]), "the inputs and the neurons of one layer or more"),
+        (lambda: FeedForward([3, 0]), "whole numbers"),
+        (lambda: FeedForward([3, 2], "sigmoid"), "give one of relu, linear"),
+        (lambda: trained(FeedForward([4, 3, 2]), Strategy(tensor=2), 2), "3 neurons do not divide by tensor 2"),
+        (lambda: trained(FeedForward([4, 4]), Strategy(pipeline=2), 2), "at most the network's 1 layers"),
+        (lambda: trained(FeedForward([4, 4]), Strategy(context=2), 2), "context is 2.*give 1"),
+        (lambda: trained(FeedForward([4, 4]), Strategy(sharding="weights"), 2), "give 'none'"),
+        (lambda: trained(FeedForward([4, 4]), Strategy(data=2, micro_batch=2), 6), "give a multiple of data x"),
+        (
+            lambda: ShardedFeedForward(FeedForward([2, 2]), Strategy(), EmulatedRanks(2, 2), [np.zeros((2, 2))]),
+            "the strategy takes 1",
+        ),
+        (
+            lambda: ShardedFeedForward(FeedForward([2, 2]), Strategy(), EmulatedRanks(1, 1), [np.zeros((2, 3))]),
+            "neurons by inputs of each layer",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_predictions_have_no_row_for_a_single_rank():
+    found = feedforward_transfers(FeedForward([4, 4]), Strategy(), 2)
+    assert isinstance(found, pd.DataFrame) and found.empty
