@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import cabling, photonic_cost, price_books, reliability, scale_out
+from railcore.network import cabling, delay, photonic_cost, price_books, reliability, scale_out
+from railcore.network.topology import server
 from railcore.network.topology.rails import platform_bandwidths
 from railcore.systems import control_plane, datacenter, ring_limits
 from railcore.training import degraded, machine, transformer
@@ -28,6 +29,8 @@ LIKE = {  # items whose values a new one takes
     "sites": "flops2024",
     "circuit_switches": "Polatis 6000N",
     "control_planes": "host-driven",
+    "pcie_switches": "PEX89144",
+    "latencies": "SN5600",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -55,6 +58,8 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     ],
     "control plane": [lambda: control_plane.catalog_control_plane(NEW)],
     "ring limits": [lambda: ring_limits.nic_port_modes(NEW)],
+    "servers": [lambda: server.catalog_server("DGX H100", NEW)],
+    "one-way delay": [lambda: delay.DelayPath("ConnectX-7", [NEW], NIC, 4096)],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on
 

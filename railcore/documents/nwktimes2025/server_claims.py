@@ -1,0 +1,184 @@
+"""nwktimes2025's claims about servers, memory, delays and Ultra Ethernet's terms: Fig. 1-2, 13-1 to 13-3 and 14-1."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from railcore.documents.nwktimes2025 import servers
+from railcore.documents.readings import Entries, merge_entries, with_prefix
+from railcore.facts import catalog, claims
+from railcore.facts.units import GB, counted, number, show
+from railcore.network.delay import DelayPath
+from railcore.network.topology.server import (
+    NETWORK,
+    Server,
+    flow_bandwidths,
+    part_bandwidth,
+    pcie_bandwidth,
+    pcie_lane_use,
+    pcie_switches_needed,
+)
+from railcore.network.topology.ultra_ethernet import UltraEthernetSystem, fabric_planes, parts_of_kind
+
+_HB = ("hb",)
+_PAIR = servers.BASEBOARD_PAIRS[0]
+_SAME_BOARD = ("GPU 0", "GPU 1")
+
+
+def _gigabytes(speed: float) -> str:
+    return f"{number(speed / GB, 4)} GB/s"
+
+
+def server_claims() -> Entries:
+    """Fig. 13-1 and 13-2: links and bandwidths of both servers, one direction or, where they are printed so, both."""
+    shared, each = servers.shared_nic_server(), servers.nic_per_gpu_server()
+    graph = shared.graph()
+    nic = part_bandwidth(graph, "NIC 1", NETWORK).value_Bps
+    pcie = part_bandwidth(graph, "GPU 0", "NIC 1", ("pcie",)).value_Bps
+    every = [(f"GPU {i}", NETWORK) for i in range(shared.gpus)]
+    two = flow_bandwidths(servers.shared_nic_server(nics=2).graph(), every)["bandwidth_Bps"].min()
+    chips = [node for node, at in graph.nodes(data=True) if at["kind"] == "hb" and at["board"] == 1]
+    pairs = {graph.edges[a, b]["links"] for a in chips for b in graph[a] if graph.nodes[b]["kind"] == "hb"}
+    values = {
+        "fig13_1.nvlink4_links": float(sum(graph.edges["GPU 0", chip]["links"] for chip in chips)),
+        "fig13_1.nvlink4_bandwidth": 2 * part_bandwidth(graph, *_SAME_BOARD, _HB).value_Bps,
+        "fig13_1.shared_nic_bandwidth": nic,
+        "fig13_1.pcie_bandwidth": 2 * pcie,
+        "fig13_1.pcie_one_direction": pcie,
+        "fig13_1.pcie_over_nic": pcie / nic,
+        "fig13_1.nic_share": flow_bandwidths(graph, every)["bandwidth_Bps"].min(),
+        "fig13_1.switch_pair_links": float(max(pairs)),
+        "fig13_1.cross_baseboard_bandwidth": 2 * part_bandwidth(graph, *_PAIR, _HB).value_Bps,
+        "fig13_2.gpu_pcie_bandwidth": 2 * part_bandwidth(each.graph(), "GPU 0", "NIC 1", ("pcie",)).value_Bps,
+        "fig13_2.pcie_switches": float(pcie_switches_needed(each)),
+    }
+    older = shared.pcie_generation - 1
+    printed = (
+        f"x{shared.pcie_lanes} of PCIe Gen{shared.pcie_generation} carries {_gigabytes(pcie)} a direction; the printed "
+        f"numbers are Gen{older}'s, {_gigabytes(pcie_bandwidth(older, shared.pcie_lanes))} a direction"
+    )
+    reasons = {
+        "fig13_1.pcie_bandwidth": printed,
+        "fig13_1.pcie_one_direction": printed,
+        "fig13_1.pcie_over_nic": f"with the printed {show(claims.paper_value(_id('pcie_one_direction')), 'B/s')} it is "
+        f"{claims.paper_value(_id('pcie_one_direction')) / nic:.3g}",
+        "fig13_1.cross_baseboard_bandwidth": _crossing_reason(shared),
+        "fig13_2.gpu_pcie_bandwidth": f"{printed}; and the NIC ends the path at {_gigabytes(nic)}",
+        "fig13_2.pcie_switches": _lanes_reason(each),
+    }
+    readings = {
+        "fig13_1.nic_share": f"one NIC, as the section has it; with the two of the chapter's opening {_gigabytes(two)}"
+    }
+    return with_prefix("nwktimes2025", values, reasons, readings)
+
+
+def _id(name: str) -> str:
+    return f"nwktimes2025.fig13_1.{name}"
+
+
+def baseboard_crossings() -> pd.DataFrame:
+    """GPUs that talk across the baseboards: what each gets, by how many do, with the links printed and with more.
+
+    Columns pair_links (text), pairs, bandwidth_Bps (of each GPU, one direction), both_directions_Bps, bottleneck. The
+    last server has its chips on one baseboard, shared by all GPUs, as in HGX H100.
+    """
+    shared, pairs, rows = servers.shared_nic_server(), servers.BASEBOARD_PAIRS, []
+    together = [tuple(len(pairs) * links for links in shared.chip_links)]
+    for links in (shared.pair_links, shared.chip_links, *together):
+        rows += _crossing_rows("/".join(map(str, links)), replace(shared, pair_links=links))
+    rows += _crossing_rows("chips shared by all", replace(shared, baseboards=1, pair_links=()))
+    columns = ["pair_links", "pairs", "bandwidth_Bps", "both_directions_Bps", "bottleneck"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _crossing_rows(name: str, server: Server) -> list[tuple]:
+    graph, rows = server.graph(), []
+    for count in (1, len(servers.BASEBOARD_PAIRS)):
+        found = flow_bandwidths(graph, servers.BASEBOARD_PAIRS[:count], _HB)
+        rate = float(found["bandwidth_Bps"].min())
+        rows.append((name, count, rate, 2 * rate, found["bottleneck"].iloc[0]))
+    return rows
+
+
+def _crossing_reason(server: Server) -> str:
+    table, wanted = baseboard_crossings(), 2 * server.hb_Bps
+    enough = table[table["both_directions_Bps"] > wanted * (1 - 1e-9)].drop_duplicates("pairs")["pair_links"]
+    one, each = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
+    return (
+        f"both directions, the printed {sum(server.pair_links)} links between the baseboards give one pair {one}, and "
+        f"each GPU {each} when all {len(servers.BASEBOARD_PAIRS)} cross; {_gigabytes(wanted)} needs {enough.iloc[0]} "
+        f"links between paired chips for one pair and {enough.iloc[1]} for all at once, or chips that all GPUs share, "
+        "as in HGX H100"
+    )
+
+
+def _lanes_reason(server: Server) -> str:
+    lanes = pcie_lane_use(server).iloc[0]
+    return (
+        f"{server.gpus} GPUs and {server.nics} NICs at x{server.pcie_lanes} take {lanes['needed']} lanes, "
+        f"{servers.PCIE_SWITCH} has {lanes['lanes']}"
+    )
+
+
+def memory_claims() -> Entries:
+    """Fig. 13-3: memory of the three models, and the GPUs and servers that hold them."""
+    found, wider = (servers.document_models(name).set_index("model") for name in (servers.MODEL_PRECISION, "fp32"))
+    memory = catalog.item("gpus", servers.GPU)["memory"]
+    values, readings = {"server_memory": servers.GPUS * memory, "servers_405b": float(found.loc["405B", "servers"])}, {}
+    for model in found.index:
+        values[f"memory_{model.lower()}"] = found.loc[model, "memory_bytes"]
+        values[f"gpus_{model.lower()}"] = float(found.loc[model, "gpus"])
+        readings[f"memory_{model.lower()}"] = (
+            "2 bytes a parameter, as the printed memory over the parameters has it; with the 4 of the section on model "
+            f"parallelism {show(wider.loc[model, 'memory_bytes'], 'B')} and {counted(wider.loc[model, 'gpus'], 'GPUs')}"
+        )
+    printed = claims.paper_value("nwktimes2025.fig13_3.gpus_405b")
+    held = f"the document's {number(printed)} hold {show(printed * memory, 'B')}"
+    reasons = {"gpus_405b": f"{found.loc['405B', 'gpus']} whole GPUs hold it; {held}"}
+    return with_prefix("nwktimes2025.fig13_3", values, reasons, readings)
+
+
+def scale_up_claims() -> Entries:
+    """Fig. 1-2: what a GPU has to its scale-up network, over PCIe and over its NIC."""
+    server = servers.shared_nic_server()
+    slowest, fastest = (server.hb_Bps / speed for speed in reversed(servers.RDMA_NIC_Bps))
+    values = {"nvlink_over_pcie": server.hb_Bps / server.pcie_Bps, "scale_up_over_scale_out": slowest}
+    reasons = {"scale_up_over_scale_out": f"against 800 Gbps; against 400 Gbps {fastest:g}"}
+    return with_prefix("nwktimes2025.fig1_2", values, reasons, {})
+
+
+def ultra_ethernet_claims(system: UltraEthernetSystem) -> Entries:
+    """Fig. 14-1: fabric interfaces and planes of the two-node system, found on its graph."""
+    graph = system.graph()
+    planes, together = fabric_planes(graph), fabric_planes(graph, ("leaf", "spine"))
+    values = {"fabric_interfaces": float(len(parts_of_kind(graph, "fi"))), "planes": float(len(planes))}
+    reading = f"endpoints that meet on a leaf switch; over the spines that all leaves share they are {len(together)}"
+    return with_prefix("nwktimes2025.fig14_1", values, {}, {"planes": reading})
+
+
+def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPath) -> Entries:
+    """The document's bounds on delays, held against an unloaded path of each network.
+
+    cables_m: of the scale-out path; the scale-up path has `servers.SCALE_UP_CABLE_M`.
+    """
+    paths = {"scale_out_delay": (scale_out, sum(cables_m)), "scale_up_delay": (scale_up, servers.SCALE_UP_CABLE_M)}
+    values, reasons = {}, {}
+    for name, (path, length) in paths.items():
+        bound = claims.paper_value(f"nwktimes2025.fig14_1.{name}")
+        value, low, high = path.delay_s(length)
+        longest, _, shortest = path.longest_cables_m(bound)
+        values[name] = value
+        worst = f"with {number(shortest, 3)} m" if shortest else "without any"
+        breaks = f"broken with {number(longest, 4)} m of cable in all, at the high latencies {worst}"
+        reasons[name] = (
+            f"{counted(len(path.switches), 'switches')} ({path.switches[0]}) and {number(length, 3)} m of cable, "
+            f"{show(low, 's', 3)} to {show(high, 's', 3)} over the bounds of the latencies; {breaks}"
+        )
+    return with_prefix("nwktimes2025.fig14_1", values, reasons, {})
+
+
+def all_server_claims() -> Entries:
+    """All claims of this module, for the document's own servers, system and paths."""
+    delays = delay_claims(servers.scale_out_path(), servers.scale_out_cables(), servers.scale_up_path())
+    system = ultra_ethernet_claims(servers.two_node_system())
+    return merge_entries(scale_up_claims(), server_claims(), memory_claims(), system, delays)

@@ -1,0 +1,142 @@
+"""The document's servers, its two-node Ultra Ethernet system, its models, and paths on which its delay bounds hold."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from railcore.facts import catalog
+from railcore.facts.units import GB, Gbps, counted, number, show
+from railcore.network import cabling
+from railcore.network.delay import DelayPath, hall_cables
+from railcore.network.topology.server import Server, flow_bandwidths, part_bandwidth, pcie_lane_use
+from railcore.network.topology.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
+from railcore.training.model_memory import model_memory_table
+
+PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
+GPUS, BASEBOARDS = 8, 2
+CHIP_LINKS, PAIR_LINKS = (5, 4, 4, 5), (4, 4, 4, 4)  # NVLinks of a GPU to its chips, and of each pair of chips
+NIC_Bps = 200 * Gbps  # chapter 13
+RDMA_NIC_Bps = (400 * Gbps, 800 * Gbps)  # chapter 1: of a GPU, slowest and fastest
+MODEL_PARAMETERS = {"8B": 8e9, "70B": 70e9, "405B": 405e9}
+MODEL_PRECISION = "bf16"  # 16 GB / 8e9: 2 bytes; the section on model parallelism stores 4
+BASEBOARD_PAIRS = [(f"GPU {i}", f"GPU {i + GPUS // BASEBOARDS}") for i in range(GPUS // BASEBOARDS)]
+PACKET_BYTES = 4096  # largest MTU of RDMA; ours
+SCALE_UP_CABLE_M = 1.0  # traces and cables from GPU to GPU; ours
+_ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14-1
+    (1, 1, "FEP 111", "Leaf 101", "E1"),
+    (1, 2, "FEP 122", "Leaf 101", "E2"),
+    (2, 1, "FEP 211", "Leaf 102", "E1"),
+    (2, 2, "FEP 222", "Leaf 102", "E2"),
+)
+
+
+def shared_nic_server(nics: int = 1) -> Server:
+    """Fig. 13-1: two baseboards of four H100, chips in pairs, one shared NIC; the chapter's opening says two."""
+    part = catalog.item("pcie_switches", PCIE_SWITCH)
+    return Server(
+        gpus=GPUS,
+        hb_link_Bps=catalog.item("platforms", PLATFORM)["hb_link_bandwidth"],
+        nics=nics,
+        nic_Bps=NIC_Bps,
+        pcie_generation=int(part["generation"]),
+        chip_links=CHIP_LINKS,
+        baseboards=BASEBOARDS,
+        pair_links=PAIR_LINKS,
+        switch_lanes=int(part["lanes"]),
+        name="Fig. 13-1, shared NIC",
+    )
+
+
+def nic_per_gpu_server() -> Server:
+    """Fig. 13-2: the same with a NIC for each GPU, on one PCIe switch as the text has it."""
+    return replace(shared_nic_server(), nics=GPUS, name="Fig. 13-2, NIC per GPU")
+
+
+def server_notes(server: Server) -> dict[str, str]:
+    """Models and counts in a drawing of one of the document's servers, by the part's name."""
+    parts = f"{counted(server.gpus, 'GPUs')} and {counted(server.nics, 'NICs')}"
+    lanes = pcie_lane_use(server).itertuples()
+    name = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}"
+    notes = {row.pcie_switch: f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}" for row in lanes}
+    return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
+
+
+def server_lines(server: Server) -> list[str]:
+    """What GPUs of one of the document's servers get, in words, for a drawing of it; one direction."""
+    graph, pairs = server.graph(), BASEBOARD_PAIRS
+    near, far = (part_bandwidth(graph, *ends, ("hb",)).value_Bps for ends in (("GPU 0", "GPU 1"), pairs[0]))
+    together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
+    out = flow_bandwidths(graph, [(f"GPU {i}", "network") for i in range(server.gpus)])["bandwidth_Bps"].min()
+    return [
+        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard, "
+        f"{_speed(together)} each when all {len(pairs)} pairs cross at once.",
+        f"To the network, all {server.gpus} GPUs at once: {_speed(out)} each.",
+    ]
+
+
+def server_alerts(server: Server) -> list[str | tuple[str, str]]:
+    """Parts and links to show in red: PCIe switches without lanes enough, and NICs that several GPUs share."""
+    lanes = pcie_lane_use(server)
+    short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
+    return short + [(f"NIC {i}", "network") for i in range(1, server.nics + 1) if server.nics < server.gpus]
+
+
+def _speed(value_Bps: float) -> str:
+    return f"{number(value_Bps / GB, 4)} GB/s"
+
+
+def two_node_system() -> UltraEthernetSystem:
+    """Fig. 14-1: two nodes of two GPUs, leaf switches 101 and 102. Plane p is on GPU and FI p of each node.
+
+    The figure's text names FEPs, leaf switches and their interfaces; the other names, and two spines, are ours.
+    """
+    return UltraEthernetSystem([_endpoint(*row) for row in _ENDPOINTS], ["Spine 1", "Spine 2"])
+
+
+def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> FabricEndpoint:
+    at = f"Node {node}"
+    return FabricEndpoint(
+        name=fep,
+        address=fep.replace("FEP", "FA"),
+        node=at,
+        gpu=f"{at} GPU {plane - 1}",
+        interface=f"{at} FI {plane}",
+        port=f"{at} FI {plane} port",
+        leaf=leaf,
+        leaf_port=leaf_port,
+        process=f"{at} PID {plane}",
+        address_space=f"{at} PASID {plane}",
+    )
+
+
+def scale_out_path(switch: str = "SN5600") -> DelayPath:
+    """From NIC to NIC over the longest way of Fig. 14-1, with one catalog model for all its switches."""
+    switches = longest_way(two_node_system().graph())
+    return DelayPath(NIC, [switch] * len(switches), RDMA_NIC_Bps[0], PACKET_BYTES)
+
+
+def scale_out_cables(racks: int = 2) -> list[float]:
+    """Longest cables of that path in the catalog's hall, leaf switches of a rack's rail in its rack [m]."""
+    return hall_cables(cabling.catalog_floor("GPU hall"), racks, 1, [1])
+
+
+def scale_up_path() -> DelayPath:
+    """From GPU to GPU over one NVSwitch, with all NVLinks of a GPU."""
+    hb = catalog.item("platforms", PLATFORM)["hb_bandwidth"]
+    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, PACKET_BYTES, code="")
+
+
+def delay_parts() -> pd.DataFrame:
+    """Delay of both paths by part: columns network, part, count, delay_s, low_s, high_s."""
+    tables = {
+        "scale-out": scale_out_path().table(scale_out_cables()),
+        "scale-up": scale_up_path().table(SCALE_UP_CABLE_M),
+    }
+    return pd.concat([table.assign(network=name) for name, table in tables.items()], ignore_index=True)[
+        ["network", *tables["scale-up"]]
+    ]
+
+
+def document_models(precision: str = MODEL_PRECISION) -> pd.DataFrame:
+    """Fig. 13-3: memory of its models' weights, and the GPUs and servers that hold them."""
+    return model_memory_table(MODEL_PARAMETERS, [precision], GPU, GPUS, ["inference"])

@@ -1,0 +1,177 @@
+"""Ultra Ethernet's objects on a small cluster, as a graph: who owns what, what is wired to what, and fabric planes.
+
+- FI, fabric interface: a NIC that speaks Ultra Ethernet, with one or two ports. All its endpoints share its MAC.
+- FEP, fabric endpoint: ends the transport protocol on one port of an FI, at its fabric address (FA).
+- PDC, packet delivery context: delivers packets from one FEP to another, one way. CCC, congestion control context:
+  sets the rate of a PDC; one of each here.
+- PID: a process, which runs on a GPU and is given FEPs by the FI. VAS: the memory that is registered for it, by its
+  process address space identifier (PASID).
+- Plane: FEPs that reach each other over the same switches.
+
+Node attributes: kind (node, gpu, process, vas, fi, port, fep, leaf, spine) and node (where it is, None for switches);
+fep has address. Edge attributes: kind (holds, runs, registers, gives, ends, link); a link to a leaf has leaf_port.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Any
+
+import networkx as nx
+import pandas as pd
+
+from railcore.facts.catalog import UnknownName
+
+_SWITCHES = ("leaf", "spine")
+
+
+@dataclass(frozen=True)
+class FabricEndpoint:
+    """A FEP and all that belongs to it, each by its name.
+
+    name, address: of the FEP, and its FA. node, gpu, interface, port: node, GPU, FI and port of the FI. leaf,
+    leaf_port: the switch and its interface at the other end. process, address_space: PID and PASID.
+    """
+
+    name: str
+    address: str
+    node: str
+    gpu: str
+    interface: str
+    port: str
+    leaf: str
+    leaf_port: str
+    process: str
+    address_space: str
+
+
+@dataclass(frozen=True)
+class UltraEthernetSystem:
+    """FEPs, and spines that each join all leaf switches.
+
+    Raises ValueError where two FEPs share a name or an FA, two ports one interface of a leaf, or a part that belongs
+    to one owner has two.
+    """
+
+    endpoints: Sequence[FabricEndpoint]
+    spines: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoints", tuple(self.endpoints))
+        object.__setattr__(self, "spines", tuple(self.spines))
+        if not self.endpoints:
+            raise ValueError("endpoints are empty: give one FabricEndpoint or more")
+        for key in ("name", "address"):
+            self._one_owner(key, lambda each: each)
+        self._one_owner("gpu", lambda each: each.node)
+        self._one_owner("interface", lambda each: each.node)
+        self._one_owner("port", lambda each: (each.interface, each.leaf, each.leaf_port))
+        self._one_owner("process", lambda each: each.gpu)
+        self._one_owner("address_space", lambda each: each.process)
+        wired: dict[tuple[str, str], str] = {}
+        for each in self.endpoints:
+            if (other := wired.setdefault((each.leaf, each.leaf_port), each.port)) != each.port:
+                raise ValueError(
+                    f"leaf_port {each.leaf_port} of {each.leaf} has ports {other} and {each.port}: give each its own"
+                )
+
+    def _one_owner(self, key: str, owner: Callable[[FabricEndpoint], Any]) -> None:
+        found: dict[str, Any] = {}
+        for each in self.endpoints:
+            value = getattr(each, key)
+            if found.setdefault(value, owner(each)) != owner(each):
+                raise ValueError(f"{key} {value!r} of {each.name} is taken by another endpoint: give it its own name")
+
+    def graph(self) -> nx.Graph:
+        """The system as a graph, as the module describes it."""
+        graph = nx.Graph(name="Ultra Ethernet system")
+        for each in self.endpoints:
+            graph.add_node(each.node, kind="node", node=each.node)
+            for kind, name in (("gpu", each.gpu), ("process", each.process), ("vas", each.address_space)):
+                graph.add_node(name, kind=kind, node=each.node)
+            for kind, name in (("fi", each.interface), ("port", each.port)):
+                graph.add_node(name, kind=kind, node=each.node)
+            graph.add_node(each.name, kind="fep", node=each.node, address=each.address)
+            graph.add_node(each.leaf, kind="leaf", node=None)
+            edges = (
+                (each.node, each.gpu, "holds"),
+                (each.node, each.interface, "holds"),
+                (each.interface, each.port, "holds"),
+                (each.interface, each.name, "holds"),
+                (each.gpu, each.process, "runs"),
+                (each.process, each.address_space, "registers"),
+                (each.name, each.process, "gives"),
+                (each.name, each.port, "ends"),
+            )
+            for a, b, kind in edges:
+                graph.add_edge(a, b, kind=kind)
+            graph.add_edge(each.port, each.leaf, kind="link", leaf_port=each.leaf_port)
+        leaves = list(dict.fromkeys(each.leaf for each in self.endpoints))
+        for spine in self.spines:
+            graph.add_node(spine, kind="spine", node=None)
+        graph.add_edges_from(product(self.spines, leaves), kind="link")
+        return graph
+
+    def delivery_contexts(self) -> pd.DataFrame:
+        """PDCs of all pairs of FEPs of different nodes in a plane: columns pdc, ccc, plane, source, target."""
+        at: dict[str, FabricEndpoint] = {each.name: each for each in self.endpoints}
+        rows: list[tuple] = []
+        for plane, members in enumerate(fabric_planes(self.graph()), start=1):
+            for source, target in permutations(members, 2):
+                if at[source].node != at[target].node:
+                    rows.append((f"PDC {len(rows) + 1}", f"CCC {len(rows) + 1}", plane, source, target))
+        return pd.DataFrame(rows, columns=["pdc", "ccc", "plane", "source", "target"])
+
+    def table(self) -> pd.DataFrame:
+        """A row for each FEP: columns plane, fep and the fields of `FabricEndpoint` but its name."""
+        planes = fabric_planes(self.graph())
+        number = {name: i for i, members in enumerate(planes, start=1) for name in members}
+        rows = [{"plane": number[each.name], "fep": each.name, **vars(each)} for each in self.endpoints]
+        return pd.DataFrame(rows).drop(columns="name")
+
+
+def fabric_planes(graph: nx.Graph, through: Sequence[str] = ("leaf",)) -> list[list[str]]:
+    """FEPs by plane: those that links join over switches of these kinds, in the order in which the graph names them.
+
+    through: ("leaf", "spine") where each plane has spines of its own. Spines that are shared would make all one plane.
+    """
+    kinds = {"fep", "port", *through}
+    wired = graph.subgraph([node for node, at in graph.nodes(data=True) if at["kind"] in kinds])
+    ends = [node for node in graph if graph.nodes[node]["kind"] == "fep"]
+    planes: dict[frozenset, list[str]] = {}
+    for end in ends:
+        planes.setdefault(frozenset(nx.node_connected_component(wired, end)), []).append(end)
+    return list(planes.values())
+
+
+def parts_of_kind(graph: nx.Graph, kind: str) -> list[str]:
+    """Names of the parts of a kind, such as "fi". Raises UnknownName for another kind."""
+    kinds = {at["kind"] for _, at in graph.nodes(data=True)}
+    if kind not in kinds:
+        raise UnknownName("kind of part", kind, kinds)
+    return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
+
+
+def switches_between(graph: nx.Graph, source: str, target: str) -> list[str]:
+    """Switches on a shortest way between two FEPs, over ports and links alone. Raises ValueError where none joins."""
+    kinds = {"fep", "port", *_SWITCHES}
+    wired = graph.subgraph(node for node, at in graph.nodes(data=True) if at["kind"] in kinds)
+    for end in (source, target):
+        if end not in wired:
+            raise UnknownName("fabric endpoint", end, parts_of_kind(graph, "fep"))
+    try:
+        way = nx.shortest_path(wired, source, target)
+    except nx.NetworkXNoPath:
+        raise ValueError(
+            f"no way from {source} to {target}: give the system spines, or endpoints of one leaf"
+        ) from None
+    return [node for node in way if graph.nodes[node]["kind"] in _SWITCHES]
+
+
+def longest_way(graph: nx.Graph) -> list[str]:
+    """Switches between the two FEPs of different nodes that are farthest apart; the first where several are."""
+    ends = parts_of_kind(graph, "fep")
+    pairs = [(a, b) for a, b in permutations(ends, 2) if graph.nodes[a]["node"] != graph.nodes[b]["node"]]
+    if not pairs:
+        raise ValueError(f"endpoints are all of one node, {', '.join(ends)}: give endpoints of two nodes or more")
+    return max((switches_between(graph, a, b) for a, b in pairs), key=len)

@@ -1,0 +1,85 @@
+"""Servers and what they are joined by: bandwidth inside, one-way delay over cables, GPUs that hold a model."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from railcore.facts.units import GB, number, us
+from railcore.workbench import plotting
+from railcore.workbench.plotting import COLOURS, legend_below, log_axis, text_beside
+
+_USES = {"inference": "-", "training": "--"}
+
+
+def server_bandwidth_bars(data: pd.DataFrame) -> plt.Figure:
+    """Bandwidth of a GPU by case, a bar for each server, with the links that limit it.
+
+    Columns server, case, bandwidth_Bps, bottleneck.
+    """
+    cases, servers = list(data["case"].unique()), list(data["server"].unique())
+    figure, ax = plt.subplots(figsize=(10, 0.9 + 0.27 * len(data)))
+    step = 1 / (len(servers) + 0.8)
+    least = data["bandwidth_Bps"].min() / GB / 2
+    for row in data.itertuples():
+        server = servers.index(row.server)
+        y, speed = cases.index(row.case) + (server - (len(servers) - 1) / 2) * step, row.bandwidth_Bps / GB
+        label = row.server if row.case == cases[0] else None
+        ax.barh(y, speed - least, left=least, height=0.9 * step, color=COLOURS[server], label=label)
+        words = f"{number(speed, 4)} GB/s: {row.bottleneck}"
+        text_beside(ax, words, (speed, y), (3, 0), va="center", fontsize=7)
+    ax.set_yticks(
+        range(len(cases)), [case.replace(" to ", "\nto ", 1).replace(" at once", ",\nat once") for case in cases]
+    )
+    ax.invert_yaxis()
+    ax.grid(visible=False)
+    log_axis(ax.xaxis)
+    ax.set_xlim(least, 30 * data["bandwidth_Bps"].max() / GB)
+    ax.set_xlabel("of each GPU, one direction [GB/s]; beside the bars: what limits it")
+    legend_below(figure, ax)
+    return figure
+
+
+def delay_over_cables(data: pd.DataFrame, bound_s: float, halls: pd.DataFrame) -> plt.Figure:
+    """One-way delay over the length of all cables, a line and a band for each path; the bound; cables of halls.
+
+    Columns of data: path, cables_m, delay_s, low_s, high_s; of halls: racks, cables_m.
+    """
+    figure, ax = plt.subplots(figsize=(9.5, 5))
+    for i, (path, part) in enumerate(data.groupby("path", sort=False)):
+        ax.fill_between(part["cables_m"], part["low_s"] / us, part["high_s"] / us, color=COLOURS[i], alpha=0.15, lw=0)
+        ax.plot(part["cables_m"], part["delay_s"] / us, **plotting.line_style(i, marker="", label=path, linewidth=2))
+    ax.axhline(bound_s / us, color="black", linestyle="--", linewidth=1.2, label=f"bound, {number(bound_s / us)} us")
+    for row in halls.itertuples():
+        ax.axvline(row.cables_m, color=plotting.GREY, linestyle=":", linewidth=1.2)
+        style: dict = {"xycoords": ("data", "axes fraction"), "rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
+        text_beside(ax, f"hall of {number(row.racks)} racks", (row.cables_m, 0.98), (-3, 0), **style)
+    ax.set(xlabel="cables of the path, all together [m]", ylabel="one-way delay, unloaded [us]", ylim=(0, None))
+    ax.set_xlim(0, data["cables_m"].max())
+    legend_below(figure, ax, 3, title="bands: all latencies at their low to all at their high")
+    return figure
+
+
+def gpus_over_model_size(data: pd.DataFrame, marks: Mapping[str, float], levels: Mapping[str, int]) -> plt.Figure:
+    """Fewest GPUs over model size, a line for each use and precision.
+
+    Columns parameters, use, precision, gpus. marks: models by name, with their parameters; levels: sizes of servers or
+    HB domains by name, in GPUs.
+    """
+    figure, ax = plt.subplots(figsize=(9.5, 5.4))
+    colours = {precision: COLOURS[i] for i, precision in enumerate(data["precision"].unique())}
+    for (use, precision), part in data.groupby(["use", "precision"], sort=False):
+        style: dict = {"color": colours[precision], "linestyle": _USES[use], "linewidth": 1.8}
+        ax.plot(part["parameters"], part["gpus"], drawstyle="steps-pre", label=f"{use}, {precision}", **style)
+    log_axis(ax.xaxis, text=lambda count: f"{number(count / 1e9)}B" if count < 1e12 else f"{number(count / 1e12)}T")
+    log_axis(ax.yaxis)
+    ax.set_xlim(data["parameters"].min(), data["parameters"].max())
+    for name, size in levels.items():
+        ax.axhline(size, color=plotting.GREY, linewidth=1, linestyle=":")
+        text_beside(ax, name, (data["parameters"].min(), size), (3, 2), fontsize=8, color="#4D4D4D")
+    for name, count in marks.items():
+        ax.axvline(count, color=plotting.GREY, linewidth=1, linestyle=":")
+        ax.annotate(name, (count, 0.99), (2, 0), ("data", "axes fraction"), "offset points", fontsize=8, va="top")
+    ax.set(xlabel="parameters", ylabel="fewest GPUs that hold it")
+    legend_below(figure, ax, 4)
+    return figure

@@ -1,0 +1,312 @@
+"""Servers as block diagrams: chips, GPUs, PCIe switches and NICs; models in their memory; Ultra Ethernet's parts.
+
+Graphs are those of `network.topology.server` and `network.topology.ultra_ethernet`: of nodes kind, board, number and
+node; of edges kind, links and bandwidth_Bps (one direction).
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from railcore.facts.units import GB, counted, number, show
+from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, Box, Diagram
+from railcore.workbench.drawing.layers import nodes_of_kind
+from railcore.workbench.drawing.symbols import rail_colour
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.figure import Figure
+
+_WIDTH, _MARGIN = 10.0, 1.45  # inches of the page, and of it left for what links carry
+_ROWS = {"network": (0.1, 0.3), "nic": (0.85, 0.45), "pcie": (1.85, 0.45), "gpu": (2.95, 0.45), "hb": (4.25, 0.45)}
+_FACES = {"network": "user", "nic": "nic", "pcie": "pcie", "gpu": "gpu", "hb": "hb"}
+_FILL = "#7FB2D9"  # memory in use
+_STEP = 0.27  # inches between the links of chip pairs
+_LINE = 0.17  # inches of a line of text
+_TERMS = (
+    "FI fabric interface   FEP fabric endpoint   FA fabric address   PID a process   VAS its virtual address space,",
+    "named by PASID, process address space identifier   PDC packet delivery context   CCC congestion control context",
+)
+_GPU_WIDTH, _NIC_WIDTH = 1.2, 2.1  # of Ultra Ethernet's nodes [inches]
+
+
+def server_diagram(
+    graph: "nx.Graph",
+    title: str,
+    notes: Mapping[str, str] | None = None,
+    alert: Collection[tuple[str, str] | str] = (),
+    lines: Sequence[str] = (),
+) -> "Figure":
+    """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
+
+    Parameters
+    ----------
+    graph
+        Of a server; its host is left out.
+    title
+        Of the page.
+    notes
+        More lines in the boxes of parts, by name, such as a model.
+    alert
+        Links and parts to show in red, such as those that limit a flow.
+    lines
+        Text below the drawing.
+
+    Returns
+    -------
+    The figure.
+    """
+    names = {kind: nodes_of_kind(graph, kind) for kind in _ROWS}
+    boards = list(dict.fromkeys(graph.nodes[gpu]["board"] for gpu in names["gpu"]))
+    across = [(a, b) for a, b in graph.edges if graph.nodes[a]["kind"] == graph.nodes[b]["kind"]]
+    paired, low = bool(names["hb"] and across), _LINE * len(lines)
+    top = low + (_ROWS["hb"][0] + 0.85 if names["hb"] else _ROWS["gpu"][0] + 1.5)
+    page = Diagram(_WIDTH, top + (_STEP * len(across) + 0.2 if paired else 0.1), title)
+    room, red = (_WIDTH - _MARGIN - 0.1) / len(boards), {each for each in alert if isinstance(each, str)}
+    place, at = _Row(page, low, notes or {}, red), dict[str, Box]()
+    for i, board in enumerate(boards):
+        left = _MARGIN + i * room
+        wide = room - 0.1 * (i + 1 < len(boards))
+        page.enclosure(left, low + _ROWS["gpu"][0] - 0.1, wide, top - low - 2.85)
+        for kind in ("gpu", "hb"):
+            mine = [node for node in names[kind] if graph.nodes[node]["board"] == board]
+            at |= place.boxes(mine, kind, left, room - 0.1)
+            if mine:  # the name stands between two parts, clear of the links that leave the upper row
+                x, name = left + (room - 0.1) / len(mine), f"baseboard {board}" if len(boards) > 1 else "baseboard"
+        page.text(x, top - 0.13, name, font=8)
+    for kind in ("pcie", "nic", "network"):
+        at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
+    limits = {frozenset(each) for each in alert if not isinstance(each, str)}
+    for a, b, edge in graph.edges(data=True):
+        if a in at and b in at and (a, b) not in across:
+            width = 0.4 + 0.2 * (edge["links"] if edge["kind"] == "hb" else 3)
+            style: dict = {"colour": ALERT, "linewidth": 2.0} if {a, b} in limits else {"linewidth": width}
+            page.link(_straight(graph, at, a, b), **style)
+    for i, (a, b) in enumerate(across):
+        colour = ALERT if {a, b} in limits else rail_colour(i + 1) if paired else EDGE
+        if paired:
+            middle = _MARGIN + (boards.index(graph.nodes[a]["board"]) + 1) * room - 0.05
+            _over(page, at[a], at[b], graph.edges[a, b], colour, (middle, top + 0.18 + _STEP * i))
+        else:
+            _arc(page, at[a], at[b], colour)
+    _captions(page, graph, names, low)
+    for i, line in enumerate(lines):
+        page.text(0.08, low - 0.06 - _LINE * i, line, font=7.5, ha="left")
+    return page.figure
+
+
+class _Row:
+    """Puts the parts of a kind on a page, side by side."""
+
+    def __init__(self, page: Diagram, low: float, notes: Mapping[str, str], red: Collection[str]):
+        self.page, self.low, self.notes, self.red = page, low, notes, red
+
+    def boxes(self, names: Sequence[str], kind: str, left: float, room: float) -> dict[str, Box]:
+        """Boxes by name, in a row that begins at `left`."""
+        (bottom, height), found = _ROWS[kind], {}
+        for i, name in enumerate(names):
+            slot = room / len(names)
+            wide = min(slot * 0.88, 2.2) if kind in ("gpu", "hb", "nic") else slot - 0.1 * (len(names) > 1)
+            text = f"{name}\n{self.notes[name]}" if name in self.notes else name
+            place = (left + (i + 0.5) * slot - wide / 2, self.low + bottom, wide, height)
+            found[name] = self.page.box(*place, text, kind="alert" if name in self.red else _FACES[kind])
+        return found
+
+
+def _in(page: Diagram, place: Box, text: str = "", **style: Any) -> Box:
+    """A box at a place."""
+    return page.box(place.left, place.bottom, place.width, place.height, text, **style)
+
+
+def _straight(graph: "nx.Graph", at: Mapping[str, Box], a: str, b: str) -> list[tuple[float, float]]:
+    """From the upper part down to the lower one: upright where one is above the other, else between their edges."""
+    upper, lower = (a, b) if at[a].bottom > at[b].bottom else (b, a)
+    x = (at[lower] if at[lower].width < at[upper].width else at[upper]).middle[0]
+    if graph.nodes[upper]["kind"] != "hb" and all(box.left <= x <= box.right for box in (at[upper], at[lower])):
+        return [(x, at[upper].bottom), (x, at[lower].top)]
+    ends = []
+    for end, other, side in ((upper, lower, "bottom"), (lower, upper, "top")):
+        alike = [n for n in graph[end] if n in at and graph.nodes[n]["kind"] == graph.nodes[other]["kind"]]
+        ends.append(at[end].edge(side, (alike.index(other) + 1) / (len(alike) + 1)))
+    return ends
+
+
+def _over(page: Diagram, a: Box, b: Box, edge: Mapping, colour: str, place: tuple[float, float]) -> None:
+    """A link over the enclosures, its text at a place of it."""
+    x, height = place
+    (xa, _), (xb, _) = a.middle, b.middle
+    page.link([(xa, a.top), (xa, height), (xb, height), (xb, b.top)], colour=colour, linewidth=1.6)
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    page.text(x, height, f"{counted(edge['links'], 'links')}, {_speed(edge['bandwidth_Bps'])}", font=6.5, bbox=ground)
+
+
+def _arc(page: Diagram, a: Box, b: Box, colour: str) -> None:
+    """A link between parts of one row, above them."""
+    (xa, _), (xb, _) = a.middle, b.middle
+    deep = 0.12 * abs(xb - xa)
+    points = [(xa + (xb - xa) * i / 16, a.top + deep * math.sin(math.pi * i / 16)) for i in range(17)]
+    page.link(points, colour=colour, linewidth=2.0 if colour == ALERT else 0.7)
+
+
+def _captions(page: Diagram, graph: "nx.Graph", names: Mapping[str, Sequence[str]], low: float) -> None:
+    """What the links of each layer carry, in the left margin."""
+    of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
+    hb = [edge for edge in of_gpu if edge["kind"] == "hb"]
+    pcie = next(edge for edge in of_gpu if edge["kind"] == "pcie")
+    nics = [edge for *_, edge in graph.edges(data=True) if edge["kind"] == "ethernet"]
+    lane = f"PCIe x{pcie['links']}"
+    layers = [(2.6, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}")]
+    if hb:
+        links = " + ".join(str(edge["links"]) for edge in hb) + " links" if names["hb"] else "to each other GPU"
+        y = 3.85 if names["hb"] else 3.7
+        layers.append((y, f"HB links of a GPU:\n{links},\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"))
+    if nics:
+        each = " each" if len(nics) > 1 else ""
+        layers.append((1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"))
+        layers.append((0.67, f"{counted(len(nics), 'NICs')}:\n{_speed(nics[0]['bandwidth_Bps'])}{each}"))
+    for y, text in layers:
+        page.text(0.08, low + y, text, font=7, ha="left")
+    page.text(0.08, low + 0.25, "all in one direction", font=6.5, ha="left", color=EDGE)
+
+
+def _speed(value_Bps: float) -> str:
+    return f"{number(value_Bps / GB, 3)} GB/s"
+
+
+def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server: int, title: str) -> "Figure":
+    """Models in the memory of servers: each fills GPU after GPU.
+
+    Parameters
+    ----------
+    table
+        Columns model, precision, memory_bytes, gpus, servers, network; a row of servers for each.
+    gpu_bytes, gpus_per_server
+        Memory of a GPU, and GPUs of a server.
+    title
+        Of the page.
+
+    Returns
+    -------
+    The figure.
+    """
+    most, height, margin = int(table["servers"].max()), 1.15, 1.95
+    page = Diagram(_WIDTH, height * len(table) + 0.1, title)
+    room = (_WIDTH - margin - 0.1) / most
+    for i, row in enumerate(table.itertuples()):
+        bottom = height * (len(table) - 1 - i) + 0.1
+        words = f"{row.model}, {row.precision}: {show(row.memory_bytes, 'B', 3)}"
+        needs = f"{counted(row.gpus, 'GPUs')}, {counted(row.servers, 'servers')}"
+        over = f"over {row.network}".replace(" and ", "\nand ") if row.network != "none" else "no network"
+        page.text(0.08, bottom + height - 0.22, words, font=8, ha="left", weight="bold")
+        page.text(0.08, bottom + 0.42, f"{needs}\n{over}", font=7.5, ha="left")
+        left = row.memory_bytes
+        for server in range(row.servers):
+            box = page.enclosure(margin + server * room, bottom, room - 0.1, height - 0.12, f"server {server + 1}")
+            for cell in Box(box.left, box.bottom, box.width, box.height - 0.22).cells(gpus_per_server):
+                used = min(left, gpu_bytes)
+                left -= used
+                _in(page, cell, face="#FFFFFF")
+                if used > 0:
+                    page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
+                    page.text(*cell.middle, f"{number(used / GB, 3)}\nGB", font=6.5)
+    return page.figure
+
+
+def ultra_ethernet_diagram(
+    graph: "nx.Graph", planes: Sequence[Sequence[str]], contexts: pd.DataFrame, title: str
+) -> "Figure":
+    """Two nodes of an Ultra Ethernet system with the fabric between them, a row for each plane.
+
+    Parameters
+    ----------
+    graph
+        Of the system.
+    planes
+        Fabric endpoints by plane, one of each node in each.
+    contexts
+        Packet delivery contexts: columns pdc, ccc, source, target.
+    title
+        Of the page.
+
+    Returns
+    -------
+    The figure.
+
+    Raises
+    ------
+    ValueError
+        For another number of nodes.
+    """
+    nodes = nodes_of_kind(graph, "node")
+    if len(nodes) != 2:
+        raise ValueError(f"the system has {len(nodes)} nodes: give one of two")
+    row, gap, node_width = 1.5, 0.55, 0.45 + _GPU_WIDTH + _NIC_WIDTH
+    low = 0.16 + _LINE * len(_TERMS)
+    page = Diagram(_WIDTH, row * len(planes) + gap + 0.4 + low, title)
+    for i, terms in enumerate(_TERMS):
+        page.text(0.1, low - 0.14 - _LINE * i, terms, font=7, ha="left")
+    column = page.enclosure(4.0, low, 2.0, page.height - low - 0.1, "scale-out network", linestyle="--")
+    for node, left in zip(nodes, (0.1, _WIDTH - node_width - 0.1), strict=True):
+        page.enclosure(left, low, node_width, page.height - low - 0.1, node)
+    spines, leaves, above = nodes_of_kind(graph, "spine"), dict[str, Box](), -(-len(planes) // 2)
+    for i, members in enumerate(planes):
+        bottom = low + 0.1 + row * (len(planes) - 1 - i) + gap * (i < above)
+        leaves |= _plane(page, graph, i + 1, members, contexts, (bottom, row - 0.12), i < above)
+    place = Box(column.left, low + row * (len(planes) - above) + 0.1, column.width, 0.42)
+    for spine, cell in zip(spines, place.cells(max(len(spines), 1)), strict=False):
+        _in(page, cell, spine, kind="switch")
+        for leaf, box in leaves.items():
+            if graph.has_edge(leaf, spine):
+                sides = ("bottom", "top") if box.bottom > cell.top else ("top", "bottom")
+                page.link([(cell.middle[0], box.edge(sides[0])[1]), cell.edge(sides[1])], colour=FAINT)
+    return page.figure
+
+
+def _plane(
+    page: Diagram,
+    graph: "nx.Graph",
+    plane: int,
+    members: Sequence[str],
+    contexts: pd.DataFrame,
+    place: tuple[float, float],
+    above: bool,
+) -> dict[str, Box]:
+    """A row: processes and memory, interface with its endpoint, leaf switch, and the same mirrored; the leaf's box.
+
+    place: its bottom and height; above: above the spines, where the leaf has its name above it.
+    """
+    bottom, height = place
+    colour, nodes, leaves = rail_colour(plane), nodes_of_kind(graph, "node"), dict[str, Box]()
+    for fep in members:
+        node = graph.nodes[fep]["node"]
+        left = node == nodes[0]
+        near = {graph.nodes[other]["kind"]: other for other in graph[fep]}
+        about = {graph.nodes[other]["kind"]: other for other in graph[near["process"]]}
+        short = {kind: name.removeprefix(node).strip() for kind, name in (near | about).items()}
+        (leaf,) = (other for other in graph[near["port"]] if graph.nodes[other]["kind"] == "leaf")
+        x = 0.2 if left else _WIDTH - 0.2 - _GPU_WIDTH
+        gpu = page.enclosure(x, bottom, _GPU_WIDTH, height, short["gpu"], facecolor="#E4F0F8")
+        run, memory = Box(gpu.left, gpu.bottom, gpu.width, gpu.height - 0.22).cells(1, 2)
+        _in(page, run, f"process\n{short['process']}", kind="gpu")
+        _in(page, memory, f"VAS\n{short['vas']}", kind="plain")
+        page.link([run.edge("bottom"), memory.edge("top")])
+        x = 0.35 + _GPU_WIDTH if left else _WIDTH - 0.35 - _GPU_WIDTH - _NIC_WIDTH
+        nic = page.enclosure(x, bottom, _NIC_WIDTH, height, f"NIC, {short['fi']}", facecolor="#FBEFD6")
+        sent = contexts[contexts["source"] == fep]
+        lines = [f"{row.pdc} to {row.target},\nrate set by {row.ccc}" for row in sent.itertuples()]
+        text, inside = "\n".join([f"{fep}, {graph.nodes[fep]['address']}", *lines]), height - 0.36
+        end = page.box(nic.left + (0.1 if left else 0.62), bottom + 0.1, 1.38, inside, text, kind="nic")
+        y = end.middle[1]
+        port = page.box(nic.right - 0.5 if left else nic.left + 0.08, y - 0.14, 0.42, 0.28, "port")
+        ends = ("right", "left") if left else ("left", "right")
+        page.link([(gpu.edge(ends[0])[0], y), end.edge(ends[1])])
+        page.link([end.edge(ends[0]), port.edge(ends[1])])
+        if leaf not in leaves:
+            leaves[leaf] = page.box(4.4, y - 0.22, 1.2, 0.44, leaf, kind="switch", weight="bold")
+            page.text(5.0, y + (0.36 if above else -0.36), f"fabric plane {plane}", font=8, color=colour, weight="bold")
+        side = leaves[leaf].left if left else leaves[leaf].right
+        page.link([port.edge(ends[0]), (side, y)], colour=colour, linewidth=2.2)
+        page.text(side + (-0.16 if left else 0.16), y + 0.13, graph.edges[near["port"], leaf]["leaf_port"], font=7)
+    return leaves

@@ -1,0 +1,102 @@
+"""One-way delay of a path: its parts, its limiting cases, and the cables at which a bound breaks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps, ns, us
+from railcore.network import cabling, delay
+from railcore.network.delay import DelayPath
+
+PATH = DelayPath("ConnectX-7", ["SN5600"] * 3, "400 Gbps", 4096)
+switches = st.lists(st.sampled_from(catalog.names("latencies")), max_size=5)
+
+
+def test_parts_add_up_and_the_last_row_is_all_of_them():
+    table = PATH.table([2, 30, 30, 2])
+    parts, whole = table.iloc[:-1], table.iloc[-1]
+    assert whole["part"] == "in all" and parts["count"].to_list() == [2, 3, 4, 1, 1]
+    for i, column in enumerate(delay.DELAYS):
+        assert whole[column] == pytest.approx(parts[column].sum()) == PATH.delay_s(64)[i]
+    assert whole["low_s"] < whole["delay_s"] < whole["high_s"]
+
+
+def test_a_cable_alone_is_its_propagation():
+    bare = DelayPath("ConnectX-7", [], 400 * Gbps, 1e-9, code="")
+    ends = 2 * delay.latency("ConnectX-7")
+    assert bare.delay_s(1000.0) - ends == pytest.approx(np.array([4897.4, 4876.7, 5000]) * ns)
+    assert bare.delay_s(0.0) == pytest.approx(ends)
+
+
+def test_packets_are_sent_once_by_cut_through_and_on_every_link_else():
+    waits = DelayPath("ConnectX-7", ["SN5600"] * 3, 400 * Gbps, 4096, store_and_forward=True)
+    assert waits.fixed_s - PATH.fixed_s == pytest.approx([3 * 4096 / (400 * Gbps)] * 3)
+
+
+def test_error_correction_waits_for_its_codewords():
+    waiting = delay.correction_delay(400 * Gbps) - delay.latency("KP4 decoder")
+    assert waiting == pytest.approx(np.array([2, 2, 4]) * 514 * 10 / 400e9)
+    without = DelayPath("ConnectX-7", ["SN5600"] * 3, 400 * Gbps, 4096, code="")
+    assert PATH.fixed_s - without.fixed_s == pytest.approx(4 * delay.correction_delay(400 * Gbps))
+
+
+@given(switches, st.floats(0, 5000), st.floats(64, 9000))
+def test_delay_grows_with_switches_cables_and_packets(names, cables, packet):
+    path = DelayPath("ConnectX-7", names, 400 * Gbps, packet)
+    value, low, high = path.delay_s(cables)
+    assert 0 < low <= value <= high
+    assert all(path.delay_s(cables + 1) > path.delay_s(cables))
+    assert all(DelayPath("ConnectX-7", [*names, "SN5600"], 400 * Gbps, packet).fixed_s > path.fixed_s)
+    assert all(DelayPath("ConnectX-7", names, 800 * Gbps, packet).fixed_s < path.fixed_s)
+
+
+@given(switches, st.floats(2, 50))
+def test_the_longest_cables_just_keep_the_bound(names, bound_us):
+    path = DelayPath("ConnectX-7", names, 400 * Gbps, 4096)
+    for i, metres in enumerate(path.longest_cables_m(bound_us * us)):
+        assert path.delay_s(metres)[i] == pytest.approx(max(bound_us * us, path.fixed_s[i]))
+
+
+def test_a_hall_gives_cables_up_and_down_again():
+    hall = cabling.catalog_floor("GPU hall")
+    small, large = (delay.hall_cables(hall, racks, 4, [64]) for racks in (64, 1024))
+    assert small == small[::-1] and len(small) == 4 and sum(large) > sum(small)
+    lengths = cabling.rail_link_lengths(hall, 1024, 4, [64])
+    assert large[:2] == [each.max() for each in lengths]
+
+
+def test_halls_and_tiers_agree_with_paths_made_by_hand():
+    paths = delay.tier_paths("ConnectX-7", "SN5600", 400 * Gbps, 4096)
+    assert list(paths) == ["1 tier, 1 switch", "2 tiers, 3 switches", "3 tiers, 5 switches"]
+    assert paths["2 tiers, 3 switches"] == PATH
+    hall = cabling.catalog_floor("GPU hall")
+    found = delay.hall_delays(PATH, hall, [64, 1024], 4, [64])
+    assert found["cables_m"].to_list() == [sum(delay.hall_cables(hall, racks, 4, [64])) for racks in (64, 1024)]
+    assert found["delay_s"].to_list() == [PATH.delay_s(metres)[0] for metres in found["cables_m"]]
+    with pytest.raises(ValueError, match=r"blocks are \[\], but the path has 3 switches"):
+        delay.hall_delays(PATH, hall, [64], 4, [])
+
+
+def test_curves_have_a_row_for_each_path_and_length():
+    two = DelayPath("ConnectX-7", ["SN5600"], 400 * Gbps, 4096)
+    curves = delay.delay_curves({"one tier": two, "two tiers": PATH}, [0, 100.0])
+    assert curves["switches"].to_list() == [1, 1, 3, 3]
+    assert curves["delay_s"].iloc[3] == PATH.delay_s(100)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"switches": ["SN56000"]}, "'SN56000' does not exist: the nearest are 'SN5600'"),
+        ({"link_Bps": 0}, "link_Bps is 0"),
+        ({"packet_bytes": "4 m"}, "packet_bytes is '4 m'"),
+        ({"code": "KP5"}, "'KP5'"),
+    ],
+)
+def test_what_is_no_path_is_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        DelayPath(**{"ends": "ConnectX-7", "switches": [], "link_Bps": 400 * Gbps, "packet_bytes": 4096, **changes})
+    with pytest.raises(ValueError, match="cables_m is -1"):
+        PATH.delay_s(-1)

@@ -1,0 +1,70 @@
+"""Memory of models and the GPUs that hold them: by hand, against the transformer's own states, and its limits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts.units import GB
+from railcore.training import model_memory, transformer
+from railcore.training.model_memory import gpus_to_hold, model_memory_table
+
+
+def test_bytes_are_bits_of_the_format():
+    assert [model_memory.format_bytes(name) for name in ("fp32", "bf16", "int8", "fp4")] == [4, 2, 1, 0.5]
+    with pytest.raises(ValueError, match="number_format is 'half'"):
+        model_memory.format_bytes("half")
+
+
+def test_training_keeps_what_a_transformer_says_that_it_keeps():
+    model = transformer.catalog_model("Llama-3 8B")
+    row = model_memory_table(["Llama-3 8B"], ["bf16"], "H100", 8, ["training"]).iloc[0]
+    states = model.state_bytes()
+    assert row["memory_bytes"] == pytest.approx(float(sum(states.values())))  # 2 + 4 + 12 bytes either way
+    assert row["gradients_bytes"] == pytest.approx(float(states["gradients"]))
+
+
+def test_keys_and_values_by_hand():
+    model = transformer.catalog_model("Llama-3 70B")
+    cache = float(model_memory.kv_cache_bytes(model, 1000, "fp8"))
+    assert cache == 2 * model.layers * model.kv_heads * model.head_dim * 1000
+    with_cache = model_memory_table(["Llama-3 70B"], ["fp8"], "H100", 8, ["inference"], tokens=1000)
+    assert with_cache["memory_bytes"].iloc[0] == model.total_parameters + cache
+    with pytest.raises(ValueError, match="tokens is 1, but 8B is only a number of parameters"):
+        model_memory_table({"8B": 8e9}, ["fp8"], "H100", 8, tokens=1)
+
+
+@given(st.floats(1, 1e14), st.sampled_from(["A100", "H100", "H200", "GB200"]))
+def test_gpus_are_the_fewest_that_hold_it(memory, gpu):
+    count = int(gpus_to_hold(memory, gpu))
+    room = model_memory.catalog.item("gpus", gpu)["memory"]
+    assert count * room >= memory * (1 - 1e-9) and (count == 1 or (count - 1) * room < memory)
+
+
+def test_a_full_gpu_is_one_gpu_and_a_byte_more_is_two():
+    assert gpus_to_hold([80 * GB, 80 * GB + 1, 0], "H100").tolist() == [1, 2, 1]
+    assert gpus_to_hold(140 * GB, "H100", "10 GB") == 2 and gpus_to_hold(140.1 * GB, "H100", "10 GB") == 3
+    with pytest.raises(ValueError, match="reserved_bytes"):
+        gpus_to_hold(1, "H100", "80 GB")
+
+
+def test_table_has_servers_and_the_network_that_its_gpus_need():
+    table = model_memory_table({"8B": 8e9, "70B": 70e9, "405B": 405e9}, ["bf16"], "H100", 8, ["inference"])
+    assert table["gpus"].to_list() == [1, 2, 11] and table["servers"].to_list() == [1, 1, 2]
+    assert table["network"].to_list() == ["none", "scale-up", "scale-up and scale-out"]
+    with pytest.raises(ValueError, match="uses holds 'rest'"):
+        model_memory_table({"8B": 8e9}, ["bf16"], "H100", 8, ["rest"])
+
+
+def test_curves_grow_with_the_model_and_with_what_is_kept_of_it():
+    sizes = np.geomspace(1e9, 1e13, 9)
+    curves = model_memory.gpu_count_curves(sizes, ["fp4", "bf16"], "H100")
+    assert set(zip(curves["use"], curves["precision"], strict=True)) == {
+        ("inference", "fp4"),
+        ("inference", "bf16"),
+        ("training", "bf16"),
+    }
+    for _, part in curves.groupby(["use", "precision"]):
+        assert part["gpus"].is_monotonic_increasing
+    last = curves[curves["parameters"] == 1e13].set_index(["use", "precision"])["gpus"]
+    assert last["inference", "fp4"] < last["inference", "bf16"] < last["training", "bf16"]

@@ -1,0 +1,72 @@
+"""Diagrams of servers, models and Ultra Ethernet: no text collides, counts are those of the objects."""
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import pytest
+
+from railcore.documents.nwktimes2025 import servers as document
+from railcore.network.topology.server import catalog_server
+from railcore.network.topology.ultra_ethernet import UltraEthernetSystem, fabric_planes
+from railcore.workbench.drawing import servers
+from railcore.workbench.drawing.diagram import text_collisions
+
+SHARED = document.shared_nic_server()
+SERVERS = {
+    "shared": SHARED,
+    "per GPU": document.nic_per_gpu_server(),
+    "one PCIe switch each": replace(SHARED, pcie_switches=8, nics=8),
+    "H100": catalog_server("DGX H100"),
+    "A100": catalog_server("DGX A100"),
+    "mesh": catalog_server("MI300X full mesh"),
+}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_is_drawn_with_all_its_parts_and_no_text_collides(name):
+    box = SERVERS[name]
+    lines = document.server_lines(box) if name in ("shared", "per GPU") else ["a line"]
+    figure = servers.server_diagram(box.graph(), name, alert=document.server_alerts(box), lines=lines)
+    assert text_collisions(figure) == []
+    for kind, count in (("GPU ", box.gpus), ("NIC ", box.nics), ("PCIe switch ", box.pcie_switches)):
+        assert sum(text.startswith(kind) for text in texts(figure)) == count
+    chips = len(box.chip_links) * box.baseboards
+    assert sum(text.startswith("NVSwitch") for text in texts(figure)) == chips
+
+
+def test_the_documents_server_shows_its_links_and_what_gpus_get():
+    figure = servers.server_diagram(
+        SHARED.graph(), "Fig.", document.server_notes(SHARED), lines=document.server_lines(SHARED)
+    )
+    words = "\n".join(texts(figure))
+    assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 links" in words and "3.125 GB/s each" in words
+
+
+def test_models_fill_gpus_one_after_the_other():
+    table = document.document_models()
+    figure = servers.model_memory_diagram(table, 80e9, 8, "models")
+    assert text_collisions(figure) == []
+    filled = [text for text in texts(figure) if text.endswith("\nGB")]
+    assert len(filled) == table["gpus"].sum() and "11 GPUs, 2 servers" in "\n".join(texts(figure))
+
+
+def test_ultra_ethernet_shows_each_term_and_refuses_other_than_two_nodes():
+    system = document.two_node_system()
+    graph = system.graph()
+    figure = servers.ultra_ethernet_diagram(graph, fabric_planes(graph), system.delivery_contexts(), "terms")
+    assert text_collisions(figure) == []
+    words = "\n".join(texts(figure))
+    assert all(each in words for each in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102"))
+    one = UltraEthernetSystem(system.endpoints[:1])
+    with pytest.raises(ValueError, match="has 1 nodes"):
+        servers.ultra_ethernet_diagram(one.graph(), [["FEP 111"]], one.delivery_contexts(), "terms")
