@@ -2,6 +2,7 @@
 
 import math
 
+import matplotlib.pyplot as plt
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,12 @@ from railcore.workbench.drawing.diagram import text_collisions
 SHARED = ("frontend", "management", "storage")
 
 
+@pytest.fixture(autouse=True)
+def close_pictures():
+    yield
+    plt.close("all")
+
+
 def of_kind(graph, kind):
     return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
 
@@ -45,7 +52,7 @@ small = st.builds(
     nodes=st.integers(2, 9),
     gpus_per_node=st.integers(1, 6),
     oversubscription=st.sampled_from([1.0, math.inf]),
-    storage_ports=st.integers(1, 3),
+    storage_ports=st.integers(1, 2),
     storage_servers=st.integers(1, 4),
     storage_server_ports=st.integers(1, 3),
     management_servers=st.integers(1, 3),
@@ -80,9 +87,20 @@ def test_bandwidth_of_a_node_is_its_max_flow(cluster):
         graph = network.graph()
         mine = [f"D1.GPU{j}" for j in range(1, cluster.gpus_per_node + 1)]
         others = [node for node in of_kind(graph, "gpu") if node not in mine]
-        assert flow(graph, mine, others) == pytest.approx(network.node_Bps)
-        assert flow(graph, mine[:1], others) == pytest.approx(network.node_Bps)  # alone a GPU has the whole NIC
-        assert network.gpu_Bps * cluster.gpus_per_node == pytest.approx(network.node_Bps)
+        reached = min(network.node_Bps, cluster.gpus_per_node * network.pcie_Bps)
+        assert flow(graph, mine, others) == pytest.approx(min(reached, len(others) * network.pcie_Bps))
+        assert flow(graph, mine[:1], others) == pytest.approx(network.alone_Bps)  # alone a GPU has the whole NIC
+
+
+def test_a_nic_is_no_faster_than_its_pcie_link():
+    """800 Gbps are 100 GB/s, x16 of generation 5 carries 63: the GPU gets these, by table and by max-flow."""
+    cluster = Cluster(2, 2, nic_Bps="800 Gbps")
+    network, graph = cluster.networks["scale-out"], cluster.graph("scale-out")
+    pcie = network.pcie_Bps
+    assert network.gpu_Bps == pcie == pytest.approx(16 * 32e9 / 8 * 128 / 130)
+    assert flow(graph, ["D1.GPU1"], ["D2.GPU1"]) == pytest.approx(pcie)
+    assert "its PCIe link carries 504.1 Gbps" in cluster.warnings[0]
+    assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
 
 
 def test_all_networks_are_the_union_of_the_five():

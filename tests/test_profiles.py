@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import pytest
 
 from railcore.documents.nwktimes2025.profiles import OTHER_HOST_PORT, document_profiles, named_values
@@ -199,6 +200,7 @@ def test_the_table_has_every_field_and_the_picture_every_profile():
     assert set(table["layer"]) == {"Segment", "Pod", "Multi-Pod", "Global"}
     assert len(profile_table(changed(super_spine=None))) < len(table)
     for few in (profiles, changed(super_spine=None), changed(spine=None, super_spine=None)):
+        plt.close("all")
         page = profiles_figure(build_fabric(few).graph(), named_values(few), "Profiles")
         assert text_collisions(page) == []
         texts = " ".join(text.get_text() for text in page.axes[0].texts)

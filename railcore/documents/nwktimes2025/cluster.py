@@ -12,5 +12,6 @@ def document_cluster(**options) -> Cluster:
     Its networks are run as the chapter says. It prints neither how many servers stand beside the nodes, nor the speed
     of the management and the storage network: two servers of each kind here, and the catalog's speeds.
     """
+    printed = {"nodes": NODES, "gpus_per_node": GPUS_PER_NODE}
     servers = {"gateways": 2, "management_servers": 2, "storage_servers": 2}
-    return Cluster(NODES, GPUS_PER_NODE, **{**servers, **options})
+    return Cluster(**{**printed, **servers, **options})

@@ -25,6 +25,7 @@ from railcore.network.price_books import PriceBook
 from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import HBDomains, RailFabric
 from railcore.network.topology.segments import SwitchModel, switch_model
+from railcore.network.topology.server import pcie_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -109,6 +110,8 @@ class ClusterNetwork:
     port_Bps: of a port, one direction [bytes/s]. design: how it is run.
     switch: its model; None within the nodes. servers, server_ports: machines beside the nodes, and ports of each.
     rails, rails_per_switch, oversubscription: of `RailFabric`; a network of shared NICs is one Clos (rails 1).
+    hb_switches: of a node's scale-up network, 0 joins its GPUs pair by pair. pcie_Bps: of the link between a GPU or NIC
+    and the rest of its node.
     """
 
     name: str
@@ -124,6 +127,7 @@ class ClusterNetwork:
     rails_per_switch: int = 1
     oversubscription: float = math.inf
     hb_switches: int = 1
+    pcie_Bps: Quantity = math.inf
 
     def __post_init__(self) -> None:
         one_of("name", self.name, NETWORKS)
@@ -172,9 +176,25 @@ class ClusterNetwork:
         return self.node_ports * self.port_Bps
 
     @property
+    def alone_Bps(self) -> float:
+        """Bandwidth of a GPU that sends alone, one direction [bytes/s]: its NIC's or PCIe link's, the slower one."""
+        if self.name == "scale-up":
+            return self.port_Bps
+        return min(self.port_Bps if self.dedicated else self.node_Bps, self.pcie_Bps)
+
+    @property
     def gpu_Bps(self) -> float:
         """Bandwidth of a GPU while all GPUs of its node send, one direction [bytes/s]."""
-        return self.node_Bps / self.gpus_per_node
+        return self.alone_Bps if self.dedicated else self.alone_Bps / self.gpus_per_node
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What limits a GPU below the speed of its NIC."""
+        speed = self.port_Bps if self.dedicated else self.node_Bps
+        if self.name == "scale-up" or speed <= self.pcie_Bps * (1 + 1e-9):
+            return ()
+        rates = [show(rate, "bps", 4) for rate in (speed, self.pcie_Bps)]
+        return (f"The {self.name} NIC has {rates[0]}, its PCIe link carries {rates[1]}: this is what a GPU gets.",)
 
     @cached_property
     def fabric(self) -> RailFabric | None:
@@ -240,8 +260,7 @@ class ClusterNetwork:
         for nic in [node for node, at in graph.nodes(data=True) if at["kind"] == "nic"]:
             d, j = graph.nodes[nic]["domain"], graph.nodes[nic]["rank"]
             for rank in (j,) if j else range(1, self.gpus_per_node + 1):
-                speed = self.port_Bps if self.dedicated else self.node_Bps
-                graph.add_edge(f"D{d}.GPU{rank}", nic, kind="pcie", tier=0, **own, bandwidth_Bps=speed)
+                graph.add_edge(f"D{d}.GPU{rank}", nic, kind="pcie", tier=0, **own, bandwidth_Bps=self.pcie_Bps)
 
     def _port_owner(self, graph: "nx.Graph", domain: int, rank: int) -> str:
         """The NIC or server of an endpoint of the fabric, added to the graph."""
@@ -269,7 +288,8 @@ class Cluster:
 
     nodes, gpus_per_node. rails: of the backend, by default one for each GPU of a node; rails_per_switch: that share a
     switch; oversubscription: of the switches that join rails, by default none do.
-    nic_Bps: of each GPU's own NIC; hb_Bps, hb_switches: of a GPU in its node (scale-up).
+    nic_Bps: of each GPU's own NIC; hb_Bps, hb_switches: of a GPU in its node (scale-up). pcie_generation: of the links,
+    16 lanes each, between GPUs and NICs.
     frontend_Bps, management_Bps, storage_Bps: of a port of a node in the network that its GPUs share; storage_ports: of
     a node. gateways, management_servers, storage_servers: machines beside the nodes; storage_server_ports: of one.
     switches, designs: model and design of a network that has another than usual, by its name.
@@ -285,6 +305,7 @@ class Cluster:
     nic_Bps: Quantity = field(default_factory=lambda: _typical_Bps("scale-out"))
     hb_Bps: Quantity = field(default_factory=lambda: HBDomains(1, 1).hb_Bps)
     hb_switches: int = 1
+    pcie_generation: int = 5
     frontend_Bps: Quantity = field(default_factory=lambda: _typical_Bps("frontend"))
     management_Bps: Quantity = field(default_factory=lambda: _typical_Bps("management"))
     storage_Bps: Quantity = field(default_factory=lambda: _typical_Bps("storage"))
@@ -325,13 +346,19 @@ class Cluster:
             "management": {"port_Bps": self.management_Bps, "node_ports": 1, "servers": self.management_servers},
             "storage": {"port_Bps": self.storage_Bps, "node_ports": self.storage_ports, **storage},
         }
-        size = {"nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
+        size: dict[str, Any] = {"nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
+        size["pcie_Bps"] = pcie_bandwidth(self.pcie_generation)
         return {
             name: ClusterNetwork(
                 name=name, **size, **of[name], switch=self._switch(name), design=self.designs.get(name, _DESIGNS[name])
             )
             for name in NETWORKS
         }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd but allowed."""
+        return tuple(text for network in self.networks.values() for text in network.warnings)
 
     def _switch(self, network: str) -> SwitchModel | None:
         if network in self.switches or network == "scale-up":
@@ -356,10 +383,10 @@ class Cluster:
 def network_table(cluster: Cluster) -> pd.DataFrame:
     """What each network of a cluster joins, its bandwidth, and how it is run.
 
-    Columns network, joins, nic, endpoints, node_ports, port_Bps, node_Bps, gpu_Bps (of a GPU while all of its node
-    send; one direction), and the fields of `NetworkDesign`.
+    Columns network, joins, nic, endpoints, node_ports, port_Bps, node_Bps, alone_Bps and gpu_Bps (of a GPU that sends
+    alone, and while all of its node send; one direction), and the fields of `NetworkDesign`.
     """
-    columns = "joins nic endpoints node_ports port_Bps node_Bps gpu_Bps".split()
+    columns = "joins nic endpoints node_ports port_Bps node_Bps alone_Bps gpu_Bps".split()
     rows = [
         {"network": name, **{column: getattr(network, column) for column in columns}, **vars(network.design)}
         for name, network in cluster.networks.items()
