@@ -272,7 +272,9 @@ def _lossless_rules(profiles: FabricProfiles) -> _Breaks:
     if kind == "RoCEv2" and overall.mtu_bytes < overall.least_mtu_bytes:
         over = " and VXLAN" if overall.data_plane == "VXLAN" else ""
         why = f"{overall.payload_bytes:,} bytes of payload with their headers{over}; larger packets are dropped"
-        yield ProfileBreak("GlobalAIFabricProfile.mtu_bytes", f"≥ {overall.least_mtu_bytes}", overall.mtu_bytes, why)
+        yield ProfileBreak(
+            "GlobalAIFabricProfile.mtu_bytes", f"≥ {overall.least_mtu_bytes:,} B", overall.mtu_bytes, why
+        )
 
 
 def _homing_rules(profiles: FabricProfiles) -> _Breaks:

@@ -394,6 +394,13 @@ def network_table(cluster: Cluster) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def network_links(graph: "nx.Graph") -> pd.DataFrame:
+    """Links of a graph of networks: columns network, from, to, kind, links, bandwidth_Bps (one direction)."""
+    import networkx as nx
+
+    return nx.to_pandas_edgelist(graph, "from", "to")[["network", "from", "to", "kind", "links", "bandwidth_Bps"]]
+
+
 def cluster_network_parts(
     cluster: Cluster, book: PriceBook, books: Mapping[str, PriceBook] | None = None
 ) -> pd.DataFrame:

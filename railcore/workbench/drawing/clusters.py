@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
 
 from railcore.facts.units import counted, number, show, words
 from railcore.workbench.drawing.diagram import EDGE, FAINT, INK, KINDS, Box, Diagram
-from railcore.workbench.drawing.symbols import ink_on, rail_colour
+from railcore.workbench.drawing.symbols import rail_colour
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -88,6 +90,8 @@ class _ClusterPage:
             self._bar(name, speed, y, NETWORK_COLOURS[name])
         wide = (_WIDTH - _EDGE - _LEFT) / len(shown)
         self.taps: list[float] = []
+        self.lines: dict[tuple[str, str], list] = {}
+        self.dots: dict[tuple[str, str], list] = {}
         for i, domain in enumerate(shown):
             self._node(domain, Box(_LEFT + i * wide + 0.04, self.nodes_at, wide - 0.08, _NODE))
         for network, y, text in (
@@ -100,6 +104,7 @@ class _ClusterPage:
             self._text(Box(_EDGE, self.nodes_at + y - 0.11, _LEFT - _EDGE - 0.05, 0.22), text, on)
         self._uplinks()
         self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.34))
+        self._draw_lines()
         if lit:
             self._note(Box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, 0.52))
 
@@ -116,9 +121,24 @@ class _ClusterPage:
             return {"face": face}
         return {"face": _PALE, "edgecolor": _PALE_LINE}
 
-    def _line(self, network: str, colour: str) -> dict[str, Any]:
-        on = self._on(network)
-        return {"colour": colour if on else _PALE_LINE, "linewidth": 1.1 if on else 0.7, "zorder": 2 if on else 1}
+    def _line(self, points: Sequence[tuple[float, float]], network: str, colour: str) -> None:
+        """A line, drawn with the others of its network and colour by `_draw_lines`."""
+        self.lines.setdefault((network, colour if self._on(network) else _PALE_LINE), []).append(points)
+
+    def _draw_lines(self) -> None:
+        for (network, colour), lines in self.lines.items():
+            on = self._on(network)
+            style: dict[str, Any] = {"colors": colour, "linewidths": 1.1 if on else 0.7, "zorder": 2 if on else 1}
+            self.page.ax.add_collection(LineCollection(lines, **style), autolim=False)
+        for (network, colour), dots in self.dots.items():
+            look: dict[str, Any] = {
+                "color": colour if self._on(network) else _PALE_LINE,
+                "markeredgecolor": "white",
+                "zorder": 4,
+            }
+            marks = Line2D(*zip(*dots, strict=True), marker="o", linestyle="", markersize=4.2, **look)
+            marks.set_markeredgewidth(0.5)
+            self.page.ax.add_artist(marks)
 
     def _row_colour(self, members: list[str]) -> str:
         rail = self.graph.nodes[members[0]]["rail"]
@@ -126,10 +146,7 @@ class _ClusterPage:
 
     def _text(self, box: Box, text: str, on: bool, font: float = 7.0, **style: Any) -> None:
         """A text in a box that is drawn already, pale where it is not lit."""
-        at = {"facecolor": "none", "edgecolor": "none", "zorder": 5}
-        _draw(self.page, box, text, font=font, **at, **style)
-        if not on:
-            self.page.ax.texts[-1].set_color(_PALE_INK)
+        self.page.label(box, text, font, **{"color": INK if on else _PALE_INK, **style})
 
     def _bar(self, network: str, name: str, y: float, colour: str) -> None:
         self.page.box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR, **self._look(network, colour))
@@ -154,15 +171,16 @@ class _ClusterPage:
         every = self.graph.nodes(data=True)
         hb = [node for node, at in every if at["kind"] == "hb" and at["domain"] == domain]
         _draw(self.page, inner, **self._look("scale-up", KINDS["hb"]))
-        self._text(inner, self._scale_up_text(len(hb)), self._on("scale-up"))
+        if self._on("scale-up"):
+            self._text(inner, self._scale_up_text(len(hb)), True)
         pairs = zip(cells.cells(len(gpus), gap=0.035), nics.cells(len(gpus), gap=0.035), strict=True)
         for node, (cell, nic_cell) in zip(gpus, pairs, strict=True):
             label = f"GPU {self.graph.nodes[node]['rank'] - 1 + self.first}"
             _draw(self.page, cell, label if cell.width > 0.42 else label[4:], kind="gpu", font=7)
             for nic in (n for n in self.graph[node] if self.graph.nodes[n]["network"] == "scale-out"):
                 self._dedicated(nic, cell, nic_cell)
-            style = self._line("scale-up", NETWORK_COLOURS["scale-up"])
-            self.page.link([cell.edge("bottom"), (cell.middle[0], inner.top)], **style)
+            ends = cell.edge("bottom"), (cell.middle[0], inner.top)
+            self._line(ends, "scale-up", NETWORK_COLOURS["scale-up"])
         for cell, network in zip(shared.cells(len(_SHARED), gap=0.05), _SHARED, strict=True):
             self._shared(cell, network)
 
@@ -175,30 +193,21 @@ class _ClusterPage:
         found = [i for i, members in enumerate(self.rows.values()) if set(members) & set(self.graph[nic])]
         colour = self._row_colour(list(self.rows.values())[found[0]]) if found else EDGE
         _draw(self.page, cell, **self._look("scale-out", colour))
-        if cell.width > 0.25:
-            self._text(cell, "NIC", self._on("scale-out"), 6.0)
-            if self._on("scale-out"):
-                self.page.ax.texts[-1].set_color(ink_on(colour))
-        self.page.link([gpu.edge("top"), cell.edge("bottom")], **self._line("scale-out", colour))
+        self._line([gpu.edge("top"), cell.edge("bottom")], "scale-out", colour)
         for row in found:
             self._tap(cell.edge("top"), self._row_at(row) + _BAR / 2, "scale-out", colour)
 
     def _tap(self, start: tuple[float, float], y: float, network: str, colour: str) -> None:
         """A line straight to a bar, with a dot where it ends."""
-        self.page.link([start, (start[0], y)], **self._line(network, colour))
-        dot: dict[str, Any] = {
-            "color": colour if self._on(network) else _PALE_LINE,
-            "markeredgecolor": "white",
-            "zorder": 4,
-        }
-        self.page.ax.plot(*[[at] for at in (start[0], y)], "o", markersize=4.2, markeredgewidth=0.5, **dot)
+        self._line([start, (start[0], y)], network, colour)
+        self.dots.setdefault((network, colour), []).extend([start, (start[0], y)])
 
     def _shared(self, cell: Box, network: str) -> None:
         colour = NETWORK_COLOURS[network]
         _draw(self.page, cell, **self._look(network, KINDS["nic"]))
-        short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-        name = _NAMES[network] if cell.width > 0.75 else short
-        self._text(cell, f"{name}\nNIC", self._on(network), 6.5)
+        if self._on(network):
+            short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
+            self._text(cell, _NAMES[network] if cell.width > 0.75 else short, True, 6.5)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
@@ -210,7 +219,7 @@ class _ClusterPage:
                 if j > i and any(self.graph.has_edge(a, b) for a in members for b in upper):
                     ys = [self._row_at(row) + _BAR / 2 for row in (i, j)]
                     x = _WIDTH - _EDGE - 0.08 - 0.1 * (len(names) - i)
-                    self.page.link([(x, ys[0]), (x, ys[1])], **self._line("scale-out", self._row_colour(members)))
+                    self._line([(x, ys[0]), (x, ys[1])], "scale-out", self._row_colour(members))
 
     def _servers(self, box: Box) -> None:
         """Machines beside the nodes, a few of each network, and their lines to its bar."""
@@ -239,9 +248,9 @@ class _ClusterPage:
     def _note(self, box: Box) -> None:
         """What the lit network is, in two lines."""
         row = self.table.loc[self.lit]
-        speed = (
-            f"{row['nic']}, {show(row['port_Bps'], 'bps')} a port, {show(row['node_Bps'], 'bps')} a node, one direction"
-        )
+        one = "GPU" if self.lit in ("scale-out", "scale-up") else "port"
+        rates = [f"{show(row[f'{part}_Bps'], 'bps')} a {name}" for part, name in (("port", one), ("node", "node"))]
+        speed = f"{row['nic']}, {rates[0]}, {rates[1]}, one direction"
         run = f"{row['technology']}, {row['transport']}; control plane: {row['control_plane']}; data plane: "
         run += f"{row['data_plane']}; isolation: {row['isolation']}; {'lossless' if row['lossless'] else 'may drop'}"
         _draw(self.page, box, f"Joins {row['joins']}: {speed}\n{run}", kind="note", font=8)
@@ -420,7 +429,7 @@ class _Layers:
 
     def _links(self) -> None:
         """Lines between what is drawn; a host for all its GPUs."""
-        done = set()
+        done, lines = set(), []
         for a, b, at in self.graph.edges(data=True):
             if at["kind"] == "hb":
                 continue
@@ -428,7 +437,8 @@ class _Layers:
             if all(end in self.at for end in ends) and frozenset(ends) not in done:
                 done.add(frozenset(ends))
                 lower, upper = sorted((self.at[end] for end in ends), key=lambda box: box.bottom)
-                self.page.link([lower.edge("top"), upper.edge("bottom")], colour=FAINT, linewidth=0.7)
+                lines.append([lower.edge("top"), upper.edge("bottom")])
+        self.page.ax.add_collection(LineCollection(lines, colors=FAINT, linewidths=0.7, zorder=2), autolim=False)
 
 
 def _tiers(tiers: int) -> str:
