@@ -18,7 +18,7 @@ def cluster_claims(cluster: Cluster) -> Entries:
     values = {
         "fig1_6.gpus": float(len(gpus)),
         "fig1_1.rails": float(len(rails)),
-        "fig1_1.gpus_per_rail": float(max(served)),
+        "fig1_1.gpus_per_rail": float(max(served, default=0)),
     }
     return with_prefix("nwktimes2025", values, {}, {})
 

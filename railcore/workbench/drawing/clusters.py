@@ -311,7 +311,8 @@ def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str = "") -> 
     heights = {name: 0.34 + line * len(profiles[name]) for name in lists}
     body = sum(heights.values()) + gap * (len(lists) - 1)
     over = [name for name in profiles if layers[name] == "Global"]
-    top = 0.92 if over else 0.0
+    options = [_options(row) for name in over for row in profiles[name].itertuples()]
+    top = 0.64 + 0.12 * max(map(len, options)) if over else 0.0
     page = Diagram(10.0, body + top + 3 * _EDGE, title)
     for name in over:
         _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), name, profiles[name])
@@ -348,8 +349,13 @@ def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> N
         x, y = cell.middle[0], head.bottom
         page.text(x, y - 0.12, _field_name(row.field), font=7)
         page.text(x, y - 0.28, str(row.value), font=7.5, weight="bold")
-        for i, line in enumerate(wrap(getattr(row, "document", ""), 24, break_on_hyphens=False)):
+        for i, line in enumerate(_options(row)):
             page.text(x, y - 0.44 - 0.12 * i, line, font=6.5, color=_SECOND_INK)
+
+
+def _options(row: Any) -> list[str]:
+    """Values that are named for a field of the global profile, in lines."""
+    return wrap(getattr(row, "document", ""), 27, break_on_hyphens=False)
 
 
 def _field_name(field: str) -> str:
