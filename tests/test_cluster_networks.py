@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents.nwktimes2025.cluster import FIRST_RAIL, GPUS_PER_NODE, NODES, document_cluster
-from railcore.facts import catalog
+from railcore.documents.nwktimes2025.cluster_claims import cluster_claims, network_contradictions
+from railcore.documents.nwktimes2025.profiles import OTHER_HOST_PORT
+from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import price_books
 from railcore.network.topology.cluster import (
@@ -149,6 +151,10 @@ def test_prices_are_ports_transceivers_and_cables():
     cheap = price_books.PriceBook(port=1, transceiver=9, dac=2, rate_Bps="1 Gbps", name="copper")
     table = cluster_network_parts(cluster, prices, {"management": cheap}).set_index("network")
     assert table.loc["management", "cost_usd"] == 48 * 1 + cluster.networks["management"].endpoints * 2
+    assert table.loc["management", "cables"] == cluster.networks["management"].endpoints
+    assert (
+        table.loc["management", "transceivers"] == table.loc["storage", "cables"] == 0
+    )  # one tier: all are host links
     assert table["share"].sum() == pytest.approx(1) and not table.attrs["warnings"]
 
 
@@ -193,6 +199,16 @@ def test_bad_input_is_refused(change, words):
 def test_designs_that_contradict_themselves_are_refused(design, words):
     with pytest.raises(ValueError, match=words):
         NetworkDesign(*design)
+
+
+def test_claims_are_counted_in_the_graph_and_contradictions_name_both_places():
+    values = cluster_claims(document_cluster()).values
+    assert values == {claim_id: claims.paper_value(claim_id) for claim_id in values}
+    assert cluster_claims(document_cluster(nodes=3)).values["nwktimes2025.fig1_1.gpus_per_rail"] == 3
+    table = network_contradictions()
+    assert (table["one"] != table["other"]).all() and (table["here"].str.len() > 0).all()
+    (ports,) = table.loc[table["subject"] == "host ports of a pod", "here"]
+    assert OTHER_HOST_PORT in ports and "wanted ≤ 1, found 2" in ports
 
 
 @pytest.mark.parametrize("lit", ["", *NETWORKS])
