@@ -9,11 +9,10 @@ Latencies are of the catalog's latencies, each with bounds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
@@ -71,7 +70,8 @@ class DelayPath:
         """Delay without cables: value, low, high [s]."""
         return np.sum([count * each for count, each in self._fixed.values()], axis=0)
 
-    def table(self, cables_m: float | Sequence[float]) -> pd.DataFrame:
+    @checked
+    def table(self, cables_m: ArrayLike) -> pd.DataFrame:
         """Delay by part: columns part, count, delay_s, low_s, high_s, the last row all of them.
 
         cables_m: lengths of all cables of the path, or their sum [m].
@@ -82,11 +82,13 @@ class DelayPath:
         table = pd.DataFrame(rows, columns=["part", "count", *DELAYS])
         return pd.concat([table, _all_parts(table)], ignore_index=True)
 
-    def delay_s(self, cables_m: Any) -> Bounded:
+    @checked
+    def delay_s(self, cables_m: ArrayLike) -> Bounded:
         """Delay at each total length of cables [m]: value, low and high in a last axis [s]."""
         return self.fixed_s + at_least("cables_m", cables_m)[..., None] * _metre()
 
-    def longest_cables_m(self, bound_s: float) -> Bounded:
+    @checked
+    def longest_cables_m(self, bound_s: Quantity) -> Bounded:
         """Total length of cables at which the delay reaches a bound [s]: value, at low and at high latencies [m].
 
         x = (T - fixed) / tau; 0 where the bound is broken without any cable.
@@ -99,7 +101,8 @@ def latency(name: str) -> Bounded:
     return _bounds(catalog.item("latencies", name).row("latency"))
 
 
-def correction_delay(link_Bps: float, code: str = ETHERNET_CODE, decoder: str = "KP4 decoder") -> Bounded:
+@checked
+def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE, decoder: str = "KP4 decoder") -> Bounded:
     """Delay of a receiver that corrects errors, at its value, low and high [s]: k m i / (8 B) + d.
 
     It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (item of latencies).
@@ -161,7 +164,7 @@ def hall_delays(
 
 
 def tier_paths(
-    ends: str, switch: str, link_Bps: float, packet_bytes: float, tiers: Sequence[int] = (1, 2, 3)
+    ends: str, switch: str, link_Bps: Quantity, packet_bytes: Quantity, tiers: Sequence[int] = (1, 2, 3)
 ) -> dict[str, DelayPath]:
     """Paths over the top tier of folded Clos networks, which cross 2 t - 1 switches, all of one model.
 

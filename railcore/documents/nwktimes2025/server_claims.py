@@ -35,8 +35,7 @@ def server_claims() -> Entries:
     graph = shared.graph()
     nic = part_bandwidth(graph, "NIC 1", NETWORK).value_Bps
     pcie = part_bandwidth(graph, "GPU 0", "NIC 1", ("pcie",)).value_Bps
-    every = [(f"GPU {i}", NETWORK) for i in range(shared.gpus)]
-    two = flow_bandwidths(servers.shared_nic_server(nics=2).graph(), every)["bandwidth_Bps"].min()
+    two = servers.network_share(replace(shared, nics=servers.OPENING_NICS))
     chips = [node for node, at in graph.nodes(data=True) if at["kind"] == "hb" and at["board"] == 1]
     pairs = {graph.edges[a, b]["links"] for a in chips for b in graph[a] if graph.nodes[b]["kind"] == "hb"}
     values = {
@@ -46,7 +45,7 @@ def server_claims() -> Entries:
         "fig13_1.pcie_bandwidth": 2 * pcie,
         "fig13_1.pcie_one_direction": pcie,
         "fig13_1.pcie_over_nic": pcie / nic,
-        "fig13_1.nic_share": flow_bandwidths(graph, every)["bandwidth_Bps"].min(),
+        "fig13_1.nic_share": servers.network_share(shared),
         "fig13_1.switch_pair_links": float(max(pairs)),
         "fig13_1.cross_baseboard_bandwidth": 2 * part_bandwidth(graph, *_PAIR, _HB).value_Bps,
         "fig13_2.gpu_pcie_bandwidth": 2 * part_bandwidth(each.graph(), "GPU 0", "NIC 1", ("pcie",)).value_Bps,

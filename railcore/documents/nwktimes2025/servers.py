@@ -8,7 +8,7 @@ from railcore.facts import catalog
 from railcore.facts.units import GB, Gbps, counted, number, show
 from railcore.network import cabling
 from railcore.network.delay import DelayPath, hall_cables
-from railcore.network.topology.server import Server, flow_bandwidths, part_bandwidth, pcie_lane_use
+from railcore.network.topology.server import NETWORK, Server, flow_bandwidths, part_bandwidth, pcie_lane_use
 from railcore.network.topology.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
 from railcore.training.model_memory import model_memory_table
 
@@ -16,6 +16,7 @@ PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
 GPUS, BASEBOARDS = 8, 2
 CHIP_LINKS, PAIR_LINKS = (5, 4, 4, 5), (4, 4, 4, 4)  # NVLinks of a GPU to its chips, and of each pair of chips
 NIC_Bps = 200 * Gbps  # chapter 13
+OPENING_NICS = 2  # of the server that shares NICs, in the chapter's opening; its section has one
 RDMA_NIC_Bps = (400 * Gbps, 800 * Gbps)  # chapter 1: of a GPU, slowest and fastest
 MODEL_PARAMETERS = {"8B": 8e9, "70B": 70e9, "405B": 405e9}
 MODEL_PRECISION = "bf16"  # 16 GB / 8e9: 2 bytes; the section on model parallelism stores 4
@@ -30,13 +31,13 @@ _ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14
 )
 
 
-def shared_nic_server(nics: int = 1) -> Server:
-    """Fig. 13-1: two baseboards of four H100, chips in pairs, one shared NIC; the chapter's opening says two."""
+def shared_nic_server() -> Server:
+    """Fig. 13-1: two baseboards of four H100, chips in pairs, one shared NIC."""
     part = catalog.item("pcie_switches", PCIE_SWITCH)
     return Server(
         gpus=GPUS,
         hb_link_Bps=catalog.item("platforms", PLATFORM)["hb_link_bandwidth"],
-        nics=nics,
+        nics=1,
         nic_Bps=NIC_Bps,
         pcie_generation=int(part["generation"]),
         chip_links=CHIP_LINKS,
@@ -66,19 +67,28 @@ def server_lines(server: Server) -> list[str]:
     graph, pairs = server.graph(), BASEBOARD_PAIRS
     near, far = (part_bandwidth(graph, *ends, ("hb",)).value_Bps for ends in (("GPU 0", "GPU 1"), pairs[0]))
     together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
-    out = flow_bandwidths(graph, [(f"GPU {i}", "network") for i in range(server.gpus)])["bandwidth_Bps"].min()
+    out = f"To the network, all {server.gpus} GPUs at once: {_speed(network_share(server))} each"
+    if server.nics == 1:
+        both = network_share(replace(server, nics=OPENING_NICS))
+        out += f"; with the {OPENING_NICS} NICs of the chapter's opening {_speed(both)}"
     return [
         f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard, "
         f"{_speed(together)} each when all {len(pairs)} pairs cross at once.",
-        f"To the network, all {server.gpus} GPUs at once: {_speed(out)} each.",
+        f"{out}.",
     ]
+
+
+def network_share(server: Server) -> float:
+    """What each GPU of a server gets to the network when all send at once [bytes/s]."""
+    flows = [(f"GPU {i}", NETWORK) for i in range(server.gpus)]
+    return float(flow_bandwidths(server.graph(), flows)["bandwidth_Bps"].min())
 
 
 def server_alerts(server: Server) -> list[str | tuple[str, str]]:
     """Parts and links to show in red: PCIe switches without lanes enough, and NICs that several GPUs share."""
     lanes = pcie_lane_use(server)
     short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
-    return short + [(f"NIC {i}", "network") for i in range(1, server.nics + 1) if server.nics < server.gpus]
+    return short + [(f"NIC {i}", NETWORK) for i in range(1, server.nics + 1) if server.nics < server.gpus]
 
 
 def _speed(value_Bps: float) -> str:
