@@ -16,6 +16,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from railcore.workbench.drawing.symbols import ink_on, text_outline
@@ -144,13 +145,35 @@ class Diagram:
         words: dict[str, Any] = {name: style.pop(name) for name in ("weight", "family") if name in style}
         look: dict[str, Any] = {"facecolor": face, "edgecolor": EDGE, "linewidth": 0.8, "zorder": 3, **style}
         corner: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.04"}
-        self.ax.add_patch(FancyBboxPatch((left, bottom), width, height, **corner, **look))
+        # as an artist: the limits of the axes are set, and need not be found
+        self.ax.add_artist(FancyBboxPatch((left, bottom), width, height, **corner, **look))
         if text:
-            size = self._fitted(text, font, box, words)
-            ink = {"color": ink_on(face), "zorder": look["zorder"] + 1}
-            x, y = box.middle
-            self.text(x, y, text, size, linespacing=1.15, **ink, **words)
+            self.label(box, text, font, color=ink_on(face), zorder=look["zorder"] + 1, **words)
         return box
+
+    def label(self, box: Box, text: str, font: float = 8.0, **style: Any) -> None:
+        """A text in the middle of a box that is drawn already.
+
+        Parameters
+        ----------
+        box
+            Where to write.
+        text, font
+            Lines of text; their size, which shrinks until they fit [points].
+        **style
+            Of matplotlib's text.
+
+        Returns
+        -------
+        Nothing.
+
+        Raises
+        ------
+        ValueError
+            The text does not fit at `LEAST_FONT`.
+        """
+        words: dict[str, Any] = {name: style[name] for name in ("weight", "family") if name in style}
+        self.text(*box.middle, text, self._fitted(text, font, box, words), **{"linespacing": 1.15, **style})
 
     def enclosure(self, left: float, bottom: float, width: float, height: float, name: str = "", **style: Any) -> Box:
         """A pale box behind others.
@@ -242,7 +265,8 @@ class Diagram:
                 f"points are {points!r} and arrow {arrow!r}: give two points or more, and '', '->' or '<->'"
             )
         look: dict[str, Any] = {"color": colour, "linewidth": 1.0, "solid_joinstyle": "round", "zorder": 2, **style}
-        self.ax.plot(*zip(*points, strict=True), **look)
+        xs, ys = zip(*points, strict=True)
+        self.ax.add_artist(Line2D(xs, ys, **look))
         head = {"arrowstyle": "-|>", "color": colour, "linewidth": 0, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
         for tip, tail in ((points[-1], points[-2]), (points[0], points[1]))[: arrow.count("<") + arrow.count(">")]:
             self.ax.annotate("", tip, tail, arrowprops=head, zorder=look["zorder"])

@@ -1,0 +1,464 @@
+"""A cluster as one picture of five networks, one of them lit or all; and the profiles of a fabric beside its layers."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+
+from railcore.facts.units import counted, number, show, words
+from railcore.workbench.drawing.diagram import EDGE, FAINT, INK, KINDS, Box, Diagram
+from railcore.workbench.drawing.symbols import rail_colour
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+# Of the networks beside the rails: Tol's muted colours, apart from the rails' own.
+NETWORK_COLOURS = {"scale-up": "#117733", "frontend": "#332288", "management": "#666666", "storage": "#999933"}
+_SHARED = ("frontend", "management", "storage")  # reached through a NIC that a node's GPUs share
+_NAMES = {"scale-out": "Scale-out", "scale-up": "Scale-up"} | {name: name.capitalize() for name in _SHARED}
+_PALE, _PALE_LINE, _PALE_INK = "#F3F3F3", "#DDDDDD", "#8C8C8C"
+_WIDTH, _LEFT, _EDGE = 9.6, 1.62, 0.12  # page, where nodes begin, margin [inches]
+_BAR, _PITCH = 0.13, 0.27  # a bar's height, and from bar to bar [inches]
+_MOST_NODES, _MOST_GPUS, _MOST_CELLS, _MOST_SERVERS = 6, 8, 32, 4  # drawn: nodes, GPUs of one and of all, servers
+_NODE = 1.6  # height of a node [inches]
+_ABOVE = _NODE + 0.2  # from a node's bottom to the first rail [inches]
+_SECOND_INK = "#6A6A6A"
+_LAYER_KINDS = {"Segment": "nic", "Pod": "gpu", "Multi-Pod": "hb", "Global": "pcie"}
+
+
+def cluster_figure(
+    graph: "nx.Graph", table: pd.DataFrame, lit: str = "", first: int = 1, title: str = ""
+) -> plt.Figure:
+    """A cluster: nodes with GPUs and NICs, rails above them, the networks of shared NICs and their servers below.
+
+    Parameters
+    ----------
+    graph
+        Of all networks: nodes with kind, network, domain, rank, rail and tier, edges with network.
+    table
+        A row for each network: network, port_Bps, node_Bps, technology, transport, control_plane, data_plane,
+        isolation, lossless, joins, nic.
+    lit
+        Network that is drawn in colour, the others faint; "" for all.
+    first
+        Number of the first rail, GPU and node rank, 0 or 1.
+    title
+        Above the picture.
+
+    Returns
+    -------
+    The figure. Of many nodes, or GPUs of a node, the first ones are drawn, and the title says of how many.
+
+    Raises
+    ------
+    ValueError
+        For a network that the table lacks.
+    """
+    known = list(table["network"])
+    if lit and lit not in known:
+        raise ValueError(f"lit is {lit!r}: give one of {', '.join(known)}, or '' for all")
+    return _ClusterPage(graph, table.set_index("network"), lit, first, title).page.figure
+
+
+class _ClusterPage:
+    """Places of a cluster's parts on a page, from the bottom up."""
+
+    def __init__(self, graph: "nx.Graph", table: pd.DataFrame, lit: str, first: int, title: str):
+        self.graph, self.table, self.lit, self.first = graph, table, lit, first
+        self.gpus = _gpus_by_node(graph)
+        most = max(map(len, self.gpus.values()))
+        drawn = min(most, _MOST_GPUS)
+        shown = list(self.gpus)[: max(1, min(_MOST_NODES, _MOST_CELLS // drawn))]
+        self.gpus = {domain: self.gpus[domain][:drawn] for domain in shown}
+        self.rows = _rows_of_switches(graph, {nic for gpus in self.gpus.values() for gpu in gpus for nic in graph[gpu]})
+        note = _EDGE + (0.62 if lit else 0.0)
+        self.bars = {name: note + 0.62 + i * _PITCH for i, name in enumerate(reversed(_SHARED))}
+        self.nodes_at = note + 0.72 + len(_SHARED) * _PITCH
+        few = [f"{len(shown)} of {number(len(_gpus_by_node(graph)))} nodes"] * (len(shown) < len(_gpus_by_node(graph)))
+        few += [f"{drawn} of {number(most)} GPUs of a node"] * (drawn < most)
+        whole = f"{title} (drawn: {', '.join(few)})" if few else title
+        self.page = Diagram(_WIDTH, self.nodes_at + _ABOVE + len(self.rows) * _PITCH + 0.02, whole)
+        for i, (name, members) in enumerate(self.rows.items()):
+            self._bar("scale-out", self._row_name(name), self._row_at(i), self._row_colour(members))
+        for name, y in self.bars.items():
+            speed = f"{_NAMES[name]}, {show(table.loc[name, 'node_Bps'], 'bps')} a node"
+            self._bar(name, speed, y, NETWORK_COLOURS[name])
+        wide = (_WIDTH - _EDGE - _LEFT) / len(shown)
+        self.taps: list[float] = []
+        self.lines: dict[tuple[str, str], list] = {}
+        self.dots: dict[tuple[str, str], list] = {}
+        for i, domain in enumerate(shown):
+            self._node(domain, Box(_LEFT + i * wide + 0.04, self.nodes_at, wide - 0.08, _NODE))
+        for network, y, text in (
+            ("scale-out", 1.4, "NIC of each GPU"),
+            ("", 1.12, "GPUs, by local rank"),
+            ("scale-up", 0.8, "scale-up in the node"),
+            ("", 0.22, "NICs that GPUs share"),
+        ):
+            on = self._on(network) if network else not lit or lit in _SHARED or y > 1
+            self._text(Box(_EDGE, self.nodes_at + y - 0.11, _LEFT - _EDGE - 0.05, 0.22), text, on)
+        self._uplinks()
+        self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.34))
+        self._draw_lines()
+        if lit:
+            self._note(Box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, 0.52))
+
+    def _row_at(self, row: int) -> float:
+        """Bottom of a bar above the nodes."""
+        return self.nodes_at + _ABOVE + row * _PITCH
+
+    def _on(self, network: str) -> bool:
+        return self.lit in ("", network)
+
+    def _look(self, network: str, face: str = "") -> dict[str, Any]:
+        """Style of a box of a network."""
+        if self._on(network):
+            return {"face": face}
+        return {"face": _PALE, "edgecolor": _PALE_LINE}
+
+    def _line(self, points: Sequence[tuple[float, float]], network: str, colour: str) -> None:
+        """A line, drawn with the others of its network and colour by `_draw_lines`."""
+        self.lines.setdefault((network, colour if self._on(network) else _PALE_LINE), []).append(points)
+
+    def _draw_lines(self) -> None:
+        for (network, colour), lines in self.lines.items():
+            on = self._on(network)
+            style: dict[str, Any] = {"colors": colour, "linewidths": 1.1 if on else 0.7, "zorder": 2 if on else 1}
+            self.page.ax.add_collection(LineCollection(lines, **style), autolim=False)
+        for (network, colour), dots in self.dots.items():
+            look: dict[str, Any] = {
+                "color": colour if self._on(network) else _PALE_LINE,
+                "markeredgecolor": "white",
+                "zorder": 4,
+            }
+            marks = Line2D(*zip(*dots, strict=True), marker="o", linestyle="", markersize=4.2, **look)
+            marks.set_markeredgewidth(0.5)
+            self.page.ax.add_artist(marks)
+
+    def _row_colour(self, members: list[str]) -> str:
+        rail = self.graph.nodes[members[0]]["rail"]
+        return rail_colour(rail) if rail else EDGE
+
+    def _text(self, box: Box, text: str, on: bool, font: float = 7.0, **style: Any) -> None:
+        """A text in a box that is drawn already, pale where it is not lit."""
+        self.page.label(box, text, font, **{"color": INK if on else _PALE_INK, **style})
+
+    def _bar(self, network: str, name: str, y: float, colour: str) -> None:
+        self.page.box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR, **self._look(network, colour))
+        self._text(Box(_EDGE, y + _BAR / 2 - 0.115, _LEFT - _EDGE - 0.05, 0.23), name, self._on(network))
+
+    def _row_name(self, name: str) -> str:
+        """Of a row of switches: "Rail 0", with its switches where there are several."""
+        members = self.rows[name]
+        rail = self.graph.nodes[members[0]]["rail"]
+        label = f"Rail {rail - 1 + self.first}" if rail else name
+        return f"{label}, {counted(len(members), 'switches')}" if len(members) > 1 or not rail else label
+
+    def _node(self, domain: int, box: Box) -> None:
+        gpus = self.gpus[domain]
+        self.page.enclosure(*_place(box))
+        nics, cells, inner, name, shared = (
+            Box(box.left, box.bottom + low, box.width, high)
+            for low, high in ((1.26, 0.28), (0.95, 0.34), (0.68, 0.24), (0.44, 0.22), (0.0, 0.44))
+        )
+        self._text(name, f"Node {domain}", True, 8, weight="bold")
+        inner = Box(inner.left + 0.05, inner.bottom, inner.width - 0.1, inner.height)
+        every = self.graph.nodes(data=True)
+        hb = [node for node, at in every if at["kind"] == "hb" and at["domain"] == domain]
+        _draw(self.page, inner, **self._look("scale-up", KINDS["hb"]))
+        if self._on("scale-up"):
+            self._text(inner, self._scale_up_text(len(hb)), True)
+        pairs = zip(cells.cells(len(gpus), gap=0.035), nics.cells(len(gpus), gap=0.035), strict=True)
+        for node, (cell, nic_cell) in zip(gpus, pairs, strict=True):
+            label = f"GPU {self.graph.nodes[node]['rank'] - 1 + self.first}"
+            _draw(self.page, cell, label if cell.width > 0.42 else label[4:], kind="gpu", font=7)
+            for nic in (n for n in self.graph[node] if self.graph.nodes[n]["network"] == "scale-out"):
+                self._dedicated(nic, cell, nic_cell)
+            ends = cell.edge("bottom"), (cell.middle[0], inner.top)
+            self._line(ends, "scale-up", NETWORK_COLOURS["scale-up"])
+        for cell, network in zip(shared.cells(len(_SHARED), gap=0.05), _SHARED, strict=True):
+            self._shared(cell, network)
+
+    def _scale_up_text(self, switches: int) -> str:
+        name = str(self.table.loc["scale-up", "technology"])
+        return f"{name}, {counted(switches, 'switches')}" if switches else f"{name}, mesh"
+
+    def _dedicated(self, nic: str, gpu: Box, cell: Box) -> None:
+        """The NIC of a GPU and its line to the rail."""
+        found = [i for i, members in enumerate(self.rows.values()) if set(members) & set(self.graph[nic])]
+        colour = self._row_colour(list(self.rows.values())[found[0]]) if found else EDGE
+        _draw(self.page, cell, **self._look("scale-out", colour))
+        self._line([gpu.edge("top"), cell.edge("bottom")], "scale-out", colour)
+        for row in found:
+            self._tap(cell.edge("top"), self._row_at(row) + _BAR / 2, "scale-out", colour)
+
+    def _tap(self, start: tuple[float, float], y: float, network: str, colour: str) -> None:
+        """A line straight to a bar, with a dot where it ends."""
+        self._line([start, (start[0], y)], network, colour)
+        self.dots.setdefault((network, colour), []).extend([start, (start[0], y)])
+
+    def _shared(self, cell: Box, network: str) -> None:
+        colour = NETWORK_COLOURS[network]
+        _draw(self.page, cell, **self._look(network, KINDS["nic"]))
+        if self._on(network):
+            short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
+            self._text(cell, _NAMES[network] if cell.width > 0.75 else short, True, 6.5)
+        self.taps.append(cell.middle[0])
+        self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
+
+    def _uplinks(self) -> None:
+        """Lines from rails to what joins them."""
+        names = list(self.rows)
+        for i, members in enumerate(self.rows.values()):
+            for j, upper in enumerate(self.rows.values()):
+                if j > i and any(self.graph.has_edge(a, b) for a in members for b in upper):
+                    ys = [self._row_at(row) + _BAR / 2 for row in (i, j)]
+                    x = _WIDTH - _EDGE - 0.08 - 0.1 * (len(names) - i)
+                    self._line([(x, ys[0]), (x, ys[1])], "scale-out", self._row_colour(members))
+
+    def _servers(self, box: Box) -> None:
+        """Machines beside the nodes, a few of each network, and their lines to its bar."""
+        kinds = {
+            name: [node for node, at in self.graph.nodes(data=True) if at["kind"] == "server" and at["network"] == name]
+            for name in _SHARED
+        }
+        texts = []
+        for name, servers in kinds.items():
+            kept = servers if len(servers) <= _MOST_SERVERS else servers[: _MOST_SERVERS - 1]
+            texts += [(name, node) for node in kept]
+            if len(kept) < len(servers):
+                texts.append((name, f"{number(len(servers) - len(kept))} more"))
+        cells = Box(box.left - 0.04, box.bottom - 0.04, box.width + 0.08, box.height + 0.08).cells(len(texts), gap=0.08)
+        for (name, text), cell in zip(texts, cells, strict=True):
+            narrow = min(cell.width, 1.7)
+            middle = cell.middle[0]
+            cell = Box(middle - narrow / 2, cell.bottom, narrow, cell.height)
+            _draw(self.page, cell, **self._look(name, KINDS["storage" if name == "storage" else "user"]))
+            self._text(cell, text.replace(" ", "\n", 1) if narrow < 1.15 else text, self._on(name))
+            shares = (cell.edge("top", 0.5 + sign * step / 20) for step in range(10) for sign in (1, -1))
+            free = next((at for at in shares if all(abs(at[0] - x) > 0.06 for x in self.taps)), cell.edge("top"))
+            self._tap(free, self.bars[name] + _BAR / 2, name, NETWORK_COLOURS[name])
+        self._text(Box(_EDGE, box.bottom, _LEFT - _EDGE - 0.05, box.height), "beside the nodes", not self.lit)
+
+    def _note(self, box: Box) -> None:
+        """What the lit network is, in two lines."""
+        row = self.table.loc[self.lit]
+        one = "GPU" if self.lit in ("scale-out", "scale-up") else "port"
+        rates = [f"{show(row[f'{part}_Bps'], 'bps')} a {name}" for part, name in (("port", one), ("node", "node"))]
+        speed = f"{row['nic']}, {rates[0]}, {rates[1]}, one direction"
+        run = f"{row['technology']}, {row['transport']}; control plane: {row['control_plane']}; data plane: "
+        run += f"{row['data_plane']}; isolation: {row['isolation']}; {'lossless' if row['lossless'] else 'may drop'}"
+        _draw(self.page, box, f"Joins {row['joins']}: {speed}\n{run}", kind="note", font=8)
+
+
+def _place(box: Box) -> tuple[float, float, float, float]:
+    return box.left, box.bottom, box.width, box.height
+
+
+def _draw(page: Diagram, box: Box, text: str = "", **style: Any) -> Box:
+    """A box at the place of another one."""
+    return page.box(*_place(box), text, **style)
+
+
+def _gpus_by_node(graph: "nx.Graph") -> dict[int, list[str]]:
+    """GPUs of each node, by rank."""
+    every = [(at["domain"], at["rank"], node) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+    return {domain: [node for *_, node in part] for domain, part in groupby(sorted(every), key=lambda gpu: gpu[0])}
+
+
+def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]:
+    """Switches of the scale-out network by rail, then those above the rails by tier; rails of these NICs alone."""
+    every = [
+        (at, node) for node, at in graph.nodes(data=True) if at["kind"] == "switch" and at["network"] == "scale-out"
+    ]
+    rails = {at["rail"] for at, node in every if nics & set(graph[node])}
+    found: dict[str, list[str]] = {}
+    for at, node in sorted(every, key=lambda pair: (pair[0]["rail"] is None, pair[0]["rail"] or 0, pair[0]["tier"])):
+        if at["rail"] is None or at["rail"] in rails:
+            name = (
+                f"Rail {at['rail']}" if at["rail"] else f"Above rails, tier {at['tier']}" if at["tier"] > 1 else "Rails"
+            )
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str = "") -> plt.Figure:
+    """A fabric's layers on the left, each with its profile's fields and values beside it, the global profile over all.
+
+    Parameters
+    ----------
+    graph
+        Of a fabric: switches with tier, pod, segment and chassis, GPUs with domain.
+    table
+        Of its profiles: layer, profile, field, value; where it has a column document, the values named there too.
+    title
+        Above the picture.
+
+    Returns
+    -------
+    The figure. Of many pods, segments or hosts the first ones are drawn, and each says of how many.
+    """
+    profiles = {name: rows for name, rows in table.groupby("profile", sort=False)}
+    layers = {name: str(rows["layer"].iloc[0]) for name, rows in profiles.items()}
+    wide, gap, line = 4.2, 0.1, 0.172
+    left = 10.0 - wide - _EDGE
+    lists = [name for name in profiles if layers[name] != "Global"]
+    heights = {name: 0.34 + line * len(profiles[name]) for name in lists}
+    body = sum(heights.values()) + gap * (len(lists) - 1)
+    over = [name for name in profiles if layers[name] == "Global"]
+    options = [_options(row) for name in over for row in profiles[name].itertuples()]
+    top = 0.64 + 0.12 * max(map(len, options)) if over else 0.0
+    page = Diagram(10.0, body + top + 3 * _EDGE, title)
+    for name in over:
+        _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), name, profiles[name])
+    y, bands = _EDGE, dict[str, tuple[float, float]]()
+    for name in lists:
+        box = Box(left, y, wide, heights[name])
+        _profile_list(page, box, name, layers[name], profiles[name])
+        low, _ = bands.get(layers[name], (y, 0.0))
+        bands[layers[name]] = (low, box.top)
+        y = box.top + gap
+    _Layers(page, graph, Box(_EDGE, _EDGE, left - 3 * _EDGE, body), bands)
+    return page.figure
+
+
+def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataFrame) -> None:
+    """A profile's name, and its fields and values in two columns of text."""
+    _draw(page, box, kind="note")
+    head = Box(box.left, box.top - 0.27, box.width, 0.27)
+    _draw(page, head, f"{layer}: {name}", kind=_LAYER_KINDS[layer], font=8, weight="bold")
+    for i, row in enumerate(rows.itertuples()):
+        y = head.bottom - 0.1 - 0.172 * i
+        texts = {0.1: _field_name(row.field), 1.5: str(row.value), 2.72: getattr(row, "document", "")}
+        for x, text in texts.items():
+            weight, ink = ("bold", INK) if x == 1.5 else ("normal", INK if x < 1 else _SECOND_INK)
+            page.text(box.left + x, y, text, font=7 if x > 2 else 7.5, ha="left", weight=weight, color=ink)
+
+
+def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> None:
+    """The profile over all, a cell for each field."""
+    _draw(page, box, kind="note")
+    head = Box(box.left, box.top - 0.25, box.width, 0.25)
+    _draw(page, head, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
+    for row, cell in zip(rows.itertuples(), box.cells(len(rows), gap=0.02), strict=True):
+        x, y = cell.middle[0], head.bottom
+        page.text(x, y - 0.12, _field_name(row.field), font=7)
+        page.text(x, y - 0.28, str(row.value), font=7.5, weight="bold")
+        for i, line in enumerate(_options(row)):
+            page.text(x, y - 0.44 - 0.12 * i, line, font=6.5, color=_SECOND_INK)
+
+
+def _options(row: Any) -> list[str]:
+    """Values that are named for a field of the global profile, in lines."""
+    return wrap(getattr(row, "document", ""), 27, break_on_hyphens=False)
+
+
+def _field_name(field: str) -> str:
+    return field.upper() if field in ("ecmp", "bfd", "mtu") else words(field)
+
+
+class _Layers:
+    """Super-spines over pods over segments of hosts, in the bands of their profiles."""
+
+    most: Mapping[str, int] = {"Pod": 2, "Segment": 2, "Host": 4, "Switch": 4}
+
+    def __init__(self, page: Diagram, graph: "nx.Graph", box: Box, bands: Mapping[str, tuple[float, float]]):
+        self.page, self.graph, self.at = page, graph, dict[str, Box]()
+        switches = [(at, node) for node, at in graph.nodes(data=True) if at["kind"] == "switch"]
+        self.switches = {tier: [pair for pair in switches if pair[0]["tier"] == tier] for tier in (1, 2, 3)}
+        self.bands = bands
+        if top := self.switches[3]:
+            low, high = bands["Multi-Pod"]
+            whole = page.enclosure(box.left, box.bottom, box.width, high - box.bottom, f"Multi-Pod: {_tiers(3)}")
+            place = Box(whole.left, low + 0.3 * (high - low), whole.width, 0.34)
+            self._row(place, [node for _, node in top], "Super-spine", "hb")
+            box = Box(box.left + 0.08, box.bottom + 0.08, box.width - 0.16, low - box.bottom - 0.14)
+        pods = [(pod, [pair for pair in group]) for pod, group in groupby(switches_by(self.switches[1], "pod"), _pod)]
+        self._inside(box, pods, "Pod", self._pod)
+        self._links()
+
+    def _inside(self, box: Box, parts: Sequence[tuple[int, list]], name: str, draw) -> None:
+        """The first of some parts side by side."""
+        shown = parts[: self.most[name]]
+        for (number_, members), cell in zip(shown, box.cells(len(shown), gap=0.05), strict=True):
+            more = f" of {number(len(parts))}" if len(parts) > 1 else ""
+            draw(cell, number_, members, f"{name} {number_}{more}")
+
+    def _pod(self, box: Box, pod: int, leaves: list, name: str) -> None:
+        if spines := [node for at, node in self.switches[2] if at["pod"] == pod]:
+            low, high = self.bands["Pod"]
+            tier = f": {_tiers(2)}" if not self.switches[3] else ""
+            self.page.enclosure(*_place(box), facecolor="#EDEDED")
+            self._name(box, f"{name}{tier}", "#EDEDED")
+            self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
+            box = Box(box.left + 0.03, box.bottom + 0.03, box.width - 0.06, low - box.bottom - 0.08)
+        segments = [(seg, list(group)) for seg, group in groupby(switches_by(leaves, "segment"), _segment)]
+        self._inside(box, segments, "Segment", self._segment)
+
+    def _segment(self, box: Box, segment: int, leaves: list, name: str) -> None:
+        self.page.enclosure(*_place(box))
+        self._name(box, name, "#F6F6F6")
+        nodes = [node for _, node in leaves]
+        self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), nodes, "Leaf", "nic")
+        gpus = {n for node in nodes for n in self.graph[node] if self.graph.nodes[n]["kind"] == "gpu"}
+        hosts = sorted({self.graph.nodes[gpu]["domain"] for gpu in gpus})
+        shown = hosts[: self.most["Host"]]
+        place = Box(box.left, box.bottom + 0.3, box.width, 0.36)
+        for i, (host, cell) in enumerate(zip(shown, place.cells(len(shown), gap=0.04), strict=True), start=1):
+            self.at[f"D{host}"] = _draw(self.page, cell, f"H{i}", kind="user", font=7)
+        rails = len({self.graph.nodes[gpu]["rank"] for gpu in gpus})
+        more = f"first {len(shown)} of " if len(shown) < len(hosts) else ""
+        text = f"{more}{counted(len(hosts), 'hosts')} of {counted(rails, 'NICs')}"
+        self.page.text(box.middle[0], box.bottom + 0.16, text, font=6.5)
+
+    def _name(self, box: Box, name: str, face: str) -> None:
+        """Name in a box's upper left, on a ground that covers lines."""
+        ground = {"facecolor": face, "edgecolor": "none", "pad": 0.6}
+        self.page.text(box.left + 0.06, box.top - 0.12, name, font=7.5, ha="left", bbox=ground)
+
+    def _row(self, box: Box, nodes: list[str], name: str, kind: str) -> None:
+        """The first of some switches side by side; further ones are counted in the last box."""
+        shown = nodes if len(nodes) <= self.most["Switch"] else nodes[: self.most["Switch"] - 1]
+        texts = [f"{name} {i}" for i in range(1, len(shown) + 1)]
+        rest = [f"{number(len(nodes) - len(shown))} more"] if len(shown) < len(nodes) else []
+        for text, cell in zip(texts + rest, box.cells(len(texts + rest), gap=0.05), strict=True):
+            long = cell.width > 0.07 * len(text)
+            label = text if long else text.replace(name, {"Spine": "S", "Leaf": "L"}.get(name, "T")).replace(" ", "", 1)
+            drawn = _draw(self.page, cell, label, kind=kind, font=7)
+            if text in texts:
+                self.at[shown[texts.index(text)]] = drawn
+
+    def _links(self) -> None:
+        """Lines between what is drawn; a host for all its GPUs."""
+        done, lines = set(), []
+        for a, b, at in self.graph.edges(data=True):
+            if at["kind"] == "hb":
+                continue
+            ends = [f"D{self.graph.nodes[n]['domain']}" if self.graph.nodes[n]["kind"] == "gpu" else n for n in (a, b)]
+            if all(end in self.at for end in ends) and frozenset(ends) not in done:
+                done.add(frozenset(ends))
+                lower, upper = sorted((self.at[end] for end in ends), key=lambda box: box.bottom)
+                lines.append([lower.edge("top"), upper.edge("bottom")])
+        self.page.ax.add_collection(LineCollection(lines, colors=FAINT, linewidths=0.7, zorder=2), autolim=False)
+
+
+def _tiers(tiers: int) -> str:
+    return f"{counted(tiers, 'tiers')}, {counted(2 * tiers - 1, 'stages')}"
+
+
+def switches_by(pairs: Sequence[tuple[Mapping, str]], key: str) -> list[tuple[Mapping, str]]:
+    """Switches (attributes and name) in the order of an attribute."""
+    return sorted(pairs, key=lambda pair: pair[0][key])
+
+
+def _pod(pair: tuple[Mapping, str]) -> int:
+    return pair[0]["pod"]
+
+
+def _segment(pair: tuple[Mapping, str]) -> int:
+    return pair[0]["segment"]

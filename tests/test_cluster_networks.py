@@ -1,0 +1,229 @@
+"""A cluster as five networks: counts, bandwidths by max-flow, prices; pictures without texts that collide."""
+
+import math
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.documents.nwktimes2025.cluster import FIRST_RAIL, GPUS_PER_NODE, NODES, document_cluster
+from railcore.documents.nwktimes2025.cluster_claims import cluster_claims, network_contradictions
+from railcore.documents.nwktimes2025.profiles import OTHER_HOST_PORT
+from railcore.facts import catalog, claims
+from railcore.facts.units import Gbps
+from railcore.network import price_books
+from railcore.network.topology.cluster import (
+    NETWORKS,
+    Cluster,
+    NetworkDesign,
+    cluster_network_parts,
+    network_table,
+)
+from railcore.network.topology.segments import SwitchModel
+from railcore.workbench.drawing.clusters import cluster_figure
+from railcore.workbench.drawing.diagram import text_collisions
+
+SHARED = ("frontend", "management", "storage")
+
+
+@pytest.fixture(autouse=True)
+def close_pictures():
+    yield
+    plt.close("all")
+
+
+def of_kind(graph, kind):
+    return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
+
+
+def flow(graph, sources, targets):
+    """Largest flow from some nodes to others [bytes/s]."""
+    arcs = nx.DiGraph()
+    for a, b, at in graph.edges(data=True):
+        arcs.add_edge(a, b, capacity=at["bandwidth_Bps"])
+        arcs.add_edge(b, a, capacity=at["bandwidth_Bps"])
+    arcs.add_edges_from(("from", node) for node in sources)  # without capacity: unlimited
+    arcs.add_edges_from((node, "to") for node in targets)
+    return nx.maximum_flow_value(arcs, "from", "to")
+
+
+small = st.builds(
+    Cluster,
+    nodes=st.integers(2, 9),
+    gpus_per_node=st.integers(1, 6),
+    oversubscription=st.sampled_from([1.0, math.inf]),
+    storage_ports=st.integers(1, 2),
+    storage_servers=st.integers(1, 4),
+    storage_server_ports=st.integers(1, 3),
+    management_servers=st.integers(1, 3),
+    hb_switches=st.integers(0, 3),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(small)
+def test_graphs_have_the_parts_that_are_counted(cluster):
+    for name, network in cluster.networks.items():
+        graph = network.graph()
+        assert len(of_kind(graph, "gpu")) == cluster.gpus
+        hosts = sum(at["links"] for *_, at in graph.edges(data=True) if at["kind"] == "host")
+        trunks = sum(at["links"] for *_, at in graph.edges(data=True) if at["kind"] == "trunk")
+        if network.parts is None:
+            assert name == "scale-up" and hosts == trunks == 0
+            assert len(of_kind(graph, "hb")) == cluster.nodes * cluster.hb_switches
+            continue
+        assert (hosts, hosts + trunks) == (network.endpoints, network.parts.links)
+        assert len(of_kind(graph, "switch")) == network.parts.switches
+        assert len(of_kind(graph, "server")) == network.servers
+        nics = cluster.gpus if name == "scale-out" else cluster.nodes
+        assert len(of_kind(graph, "nic")) == nics
+
+
+@settings(max_examples=10, deadline=None)
+@given(small)
+def test_bandwidth_of_a_node_is_its_max_flow(cluster):
+    for name in SHARED:
+        network = cluster.networks[name]
+        graph = network.graph()
+        mine = [f"D1.GPU{j}" for j in range(1, cluster.gpus_per_node + 1)]
+        others = [node for node in of_kind(graph, "gpu") if node not in mine]
+        reached = min(network.node_Bps, cluster.gpus_per_node * network.pcie_Bps)
+        assert flow(graph, mine, others) == pytest.approx(min(reached, len(others) * network.pcie_Bps))
+        assert flow(graph, mine[:1], others) == pytest.approx(network.alone_Bps)  # alone a GPU has the whole NIC
+
+
+def test_a_nic_is_no_faster_than_its_pcie_link():
+    """800 Gbps are 100 GB/s, x16 of generation 5 carries 63: the GPU gets these, by table and by max-flow."""
+    cluster = Cluster(2, 2, nic_Bps="800 Gbps")
+    network, graph = cluster.networks["scale-out"], cluster.graph("scale-out")
+    pcie = network.pcie_Bps
+    assert network.gpu_Bps == pcie == pytest.approx(16 * 32e9 / 8 * 128 / 130)
+    assert flow(graph, ["D1.GPU1"], ["D2.GPU1"]) == pytest.approx(pcie)
+    assert "its PCIe link carries 504.1 Gbps" in cluster.warnings[0]
+    assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
+
+
+def test_all_networks_are_the_union_of_the_five():
+    cluster = document_cluster()
+    whole, parts = cluster.graph(), [cluster.graph(name) for name in NETWORKS]
+    assert set(whole) == set().union(*parts) and whole.size() == sum(part.size() for part in parts)
+    assert {at["network"] for *_, at in whole.edges(data=True)} == set(NETWORKS)
+
+
+def test_rails_join_gpus_of_one_rank_and_nothing_else():
+    graph = document_cluster().graph("scale-out")
+    switches = of_kind(graph, "switch")
+    assert len(switches) == GPUS_PER_NODE
+    for switch in switches:
+        ranks = {graph.nodes[nic]["rank"] for nic in graph[switch]}
+        assert ranks == {graph.nodes[switch]["rail"]} and len(graph[switch]) == NODES
+    assert nx.number_connected_components(graph) == GPUS_PER_NODE
+    joined = document_cluster(oversubscription=1.0).graph("scale-out")
+    assert nx.is_connected(joined)
+
+
+def test_every_node_reaches_every_server_of_a_shared_network_and_no_other():
+    graph = document_cluster().graph("storage")
+    (part,) = [part for part in nx.connected_components(graph) if "Storage server 1" in part]
+    assert part == set(graph)
+    assert not [node for node in graph if "Gateway" in node]
+
+
+def test_table_has_speeds_of_the_catalog_and_shares_of_a_node():
+    table = network_table(document_cluster()).set_index("network")
+    for name in ("scale-out", *SHARED):
+        assert table.loc[name, "port_Bps"] == catalog.item("cluster_networks", name)["bandwidth"]
+    assert table.loc["frontend", "gpu_Bps"] == 100 * Gbps / GPUS_PER_NODE
+    assert (table["node_Bps"] >= table["gpu_Bps"]).all()
+
+
+def test_prices_are_ports_transceivers_and_cables():
+    prices = price_books.PriceBook(port=80, transceiver=20, dac=5, rate_Bps="400 Gbps", name="ours")
+    cluster = document_cluster(switches={"storage": SwitchModel("mine", 16, 400 * Gbps)})
+    table = cluster_network_parts(cluster, prices, {"management": prices.scaled(0.01)}).set_index("network")
+    storage = cluster.networks["storage"]
+    assert table.loc["storage", "cost_usd"] == 16 * 80 + 2 * storage.endpoints * 20
+    assert table.loc["storage", "transceivers"] == 2 * table.loc["storage", "links"]
+    assert math.isnan(table.loc["management", "cost_usd"])
+    assert "Give a book for it" in table.attrs["warnings"][0]
+    cheap = price_books.PriceBook(port=1, transceiver=9, dac=2, rate_Bps="1 Gbps", name="copper")
+    table = cluster_network_parts(cluster, prices, {"management": cheap}).set_index("network")
+    assert table.loc["management", "cost_usd"] == 48 * 1 + cluster.networks["management"].endpoints * 2
+    assert table.loc["management", "cables"] == cluster.networks["management"].endpoints
+    assert (
+        table.loc["management", "transceivers"] == table.loc["storage", "cables"] == 0
+    )  # one tier: all are host links
+    assert table["share"].sum() == pytest.approx(1) and not table.attrs["warnings"]
+
+
+def test_a_port_costs_its_share_of_the_interface():
+    """Two ports of 400 Gbps on an interface of 800: each is half of it; slower ones without a mode are the whole."""
+    prices = price_books.price_book("street2025")
+    for ports, slower in ((128, ((400 * Gbps, 128),)), (64, ())):
+        switch = SwitchModel("mine", 64, 800 * Gbps, slower)
+        cluster = document_cluster(switches={"storage": switch})
+        row = cluster_network_parts(cluster, prices).set_index("network").loc["storage"]
+        assert row["ports"] == ports
+        assert row["cost_usd"] - row["transceivers"] * prices.transceiver == pytest.approx(128 * prices.port)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"nodes": 0}, "nodes is 0"),
+        ({"storage_servers": 0}, "storage_servers is 0"),
+        ({"nic_Bps": "2 Tbps"}, "slower port or another switch"),
+        ({"switches": {"scale-up": SwitchModel("mine", 4, 1.0)}}, "within the nodes"),
+        ({"designs": {"backend": None}}, "nearest"),
+        ({"hb_switches": -1}, "hb_switches is -1"),
+    ],
+)
+def test_bad_input_is_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        Cluster(**{"nodes": 2, "gpus_per_node": 2, **change})
+    with pytest.raises(ValueError, match="give one of scale-out"):
+        document_cluster().graph("backend")
+
+
+@pytest.mark.parametrize(
+    ("design", "words"),
+    [
+        (("Ethernet", "RDMA", "eBGP", "routed IP", "VRF", True, "few, long"), "transport .over Ethernet. is 'RDMA'"),
+        (("Ethernet", "TCP", "eBGP", "VXLAN", "VRF", False, "few, long"), "give BGP EVPN"),
+        (("Ethernet", "RoCEv2", "eBGP", "routed IP", "VRF", False, "few, long"), "lossless is False"),
+        (("Ethernet", "TCP", "RIP", "routed IP", "VRF", False, "few, long"), "control_plane is 'RIP'"),
+    ],
+)
+def test_designs_that_contradict_themselves_are_refused(design, words):
+    with pytest.raises(ValueError, match=words):
+        NetworkDesign(*design)
+
+
+def test_claims_are_counted_in_the_graph_and_contradictions_name_both_places():
+    values = cluster_claims(document_cluster()).values
+    assert values == {claim_id: claims.paper_value(claim_id) for claim_id in values}
+    assert cluster_claims(document_cluster(nodes=3)).values["nwktimes2025.fig1_1.gpus_per_rail"] == 3
+    table = network_contradictions()
+    assert (table["one"] != table["other"]).all() and (table["here"].str.len() > 0).all()
+    (ports,) = table.loc[table["subject"] == "host ports of a pod", "here"]
+    assert OTHER_HOST_PORT in ports and "wanted ≤ 1, found 2" in ports
+
+
+@pytest.mark.parametrize("lit", ["", *NETWORKS])
+def test_pictures_have_no_texts_that_collide(lit):
+    for cluster in (document_cluster(), Cluster(20, 8, oversubscription=1.0, storage_servers=9), Cluster(1, 12)):
+        page = cluster_figure(cluster.graph(), network_table(cluster), lit, FIRST_RAIL, "A cluster")
+        assert text_collisions(page) == []
+
+
+def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():
+    cluster = Cluster(20, 4)
+    for first in (0, 1):
+        page = cluster_figure(cluster.graph(), network_table(cluster), "scale-out", first, "Mine")
+        texts = [text.get_text() for text in page.axes[0].texts]
+        assert f"Rail {first}" in texts and f"Rail {first + 3}" in texts and f"Rail {first + 4}" not in texts
+        assert "Mine (drawn: 6 of 20 nodes)" in texts
+    with pytest.raises(ValueError, match="lit is 'backend'"):
+        cluster_figure(cluster.graph(), network_table(cluster), "backend")
