@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import number
+from railcore.facts.units import number, show
 from railcore.training.collective_schedules import collective_schedule
-from railcore.training.emulator.comparison import EmulatedRun, emulated_run
+from railcore.training.emulator.comparison import EmulatedRun, emulated_run, link_bytes
 from railcore.training.emulator.feedforward import FeedForward
-from railcore.training.emulator.timeline import RankTimeline
+from railcore.training.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
+from railcore.training.emulator.timeline import RankTimeline, rank_timeline
 from railcore.training.parallelism import Strategy
 
 ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first
@@ -230,8 +231,57 @@ def three_d_names(run: EmulatedRun) -> list[str]:
     for rank in range(run.strategy.gpus):
         layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
         span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
-        names.append(f"GPU{rank}: DP group {places['data'][rank] + 1}, TP Rank {places['tensor'][rank] + 1}, {span}")
+        replica, each = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
+        samples = f" (x{replica * each + 1}-x{(replica + 1) * each})" if layers[0] == 1 else ""
+        names.append(f"GPU{rank}: DP group {replica + 1}{samples}, TP Rank {places['tensor'][rank] + 1}, {span}")
     return names
+
+
+def placement_bytes(width: int, hb_domain_sizes: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """Bytes of a training step of the 3D example by GPUs of a node: a row for each size, phase and kind.
+
+    width, seed: as in `three_d_run`. Columns hb_domain_size, phase, kind, scale-up, scale-out [bytes].
+    """
+    tables = [link_bytes(three_d_run(width, size, seed)).assign(hb_domain_size=size) for size in hb_domain_sizes]
+    found = pd.concat(tables, ignore_index=True)
+    return found[["hb_domain_size", *(name for name in found if name != "hb_domain_size")]]
+
+
+def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """ReduceScatter and AllGather of a buffer, performed rank by rank, against NumPy's sum and one AllReduce.
+
+    Columns ranks, rank, buffer_bytes, sent_bytes (of both phases), all_reduce_bytes (that the rank sends in one
+    AllReduce), formula_bytes (2 (n - 1) / n of the buffer), result_error (relative, against the sum).
+    """
+    rows, label = [], TransferLabel("after", "data")
+    for n in counts:
+        rng = np.random.default_rng(seed + n)
+        buffers, group = [rng.normal(size=6 * n) for _ in range(n)], range(n)
+        wanted = np.sum(buffers, axis=0)
+        two, one = (EmulatedRanks(n, n, element_bytes=FP32_BYTES) for _ in range(2))
+        results = two.all_gather(group, two.reduce_scatter(group, buffers, label), label)
+        one.all_reduce(group, buffers, label)
+        sent, once = (ranks.log.groupby("source")["bytes"].sum() for ranks in (two, one))
+        for rank, result in enumerate(results):
+            error = float(np.abs(result - wanted).max() / np.abs(wanted).max())
+            size = wanted.size * FP32_BYTES
+            rows.append((n, rank, size, sent[rank], once[rank], 2 * (n - 1) / n * size, error))
+    columns = ["ranks", "rank", "buffer_bytes", "sent_bytes", "all_reduce_bytes", "formula_bytes", "result_error"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:
+    """Events, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
+
+    scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
+    """
+    line = rank_timeline(run.ranks, scale_up_time=scale_up_time, scale_out_time=scale_out_time)
+    out = run.ranks.log.groupby("link")["bytes"].sum()
+    title = f"idle share {number(100 * line.idle_share, 3)}%; " + ", ".join(
+        f"{link} {show(n, 'B', 4)}" for link, n in out.items()
+    )
+    nodes = run.ranks.nodes
+    return step_events(line, PHASES), [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:

@@ -11,9 +11,11 @@ A computation takes a unit of time, a step of a transfer what its slowest link t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
@@ -33,10 +35,11 @@ class RankTimeline:
     table: pd.DataFrame
     ranks: int
 
-    @property
+    @cached_property
     def computations(self) -> pd.DataFrame:
-        """Rows of `lanes` that are computations."""
-        return self.lanes[self.lanes["what"] == "compute"]
+        """Rows of computations, with the column rank."""
+        found = self.table[self.table["what"] == "compute"]
+        return found.assign(rank=np.array([ranks[0] for ranks in found["ranks"]], int))
 
     @property
     def lanes(self) -> pd.DataFrame:
