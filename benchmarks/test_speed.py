@@ -20,12 +20,14 @@ from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
+from railcore.training.emulator.transformer_block import ShardedTransformer
+from railcore.training.emulator.transformer_reference import random_tokens
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.search import divisors, search, strategy_blocks
 from railcore.training.stage_program import fsdp_options
-from railcore.training.transformer import catalog_model
+from railcore.training.transformer import Transformer, catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
 
@@ -237,3 +239,10 @@ def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
     found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
     assert found.overhead.shape == (1000, 100)
+
+
+def test_a_step_of_a_transformer_on_16_simulated_ranks(benchmark):
+    model = Transformer("small", 4, 32, 4, 2, 64, 64, 16, ffn_matrices=3, tied_embeddings=False, biases=False)
+    run = ShardedTransformer(model, Strategy(2, 2, 2, 2, sequence_parallel=True, sharding="weights"), 8)
+    benchmark.pedantic(run.step, (random_tokens(model, 8),), rounds=5, warmup_rounds=1)
+    assert run.steps == 6

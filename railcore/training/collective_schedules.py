@@ -387,7 +387,11 @@ _BROADCAST: _Table = {
 }
 _STEPS: dict[str, _Table] = {
     "all_gather": _GATHER,
-    "reduce_scatter": {"nvls": lambda n: _through_switch(n, lambda r: tuple(range(n)), lambda r: (r,), reduce=True)},
+    "reduce_scatter": {
+        # A ring turns the same way as that of all_gather, so that those of an all_reduce are one.
+        "ring": lambda n: [[Send(r, (r + 1) % n, ((r - t - 1) % n,), True) for r in range(n)] for t in range(n - 1)],
+        "nvls": lambda n: _through_switch(n, lambda r: tuple(range(n)), lambda r: (r,), reduce=True),
+    },
     "all_reduce": {
         "recursive_doubling": _reduce_doubling,
         "one_shot": lambda n: [[Send(r, t, tuple(range(n)), True) for r in range(n) for t in range(n) if t != r]],

@@ -159,7 +159,7 @@ class StageProgram:
     def _read_parameters(self) -> None:
         """Parameters of a rank: in each layer and at both ends of the model, of a layer's experts, and tied ones."""
         kinds, t, L = self.model.parameters(), self.strategy.tensor, self.model.layers
-        norm = kinds["norms"] / (L * (1 if self.model.parallel_block else 2) + 1)
+        norm = self.model.last_norm
         ends = ("embedding", "positions", "output")
         split = self.model.total_parameters - self.model.expert_parameters - kinds["norms"]
         split -= sum(kinds[name] for name in ends)
@@ -247,7 +247,8 @@ class StageProgram:
     def _add_optimizer(self, iteration: int) -> None:
         """Sum of tied embeddings' gradients, short AllReduces, then the optimizer's step."""
         p, ends = self.strategy.pipeline, [list(end) for end in self.stage_end]
-        if tied := self.tied * GRADIENT_BYTES:
+        held = self.members["replica"] if self.strategy.sharding in ("gradients", "weights") else 1
+        if tied := self.tied * GRADIENT_BYTES / held:
             summed = Operation("pipeline", "all_reduce", "after", "ends", 0, message_bytes=tied, iteration=iteration)
             ends[0] = ends[-1] = [self.add(summed, ends[0] + ends[-1])]
         for kind in self.options.sync_groups:

@@ -42,7 +42,7 @@ class TrafficOptions:
     activation_bytes, weight_bytes, gradient_bytes: of an element.
     keep_gathered: with sequence parallelism, gathered inputs are kept. That takes memory and saves the second gather.
     scatter_gather: without sequence parallelism, tensor ranks send slices to the next stage, which gathers them
-    (Narayanan et al. 2021, 4.1). embeddings: count the traffic of the embedding and of the logits.
+    (Narayanan et al. 2021, 4.1). embeddings: count the traffic of the embedding, of the last norm and of the logits.
     """
 
     activation_bytes: float = 2
@@ -204,7 +204,7 @@ def _boundaries(model: Transformer, strategy: Strategy, m: int, options: Traffic
 def _replicas(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
     kinds = model.parameters()
     outside = model.expert_parameters + sum(kinds[kind] for kind in ("embedding", "positions", "output"))
-    shared = (model.total_parameters - outside) / (model.layers * strategy.tensor)
+    shared = (model.total_parameters - outside - model.last_norm) / (model.layers * strategy.tensor)
     n, replica = model.layers / strategy.pipeline, strategy.context * strategy.data
     yield from _synchronised(strategy, options, shared, n, m, "every", "replica", replica)
     if mixed := model.mixture_layers:
@@ -236,7 +236,10 @@ def _synchronised(
 
 
 def _ends(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
-    """Embedding and logits: their tensor collectives, their gradients, and the sum of those that are tied."""
+    """Embedding, last norm and logits: their tensor collectives, their gradients, and the sum of those that are tied.
+
+    Tied gradients that are sharded as they come are summed shard by shard; else each of the two ranks has them whole.
+    """
     u, t, kinds = _activations(model, strategy, options), strategy.tensor, model.parameters()
     tensor = [("backward", "all_reduce", "last"), ("forward", "all_reduce", "first")]
     if strategy.sequence_parallel:
@@ -248,6 +251,8 @@ def _ends(model: Transformer, strategy: Strategy, m: int, options: TrafficOption
         yield Transfer(kind, phase, operation, "microbatch", "tensor", stages, m, u, t)
     tied = kinds["embedding"] if model.tied_embeddings and strategy.pipeline > 1 else 0
     replica = strategy.context * strategy.data
-    for size, stages in ((kinds["embedding"] + kinds["positions"], "first"), (kinds["output"] or tied, "last")):
+    last = (kinds["output"] or tied) + model.last_norm
+    for size, stages in ((kinds["embedding"] + kinds["positions"], "first"), (last, "last")):
         yield from _synchronised(strategy, options, size / t, 1, m, stages, "replica", replica)
-    yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", 1, tied / t * options.gradient_bytes, 2)
+    held = tied / t / (replica if strategy.sharding in ("gradients", "weights") else 1)
+    yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", 1, held * options.gradient_bytes, 2)

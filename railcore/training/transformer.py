@@ -112,6 +112,11 @@ class Transformer:
         """Parameters of all experts with their biases; a rank holds those of its experts, and shares the rest."""
         return self.mixture_layers * self.experts * (self.ffn_weights + self.ffn_biases)
 
+    @property
+    def last_norm(self) -> int:
+        """Parameters of the norm before the logits, as of every norm: h, or 2 h with biases."""
+        return self.hidden * (2 if self.biases else 1)
+
     def parameters(self) -> dict[str, int]:
         """Parameters by kind; their sum is `total_parameters`.
 
@@ -121,7 +126,7 @@ class Transformer:
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
         h, attention = self.hidden, (self.heads + 2 * self.kv_heads) * self.head_dim + self.hidden
         biases = self.layers * attention * self.biases + (dense + mixed * self.experts) * self.ffn_biases
-        norms = (self.layers * (1 if self.parallel_block else 2) + 1) * h * (2 if self.biases else 1)
+        norms = (self.layers * (1 if self.parallel_block else 2) + 1) * self.last_norm
         return {
             "embedding": self.vocabulary * h,
             "positions": self.positions * h,

@@ -23,6 +23,7 @@ from railcore.training.transfers import TRAFFIC_KINDS
 
 SCALE_UP, SCALE_OUT = "scale-up", "scale-out"
 SWITCH_RANK = -1  # in logs, a switch that reduces and multicasts
+UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out: see `transformer_block`
 PHASES = ("forward", "recompute", "backward", "after")
 _COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
 _OPERATION_COLUMNS = ("order", "phase", "kind", "operation", "layer", "microbatch", "group")
@@ -31,16 +32,20 @@ _schedule = lru_cache(maxsize=256)(collective_schedule)
 
 @dataclass(frozen=True)
 class TransferLabel:
-    """Why a transfer happens: pass of the step, kind as in `traffic`, and layer and micro-batch where it has one."""
+    """Why a transfer happens: pass of the step, kind as in `traffic`, and layer and micro-batch where it has one.
+
+    element_bytes: that its elements are counted as, where they are not as all others of its ranks [bytes].
+    """
 
     phase: str
     kind: str
     layer: int | None = None
     microbatch: int | None = None
+    element_bytes: float | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("phase", self.phase, PHASES)
-        checks.one_of("kind", self.kind, TRAFFIC_KINDS)
+        checks.one_of("kind", self.kind, (*TRAFFIC_KINDS, *UNCOUNTED_KINDS))
 
 
 class LoggedSend(NamedTuple):
@@ -138,6 +143,7 @@ class EmulatedRanks:
         self.current_bytes, self.peak_bytes = np.zeros(self.ranks), np.zeros(self.ranks)
         self.peak_total_bytes = 0.0
         self._held: list[dict[str, np.ndarray]] = [{} for _ in range(self.ranks)]
+        self._held_bytes: list[dict[str, float]] = [{} for _ in range(self.ranks)]
         self._events = 0
 
     @property
@@ -202,14 +208,31 @@ class EmulatedRanks:
             LoggedCompute(self._next(), rank, checks.one_of("phase", phase, PHASES), layer, microbatch)
         )
 
-    def hold(self, rank: int, name: str, array: np.ndarray) -> np.ndarray:
-        """Keep an array in a rank's memory under a name, in place of what had that name; the array."""
+    def hold(self, rank: int, name: str, array: np.ndarray, element_bytes: float | None = None) -> np.ndarray:
+        """Keep an array in a rank's memory under a name, in place of what had that name.
+
+        Parameters
+        ----------
+        rank, name, array
+            Whose memory, and what it keeps.
+        element_bytes
+            That its elements are counted as, where they are not as all others [bytes].
+
+        Returns
+        -------
+        The array.
+        """
         self._check_group([rank])
         if name in self._held[rank]:
             self.free(rank, name)
         self._held[rank][name] = array
-        self._changed(rank, name, array.size * self.element_bytes)
+        self._held_bytes[rank][name] = array.size * (element_bytes or self.element_bytes)
+        self._changed(rank, name, self._held_bytes[rank][name])
         return array
+
+    def holds(self, rank: int, name: str) -> bool:
+        """Whether a rank holds an array under a name."""
+        return name in self._held[rank]
 
     def held(self, rank: int, name: str) -> np.ndarray:
         """The array that a rank holds under a name. Raises ValueError where there is none."""
@@ -223,7 +246,7 @@ class EmulatedRanks:
         """Drop an array from a rank's memory; the array. Raises ValueError where there is none."""
         array = self.held(rank, name)
         del self._held[rank][name]
-        self._changed(rank, name, -array.size * self.element_bytes)
+        self._changed(rank, name, -self._held_bytes[rank].pop(name))
         return array
 
     def send(self, source: int, target: int, array: np.ndarray, label: TransferLabel) -> np.ndarray:
@@ -248,7 +271,7 @@ class EmulatedRanks:
             Where the ranks are the same, or one does not exist.
         """
         group = self._check_group([source, target])
-        size = array.size * self.element_bytes
+        size = array.size * (label.element_bytes or self.element_bytes)
         self._log(self._next(), 0, label, "send_receive", group, source, target, size, size)
         return array.copy()
 
@@ -424,13 +447,13 @@ class EmulatedRanks:
     ) -> list[np.ndarray]:
         """Run a schedule on flat arrays and log its sends; `elements` of the message are real, the rest is not sent."""
         members, order = self._check_group(group), self._next()
-        size = -(-elements // schedule.blocks)
+        size, element_bytes = -(-elements // schedule.blocks), label.element_bytes or self.element_bytes
         for number, step in enumerate(schedule):
             for send in step:
                 # A block of an all-to-all counts on beyond the message: there all blocks are whole.
                 real = [min(max(elements - block % schedule.blocks * size, 0), size) for block in send.blocks]
                 source, target = (members[node] if isinstance(node, int) else SWITCH_RANK for node in send[:2])
-                sent, message = sum(real) * self.element_bytes, elements * self.element_bytes
+                sent, message = sum(real) * element_bytes, elements * element_bytes
                 self._log(order, number, label, schedule.operation, members, source, target, sent, message)
         return run_schedule(schedule, arrays)
 

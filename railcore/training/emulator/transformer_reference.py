@@ -1,0 +1,395 @@
+"""A transformer trained by one rank in float64: forward pass, loss, backward pass by hand, update.
+
+Its parts (norm, projections, causal attention, feed-forward, rows of a table) take slices of weights as well: a rank of
+`transformer_block` calls them with its heads, its columns and its rows of the vocabulary.
+
+Activations are [sequence, batch, ...]: s positions, b sequences. Weights are named by unit ("embedding", "positions",
+"layer 0" ..., "last norm", "output") and then by tensor: q [h, a, d], k and v [h, k, d], o [a, d, h]; up and, where
+gated, gate [h, f], down [f, h]; embedding and output [V, h], positions [P, h]; scale and shift of each norm [h], and
+biases. With biases a norm is LayerNorm and else RMSNorm; the feed-forward is GELU's with two matrices and SwiGLU with
+three. Position embeddings are added to the tokens', there are no rotary ones, and no dropout: none of them sends.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, Ints
+from railcore.training.transformer import Transformer
+
+Tensors = dict[str, Floats]
+Weights = dict[str, Tensors]
+_EPSILON = 1e-5  # of a norm
+_GELU = np.sqrt(2 / np.pi), 0.044715
+
+
+@dataclass(frozen=True)
+class TransformerTraining:
+    """Loss of each step, gradients of the last one, and weights after it."""
+
+    losses: list[float]
+    gradients: Weights
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class SgdMomentum:
+    """The optimizer: velocity = momentum velocity + gradient, weight = weight - rate velocity."""
+
+    rate: float = 0.1
+    momentum: float = 0.9
+
+    def update(self, weight: Floats, velocity: Floats, gradient: Floats) -> None:
+        """Change weight and velocity in place."""
+        velocity *= self.momentum
+        velocity += gradient
+        weight -= self.rate * velocity
+
+
+DEFAULT_OPTIMIZER = SgdMomentum()
+
+
+def operators(model: Transformer) -> tuple[tuple[str, ...], ...]:
+    """What follows each norm of a layer: attention, then feed-forward, or both at once in a parallel block."""
+    return (("attention", "ffn"),) if model.parallel_block else (("attention",), ("ffn",))
+
+
+def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Shape of every tensor of a dense model by unit and name; the elements are `model.total_parameters`."""
+    h, f, d, norms = model.hidden, model.ffn_hidden, model.head_dim, len(operators(model))
+    a, k = (model.heads, d), (model.kv_heads, d)
+    layer: dict[str, tuple[int, ...]] = {"q": (h, *a), "k": (h, *k), "v": (h, *k), "o": (*a, h)}
+    layer |= {"up": (h, f), "down": (f, h)} | ({"gate": (h, f)} if model.ffn_matrices == 3 else {})
+    last: dict[str, tuple[int, ...]] = {"scale0": (h,)}
+    if model.biases:
+        last["shift0"] = (h,)
+        layer |= {"q_bias": a, "k_bias": k, "v_bias": k, "o_bias": (h,), "up_bias": (f,), "down_bias": (h,)}
+        layer |= {"gate_bias": (f,)} if model.ffn_matrices == 3 else {}
+        layer |= {f"shift{i}": (h,) for i in range(norms)}
+    layer |= {f"scale{i}": (h,) for i in range(norms)}
+    units: dict[str, dict[str, tuple[int, ...]]] = {"embedding": {"embedding": (model.vocabulary, h)}}
+    units |= {"positions": {"positions": (model.positions, h)}} if model.positions else {}
+    units |= {f"layer {i}": dict(layer) for i in range(model.layers)} | {"last norm": last}
+    return units | ({} if model.tied_embeddings else {"output": {"output": (model.vocabulary, h)}})
+
+
+@checked
+def starting_weights(model: Transformer, seed: int = 0) -> Weights:
+    """Random weights of a dense model, all biases and norms other than 0 and 1. Raises ValueError for experts."""
+    if model.experts:
+        raise ValueError(f"experts is {model.experts} ({model.name}): the emulator trains dense models, give 0")
+    rng = np.random.default_rng(seed)
+
+    def drawn(name: str, shape: tuple[int, ...]) -> Floats:
+        if len(shape) == 1 or name.endswith("bias"):
+            return float(name.startswith("scale")) + 0.1 * rng.standard_normal(shape)
+        return rng.standard_normal(shape) / np.sqrt(np.prod(shape[:2]) if name == "o" else shape[0])
+
+    return {
+        unit: {name: drawn(name, shape) for name, shape in shapes.items()}
+        for unit, shapes in unit_shapes(model).items()
+    }
+
+
+@checked
+def random_tokens(model: Transformer, global_batch: int, seed: int = 0) -> Ints:
+    """Sequences of random tokens [batch, s + 1]: each position's target is the next token."""
+    shape = (global_batch, model.sequence_length + 1)
+    return np.random.default_rng(seed).integers(0, model.vocabulary, shape)
+
+
+def normalise(x: Floats, w: Tensors, i: int = 0) -> Floats:
+    """Norm i of a unit, over the last axis: LayerNorm where it has a shift, else RMSNorm."""
+    return _standard(x, w, i)[0] * w[f"scale{i}"] + w.get(f"shift{i}", 0.0)
+
+
+def normalise_backward(dn: Floats, x: Floats, w: Tensors, g: Tensors, i: int = 0) -> Floats:
+    """Gradient of the norm's input.
+
+    Parameters
+    ----------
+    dn, x
+        Gradient of the output; the input.
+    w, g
+        Weights of the unit, and their gradients, which are added to.
+    i
+        Number of the norm in the unit.
+
+    Returns
+    -------
+    Of the shape of x.
+    """
+    standard, size = _standard(x, w, i)
+    g[f"scale{i}"] += (dn * standard).sum(axis=(0, 1))
+    dn_scaled = dn * w[f"scale{i}"]
+    dx = dn_scaled - standard * (dn_scaled * standard).mean(axis=-1, keepdims=True)
+    if f"shift{i}" in w:
+        g[f"shift{i}"] += dn.sum(axis=(0, 1))
+        dx -= dn_scaled.mean(axis=-1, keepdims=True)
+    return dx / size
+
+
+def _standard(x: Floats, w: Tensors, i: int) -> tuple[Floats, Floats]:
+    """x over its size, less its mean where the norm has a shift; and the size."""
+    centred = x - x.mean(axis=-1, keepdims=True) if f"shift{i}" in w else x
+    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + _EPSILON)
+    return centred / size, size
+
+
+class Projected(NamedTuple):
+    """Queries [s, b, a, d], keys and values [s, b, k, d]."""
+
+    q: Floats
+    k: Floats
+    v: Floats
+
+
+def project(n: Floats, w: Tensors) -> Projected:
+    """Queries, keys and values of a normed input."""
+    return Projected(*(np.tensordot(n, w[name], 1) + w.get(f"{name}_bias", 0.0) for name in Projected._fields))
+
+
+def project_backward(n: Floats, gradients: Projected, w: Tensors, g: Tensors) -> Floats:
+    """Gradient of the input of `project`.
+
+    Parameters
+    ----------
+    n, gradients
+        The input; gradients of queries, keys and values.
+    w, g
+        Weights of the layer, and their gradients, which are added to.
+
+    Returns
+    -------
+    Of the shape of n.
+    """
+    dn = np.zeros_like(n)
+    for name, each in zip(Projected._fields, gradients, strict=True):
+        g[name] += np.tensordot(n, each, ((0, 1), (0, 1)))
+        if f"{name}_bias" in w:
+            g[f"{name}_bias"] += each.sum(axis=(0, 1))
+        dn += np.tensordot(each, w[name], ((2, 3), (1, 2)))
+    return dn
+
+
+def attention_scores(qkv: Projected, first: int = 0) -> Floats:
+    """Causal softmax [b, a, queries, keys]; first: place of the first query among the keys."""
+    q, k, _ = _by_query_head(qkv)
+    scores = np.einsum("ibad,jbad->baij", q, k) / np.sqrt(q.shape[-1])
+    later = np.arange(len(k)) > np.arange(len(q))[:, None] + first
+    scores = np.exp(
+        np.where(later, -np.inf, scores - scores.max(axis=-1, where=~later, initial=-np.inf, keepdims=True))
+    )
+    return scores / scores.sum(axis=-1, keepdims=True)
+
+
+def attended(qkv: Projected, scores: Floats) -> Floats:
+    """Values weighted by scores [s, b, a, d]."""
+    return np.einsum("baij,jbad->ibad", scores, _by_query_head(qkv).v)
+
+
+def attended_backward(gradient: Floats, qkv: Projected, scores: Floats) -> Projected:
+    """Gradients of queries, keys and values."""
+    q, k, v = _by_query_head(qkv)
+    by_score = np.einsum("ibad,jbad->baij", gradient, v)
+    by_score = scores * (by_score - (by_score * scores).sum(axis=-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    dk = np.einsum("baij,ibad->jbad", by_score, q)
+    dv = np.einsum("baij,ibad->jbad", scores, gradient)
+    grouped = (*qkv.k.shape[:3], -1, qkv.k.shape[3])
+    return Projected(
+        np.einsum("baij,jbad->ibad", by_score, k), dk.reshape(grouped).sum(axis=3), dv.reshape(grouped).sum(axis=3)
+    )
+
+
+def _by_query_head(qkv: Projected) -> Projected:
+    """Keys and values repeated for the queries' heads that share them."""
+    times = qkv.q.shape[2] // qkv.k.shape[2]
+    return Projected(qkv.q, np.repeat(qkv.k, times, axis=2), np.repeat(qkv.v, times, axis=2))
+
+
+def output_backward(dy: Floats, of_heads: Floats, w: Tensors, g: Tensors) -> Floats:
+    """Gradient of what attention gives to its output projection.
+
+    Parameters
+    ----------
+    dy, of_heads
+        Gradient of the projection's output; its input.
+    w, g
+        Weights of the layer, and their gradients, which are added to.
+
+    Returns
+    -------
+    Of the shape of of_heads.
+    """
+    g["o"] += np.tensordot(of_heads, dy, ((0, 1), (0, 1)))
+    return np.tensordot(dy, w["o"], (2, 2))
+
+
+def widened(n: Floats, w: Tensors) -> Tensors:
+    """Feed-forward up to its last matrix: up, gate where there is one, and wide, which that matrix multiplies."""
+    names = [name for name in ("up", "gate") if name in w]
+    kept: Tensors = {name: n @ w[name] + w.get(f"{name}_bias", 0.0) for name in names}
+    return kept | {"wide": _activated(kept)[0]}
+
+
+def widened_backward(dy: Floats, n: Floats, kept: Tensors, w: Tensors, g: Tensors) -> Floats:
+    """Gradient of the input of a feed-forward.
+
+    Parameters
+    ----------
+    dy, n, kept
+        Gradient of its output; its input; what `widened` gave.
+    w, g
+        Weights of the layer, and their gradients, which are added to.
+
+    Returns
+    -------
+    Of the shape of n.
+    """
+    g["down"] += np.tensordot(kept["wide"], dy, ((0, 1), (0, 1)))
+    wide, dn = dy @ w["down"].T, np.zeros_like(n)
+    slopes: Tensors = _activated(kept)[1]
+    for name, slope in slopes.items():
+        each = wide * slope
+        g[name] += np.tensordot(n, each, ((0, 1), (0, 1)))
+        if f"{name}_bias" in w:
+            g[f"{name}_bias"] += each.sum(axis=(0, 1))
+        dn += each @ w[name].T
+    return dn
+
+
+def _activated(kept: Tensors) -> tuple[Floats, Tensors]:
+    """GELU of up, or SiLU of gate times up; and its slopes."""
+    x = kept["up"]
+    if "gate" in kept:
+        gate = kept["gate"]
+        sigmoid = 1 / (1 + np.exp(-gate))
+        return sigmoid * gate * x, {"up": sigmoid * gate, "gate": x * sigmoid * (1 + gate * (1 - sigmoid))}
+    scale, cubic = _GELU
+    bent = np.tanh(scale * (x + cubic * x**3))
+    slope = (1 + bent) / 2 + x / 2 * (1 - bent**2) * scale * (1 + 3 * cubic * x**2)
+    return x / 2 * (1 + bent), {"up": slope}
+
+
+def table_rows(table: Floats, index: Ints, first: int = 0) -> Floats:
+    """Rows of a table, 0 where another rank has them; first: the number of the table's first row."""
+    local = index - first
+    here = (local >= 0) & (local < len(table))
+    return table[np.where(here, local, 0)] * here[..., None]
+
+
+def add_table_rows(table: Floats, index: Ints, gradient: Floats, first: int = 0) -> None:
+    """Add a gradient to the rows that `table_rows` gave.
+
+    Parameters
+    ----------
+    table, index, first
+        As in `table_rows`, of the gradients.
+    gradient
+        Of what it gave.
+
+    Returns
+    -------
+    Nothing.
+    """
+    local = index - first
+    here = (local >= 0) & (local < len(table))
+    np.add.at(table, local[here], gradient[here])
+
+
+def unsharded_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
+    """Mean cross-entropy of all tokens [batch, s + 1] at once, and its gradients."""
+    g = zeros_like(weights)
+    table, tied = ("embedding" if model.tied_embeddings else "output"), weights["embedding"]["embedding"]
+    words, targets = tokens[:, :-1].T, tokens[:, 1:].T
+    places = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
+    x, inputs = table_rows(tied, words), []
+    if model.positions:
+        x = x + table_rows(weights["positions"]["positions"], places)
+    for i in range(model.layers):
+        inputs.append(x)
+        x = _layer(model, x, weights[f"layer {i}"])[0]
+    n = normalise(x, weights["last norm"])
+    logits = n @ weights[table][table].T
+    logits -= logits.max(axis=-1, keepdims=True)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    loss = float(-np.log(np.take_along_axis(chances, targets[..., None], -1)).mean())
+    chances[(*np.indices(targets.shape), targets)] -= 1
+    chances /= targets.size
+    g[table][table] += np.tensordot(chances, n, ((0, 1), (0, 1)))
+    dx = normalise_backward(chances @ weights[table][table], x, weights["last norm"], g["last norm"])
+    for i in reversed(range(model.layers)):
+        dx = _layer_backward(model, dx, inputs[i], weights[f"layer {i}"], g[f"layer {i}"])
+    add_table_rows(g["embedding"]["embedding"], words, dx)
+    if model.positions:
+        add_table_rows(g["positions"]["positions"], places, dx)
+    return loss, g
+
+
+def _layer(model: Transformer, x: Floats, w: Tensors) -> tuple[Floats, list[Floats]]:
+    """Output of a layer, and the input of each of its norms."""
+    inputs = []
+    for i, branches in enumerate(operators(model)):
+        inputs.append(x)
+        n, y = normalise(x, w, i), x
+        if "attention" in branches:
+            qkv = project(n, w)
+            y = y + np.tensordot(attended(qkv, attention_scores(qkv)), w["o"], 2) + w.get("o_bias", 0.0)
+        if "ffn" in branches:
+            y = y + widened(n, w)["wide"] @ w["down"] + w.get("down_bias", 0.0)
+        x = y
+    return x, inputs
+
+
+def _layer_backward(model: Transformer, dy: Floats, x: Floats, w: Tensors, g: Tensors) -> Floats:
+    inputs = _layer(model, x, w)[1]
+    for i, branches in reversed(list(enumerate(operators(model)))):
+        n, dn = normalise(inputs[i], w, i), np.zeros_like(dy)
+        for branch in branches:
+            if bias := {"attention": "o_bias", "ffn": "down_bias"}[branch] if model.biases else "":
+                g[bias] += dy.sum(axis=(0, 1))
+        if "attention" in branches:
+            qkv = project(n, w)
+            scores = attention_scores(qkv)
+            of_heads = output_backward(dy, attended(qkv, scores), w, g)
+            dn += project_backward(n, attended_backward(of_heads, qkv, scores), w, g)
+        if "ffn" in branches:
+            dn += widened_backward(dy, n, widened(n, w), w, g)
+        dy = dy + normalise_backward(dn, inputs[i], w, g, i)
+    return dy
+
+
+def zeros_like(weights: Weights) -> Weights:
+    """Zeros of the shapes of weights."""
+    return {unit: {name: np.zeros_like(each) for name, each in tensors.items()} for unit, tensors in weights.items()}
+
+
+def train_unsharded(
+    model: Transformer, weights: Weights, batches: Ints, optimizer: SgdMomentum = DEFAULT_OPTIMIZER
+) -> TransformerTraining:
+    """Train on one rank: a step for each of the batches [steps, batch, s + 1]; `weights` are left as they are.
+
+    Parameters
+    ----------
+    model, weights
+        A dense model, and what it starts with.
+    batches
+        Tokens of each step.
+    optimizer
+        Its rate and momentum.
+
+    Returns
+    -------
+    Losses, the last step's gradients, and the weights in the end.
+    """
+    weights = {unit: {name: each.copy() for name, each in tensors.items()} for unit, tensors in weights.items()}
+    velocity, losses, gradients = zeros_like(weights), [], zeros_like(weights)
+    for tokens in batches:
+        loss, gradients = unsharded_step(model, weights, tokens)
+        losses.append(loss)
+        for unit, tensors in weights.items():
+            for name, weight in tensors.items():
+                optimizer.update(weight, velocity[unit][name], gradients[unit][name])
+    return TransformerTraining(losses, gradients, weights)

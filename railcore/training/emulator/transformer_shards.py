@@ -1,0 +1,358 @@
+"""Weights, gradients and optimizer of a transformer on simulated ranks: which rank holds what, and how it is exchanged.
+
+A rank keeps each unit of the model (a layer, the embedding, ...) as one flat array:
+
+- t tensor ranks split heads, columns and rows of the feed-forward, rows of the vocabulary and of the positions. Norms
+  and biases behind a sum are copied on all of them, heads of keys and values where t is more than k.
+- c d replicas (context and data ranks) hold the same. By sharding they share the optimizer's velocity, the gradients
+  and the weights among them, each 1 / (c d) of a unit, filled with zeros where that is no whole number.
+
+Each tensor rank exchanges over the replicas its own tensors, and of what it holds a copy of its slice, 1 / t, as
+`transfers` counts them. Where the ranks have parts of a copy's gradient these are first summed in slices, and new
+weights are gathered from slices (kind "copies", which `transfers` leaves out). Megatron-LM exchanges copies whole.
+
+A unit is exchanged at a time; `transfers` counts those of a stage as one message where they follow each other.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railcore.facts.checks import Floats
+from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
+from railcore.training.emulator.transformer_reference import SgdMomentum, Tensors, Weights, unit_shapes
+from railcore.training.parallelism import Strategy
+from railcore.training.transfers import TrafficOptions
+from railcore.training.transformer import Transformer
+
+Values = dict[int, Floats]  # an array of each rank
+_SPLIT_AXIS = dict.fromkeys(("q", "k", "v", "up", "gate"), 1) | dict.fromkeys(
+    ("o", "down", "q_bias", "k_bias", "v_bias", "up_bias", "gate_bias", "embedding", "positions", "output"), 0
+)
+_OF_HEADS = ("k", "v", "k_bias", "v_bias")
+
+
+class _Section(NamedTuple):
+    """Tensors of a unit that as many tensor ranks hold copies of; partial: each has a part of their gradient.
+
+    start, stop: of the flat array, whose length is a multiple of copies.
+    """
+
+    copies: int
+    partial: bool
+    start: int
+    stop: int
+
+
+class _Layout(NamedTuple):
+    """Flat array of a unit: place and shape of its tensors, and its sections."""
+
+    places: dict[str, tuple[int, tuple[int, ...]]]
+    sections: list[_Section]
+
+    @property
+    def size(self) -> int:
+        return self.sections[-1].stop
+
+    def views(self, flat: Floats) -> Tensors:
+        """The tensors of a flat array, which share its memory."""
+        return {
+            name: flat[start : start + int(np.prod(shape))].reshape(shape)
+            for name, (start, shape) in self.places.items()
+        }
+
+
+class ShardedParameters:
+    """Weights, gradients and velocity of a dense model on the ranks of a strategy.
+
+    Parameters
+    ----------
+    model, strategy, options
+        The model, how it is split, and the bytes of what is exchanged.
+    ranks
+        Where they are held, and what logs the exchanges.
+    weights
+        What the model starts with.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        strategy: Strategy,
+        options: TrafficOptions,
+        ranks: EmulatedRanks,
+        weights: Weights,
+    ) -> None:
+        self.model, self.strategy, self.options, self.ranks = model, strategy, options, ranks
+        self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
+        self.stage_ranks = [np.sort(strategy.groups("pipeline")[:, i]).tolist() for i in range(strategy.pipeline)]
+        self.sharded_gradients = strategy.sharding in ("gradients", "weights")
+        self.output_unit = "output" if strategy.pipeline > 1 or not model.tied_embeddings else "embedding"
+        if self.output_unit == "output" and model.tied_embeddings:
+            weights = weights | {"output": {"output": weights["embedding"]["embedding"]}}
+        self._layouts = {unit: self._layout(tensors) for unit, tensors in weights.items()}
+        for unit, tensors in weights.items():
+            for rank in self.unit_ranks(unit):
+                self._start(rank, unit, tensors)
+
+    def unit_ranks(self, unit: str) -> list[int]:
+        """Ranks of the stage that has a unit."""
+        p, v = self.strategy.pipeline, self.strategy.interleave
+        if unit.startswith("layer"):
+            return self.stage_ranks[int(unit.split()[1]) // (self.model.layers // (p * v)) % p]
+        return self.stage_ranks[0 if unit in ("embedding", "positions") else -1]
+
+    def weights(self, rank: int, unit: str) -> Tensors:
+        """Weights of a unit as a rank holds them."""
+        return self._layouts[unit].views(self.ranks.held(rank, f"weights {unit}"))
+
+    def gradients(self, rank: int, unit: str) -> Tensors:
+        """Gradients of a unit that a rank adds to."""
+        return self._layouts[unit].views(self.ranks.held(rank, f"gradients {unit}"))
+
+    def together(
+        self, operation: str, kind: str, arrays: Values, label: TransferLabel, ranks: EmulatedRanks | None = None
+    ) -> Values:
+        """A collective of every group of a kind that the ranks of `arrays` are in.
+
+        Parameters
+        ----------
+        operation, kind
+            "all_gather", "reduce_scatter" or "all_reduce"; a kind of group of `Strategy`.
+        arrays
+            By rank.
+        label
+            Why.
+        ranks
+            Others than those of the training, whose log does not count.
+
+        Returns
+        -------
+        What each rank has after it.
+        """
+        return self._among(self.strategy.groups(kind), operation, arrays, label, ranks)
+
+    def gather(self, unit: str, phase: str, microbatch: int) -> None:
+        """With sharded weights, gather a unit's on its ranks, unless they are there."""
+        of = self.unit_ranks(unit)
+        if self.strategy.sharding == "weights" and not self.ranks.holds(of[0], f"weights {unit}"):
+            shards = {rank: self.ranks.held(rank, f"shard {unit}") for rank in of}
+            self._spread(unit, shards, self._label(unit, phase, self.options.weight_bytes, microbatch))
+
+    def release(self, unit: str) -> None:
+        """With sharded weights, free what `gather` gathered."""
+        if self.strategy.sharding == "weights":
+            for rank in self.unit_ranks(unit):
+                self.ranks.free(rank, f"weights {unit}")
+
+    def begin_backward(self, unit: str, microbatch: int) -> None:
+        """Before a unit's backward pass: gather its weights, hold zeros for its gradients."""
+        self.gather(unit, "backward", microbatch)
+        for rank in self.unit_ranks(unit):
+            if not self.ranks.holds(rank, f"gradients {unit}"):
+                zeros = np.zeros(self._layouts[unit].size)
+                self.ranks.hold(rank, f"gradients {unit}", zeros, self.options.gradient_bytes)
+
+    def end_backward(self, unit: str, microbatch: int) -> None:
+        """After a unit's backward pass: with sharded gradients, sum them; free what is not kept."""
+        if self.sharded_gradients:
+            self._reduce(unit, "backward", microbatch)
+        self.release(unit)
+
+    def update(self, optimizer: SgdMomentum) -> None:
+        """After the last pass: sum gradients that are not summed yet, update weights and gather the new ones."""
+        if not self.sharded_gradients:
+            self._sum_tied("gradients")
+            for unit in self._layouts:
+                self._reduce(unit, "after")
+        else:
+            self._sum_tied("summed")
+        for unit in self._layouts:
+            shards = {}
+            for rank in self.unit_ranks(unit):
+                shards[rank] = self.ranks.held(rank, f"shard {unit}")
+                velocity = self.ranks.held(rank, f"velocity {unit}")
+                optimizer.update(shards[rank], velocity, self.ranks.held(rank, f"summed {unit}"))
+            if self.strategy.sharding != "weights":
+                self._spread(unit, shards, self._label(unit, "after", self.options.weight_bytes))
+
+    def begin_step(self) -> None:
+        """Free the gradients of the step before."""
+        for unit in self._layouts:
+            for rank in self.unit_ranks(unit):
+                if self.ranks.holds(rank, f"summed {unit}"):
+                    self.ranks.free(rank, f"summed {unit}")
+
+    def collected(self, what: str = "shard", replica: int = 0) -> Weights:
+        """Whole tensors from what the ranks hold, nothing logged: "shard" (the weights) or "summed" (gradients).
+
+        replica: whose copy, in the order of its group. Tied weights of the last stage are unit "output".
+        """
+        shapes = unit_shapes(self.model) | {"output": {"output": (self.model.vocabulary, self.model.hidden)}}
+        found: Weights = {}
+        for unit, layout in self._layouts.items():
+            shards = {rank: self.ranks.held(rank, f"{what} {unit}") for rank in self.unit_ranks(unit)}
+            aside = EmulatedRanks(self.strategy.gpus, self.strategy.gpus)
+            flats = self._whole(unit, shards, self._label(unit, "after", 1.0), aside)
+            group = next(row for row in self.strategy.groups("replica") if row[0] in flats)[replica]
+            members = next(row for row in self.strategy.groups("tensor") if group in row)
+            pieces = [layout.views(flats[rank]) for rank in members]
+            found[unit] = {}
+            for name, shape in shapes[unit].items():
+                copies = self._copies(name)
+                parts = [piece[name] for piece in pieces[::copies]]
+                found[unit][name] = np.concatenate(parts, _SPLIT_AXIS.get(name, 0)).reshape(shape)
+        return found
+
+    def _copies(self, name: str) -> int:
+        """Tensor ranks that hold the same part of a tensor."""
+        t = self.strategy.tensor
+        return (max(t // self.model.kv_heads, 1) if name in _OF_HEADS else 1) if name in _SPLIT_AXIS else t
+
+    def _piece(self, rank: int, name: str, whole: Floats) -> Floats:
+        """A rank's part of a tensor."""
+        copies = self._copies(name)
+        return np.split(whole, self.strategy.tensor // copies, _SPLIT_AXIS.get(name, 0))[
+            self.place["tensor"][rank] // copies
+        ]
+
+    def _layout(self, tensors: Tensors) -> _Layout:
+        alike: dict[tuple[int, bool], list[str]] = {}
+        for name in tensors:
+            partial = name in _OF_HEADS or self.strategy.sequence_parallel
+            alike.setdefault((self._copies(name), self._copies(name) > 1 and partial), []).append(name)
+        places, sections, stop = {}, [], 0
+        for (copies, partial), names in alike.items():
+            start = stop
+            for name in names:
+                places[name] = (stop, self._piece(0, name, tensors[name]).shape)
+                stop += int(np.prod(places[name][1]))
+            stop += (start - stop) % copies
+            sections.append(_Section(copies, partial, start, stop))
+        return _Layout(places, sections)
+
+    def _start(self, rank: int, unit: str, tensors: Tensors) -> None:
+        """Hold a rank's weights of a unit, the shard that it updates, and its velocity."""
+        layout, bytes_each = self._layouts[unit], self.options.weight_bytes
+        flat = np.zeros(layout.size)
+        for name, view in layout.views(flat).items():
+            view[:] = self._piece(rank, name, tensors[name])
+        shard = self._slices(rank, unit, flat)
+        if self.strategy.sharding != "none":
+            shard = np.split(self._filled(shard), self._replicas)[self._replica(rank)].copy()
+        self.ranks.hold(rank, f"shard {unit}", shard, bytes_each)
+        self.ranks.hold(rank, f"velocity {unit}", np.zeros_like(shard), self.options.gradient_bytes)
+        if self.strategy.sharding != "weights":
+            self.ranks.hold(rank, f"weights {unit}", flat, bytes_each)
+
+    @property
+    def _replicas(self) -> int:
+        return self.strategy.context * self.strategy.data
+
+    def _replica(self, rank: int) -> int:
+        """Place of a rank in its replica group."""
+        rows = self.strategy.groups("replica")
+        return int(np.argwhere(rows == rank)[0, 1])
+
+    def _filled(self, buffer: Floats) -> Floats:
+        """With zeros behind it, so that the replicas divide it."""
+        return np.pad(buffer, (0, -len(buffer) % self._replicas))
+
+    def _slices(self, rank: int, unit: str, flat: Floats) -> Floats:
+        """What a tensor rank exchanges of a unit: its own tensors, and its slice of those that it has copies of."""
+        parts = [
+            flat[start:stop].reshape(copies, -1)[self.place["tensor"][rank] % copies]
+            for copies, _, start, stop in self._layouts[unit].sections
+        ]
+        return np.concatenate(parts)
+
+    def _reduce(self, unit: str, phase: str, microbatch: int | None = None) -> None:
+        """Sum the gradients of a unit over its replicas, into what is summed of them already; free the parts."""
+        of, grads = self.unit_ranks(unit), {}
+        for rank in of:
+            grads[rank] = self.ranks.free(rank, f"gradients {unit}")
+        label = self._label(unit, phase, self.options.gradient_bytes, microbatch)
+        for copies, partial, start, stop in self._layouts[unit].sections:
+            if partial:
+                parts = {rank: grads[rank][start:stop] for rank in of}
+                sums = self._of_copies("reduce_scatter", copies, parts, label)
+                for rank in of:
+                    where = self.place["tensor"][rank] % copies
+                    grads[rank][start:stop].reshape(copies, -1)[where] = sums[rank]
+        slices = {rank: self._slices(rank, unit, grads[rank]) for rank in of}
+        if self.strategy.sharding == "none":
+            summed = self.together("all_reduce", "replica", slices, label)
+        else:
+            slices = {rank: self._filled(each) for rank, each in slices.items()}
+            summed = self.together("reduce_scatter", "replica", slices, label)
+        for rank in of:
+            name, total = f"summed {unit}", summed[rank]
+            if self.ranks.holds(rank, name):
+                total = total + self.ranks.held(rank, name)
+            self.ranks.hold(rank, name, total, self.options.gradient_bytes)
+
+    def _sum_tied(self, what: str) -> None:
+        """Sum the tied embedding's gradients of the first and the last stage."""
+        if not (self.model.tied_embeddings and self.output_unit == "output"):
+            return
+        ends = self.strategy.groups("pipeline")[:, [0, -1]]
+        arrays: Values = {}
+        for unit, side in (("embedding", 0), ("output", 1)):
+            arrays |= {rank: self.ranks.held(rank, f"{what} {unit}") for rank in ends[:, side].tolist()}
+        label = TransferLabel("after", self._counted("pipeline"), element_bytes=self.options.gradient_bytes)
+        for rank, total in self._among(ends, "all_reduce", arrays, label).items():
+            arrays[rank][:] = total
+
+    def _spread(self, unit: str, shards: Values, label: TransferLabel) -> None:
+        """Hold the whole weights of a unit, gathered from shards."""
+        for rank, flat in self._whole(unit, shards, label).items():
+            self.ranks.hold(rank, f"weights {unit}", flat, self.options.weight_bytes)
+
+    def _whole(self, unit: str, shards: Values, label: TransferLabel, ranks: EmulatedRanks | None = None) -> Values:
+        """Flat arrays of a unit, gathered over replicas and then over tensor ranks that hold copies."""
+        layout = self._layouts[unit]
+        buffers = shards
+        if self.strategy.sharding != "none":
+            buffers = self.together("all_gather", "replica", shards, label, ranks)
+        flats, at = {rank: np.zeros(layout.size) for rank in shards}, 0
+        for copies, _, start, stop in layout.sections:
+            slices = {rank: buffers[rank][at : at + (stop - start) // copies] for rank in shards}
+            at += (stop - start) // copies
+            for rank, joined in self._of_copies("all_gather", copies, slices, label, ranks).items():
+                flats[rank][start:stop] = joined
+        return flats
+
+    def _of_copies(
+        self, operation: str, copies: int, arrays: Values, label: TransferLabel, ranks: EmulatedRanks | None = None
+    ) -> Values:
+        """A collective of the tensor ranks that hold the same."""
+        groups = self.strategy.groups("tensor").reshape(-1, copies)
+        label = TransferLabel(label.phase, "copies", label.layer, label.microbatch, label.element_bytes)
+        return self._among(groups, operation, arrays, label, ranks)
+
+    def _among(
+        self,
+        groups: NDArray[np.int64],
+        operation: str,
+        arrays: Values,
+        label: TransferLabel,
+        ranks: EmulatedRanks | None = None,
+    ) -> Values:
+        if groups.shape[1] == 1:
+            return arrays
+        found: Values = {}
+        run: Any = getattr(ranks or self.ranks, operation)
+        for group in groups.tolist():
+            if group[0] in arrays:
+                found |= zip(group, run(group, [arrays[rank] for rank in group], label), strict=True)
+        return found
+
+    def _counted(self, kind: str) -> str:
+        """Kind of the ends' transfers: of its own where the options do not count them."""
+        return kind if self.options.embeddings else "ends"
+
+    def _label(self, unit: str, phase: str, element_bytes: float, microbatch: int | None = None) -> TransferLabel:
+        layer = int(unit.split()[1]) if unit.startswith("layer") else None
+        kind = "data" if layer is not None else self._counted("data")
+        return TransferLabel(phase, kind, layer, microbatch, element_bytes)

@@ -1,0 +1,234 @@
+"""The transformer on simulated ranks: trains as one rank does, and sends what `transfers` and `traffic` say."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from railcore.training.emulator.ranks import UNCOUNTED_KINDS
+from railcore.training.emulator.transformer_block import ShardedTransformer, transformer_transfers
+from railcore.training.emulator.transformer_reference import (
+    random_tokens,
+    starting_weights,
+    train_unsharded,
+    unsharded_step,
+)
+from railcore.training.parallelism import DIMENSIONS, Strategy
+from railcore.training.pipeline_schedule import peak_microbatches
+from railcore.training.traffic import iteration_traffic
+from railcore.training.transfers import TrafficOptions, step_transfers
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+
+GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, head_dim=8, positions=8)
+LLAMA = dataclasses.replace(
+    GPT, name="llama", kv_heads=2, ffn_matrices=3, biases=False, tied_embeddings=False, positions=0
+)
+PALM = dataclasses.replace(GPT, name="palm", kv_heads=1, parallel_block=True, biases=False, positions=12)
+FALCON = dataclasses.replace(GPT, name="falcon", kv_heads=2, ffn_matrices=3, parallel_block=True)
+MODELS = (GPT, LLAMA, PALM, FALCON)
+OPTIONS = TrafficOptions()
+
+
+@st.composite
+def runs(draw):
+    """A model, a strategy of at most 16 ranks, a batch, and options."""
+    t, c, d = (draw(st.sampled_from(sizes)) for sizes in ((1, 2, 4), (1, 2), (1, 2)))
+    p = draw(st.sampled_from([p for p in (1, 2, 4) if t * c * d * p <= 16]))
+    strategy = Strategy(
+        tensor=t,
+        context=c,
+        pipeline=p,
+        data=d,
+        interleave=draw(st.sampled_from((1, 2))) if p == 2 else 1,
+        micro_batch=draw(st.sampled_from((1, 2))),
+        recompute=draw(st.sampled_from(RECOMPUTE)),
+        sequence_parallel=t > 1 and draw(st.booleans()),
+        sharding=draw(st.sampled_from(SHARDING)),
+        order=tuple(draw(st.permutations(DIMENSIONS))),
+    )
+    elements, variants = st.tuples(*[st.sampled_from((1, 2, 4))] * 3), st.tuples(*[st.booleans()] * 3)
+    batch = d * strategy.micro_batch * p * draw(st.sampled_from((1, 2)))
+    return draw(st.sampled_from(MODELS)), strategy, batch, TrafficOptions(*draw(elements), *draw(variants))
+
+
+def trained(model, strategy, batch, options=OPTIONS, steps=2, hb_domain_size=2):
+    """A sharded run, what it gives, and what one rank gives."""
+    weights = starting_weights(model, 1)
+    batches = np.stack([random_tokens(model, batch, seed) for seed in range(steps)])
+    run = ShardedTransformer(model, strategy, batch, weights, options, hb_domain_size)
+    return run, run.training(batches), train_unsharded(model, weights, batches)
+
+
+def worst(found, wanted):
+    """Largest difference of tensors, over the largest value in the unit."""
+    assert found.keys() == wanted.keys()
+    errors = []
+    for unit, tensors in wanted.items():
+        assert found[unit].keys() == tensors.keys()
+        largest = max(abs(each).max() for each in tensors.values())
+        errors += [abs(found[unit][name] - each).max() / largest for name, each in tensors.items()]
+    return max(errors)
+
+
+def dense(part):
+    gpus = len(part.targets)
+    found = np.zeros((gpus, gpus))
+    np.add.at(found, (np.arange(gpus)[:, None], part.targets), part.bytes)
+    return found
+
+
+@given(runs())
+@example((GPT, Strategy(2, 1, 2, 2), 8, OPTIONS))
+@example((GPT, Strategy(2, 2, 2, 2, interleave=2, sequence_parallel=True, sharding="gradients"), 8, OPTIONS))
+@example((PALM, Strategy(4, 1, 4, 1, recompute="full"), 4, TrafficOptions(scatter_gather=True)))
+@example((LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True, sharding="weights", recompute="full"), 4, OPTIONS))
+@settings(max_examples=20, deadline=None)
+def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
+    model, strategy, batch, options = run
+    sharded, found, wanted = trained(*run)
+    assert found.losses == pytest.approx(wanted.losses, rel=1e-12)
+    assert worst(found.gradients, wanted.gradients) < 1e-12
+    assert worst(found.weights, wanted.weights) < 1e-12
+    table = sharded.comparison()
+    counted = table[~table["kind"].isin(UNCOUNTED_KINDS)]
+    assert counted["emulated_bytes"].tolist() == counted["predicted_bytes"].tolist()
+    assert (counted["predicted_bytes"] > 0).all()
+    if strategy.gpus > 1:
+        for kind, part in iteration_traffic(model, strategy, batch, options).matrices.items():
+            assert sharded.matrix(kind) == pytest.approx(dense(part), rel=1e-12), kind
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_gradients_are_finite_differences(model):
+    model = dataclasses.replace(model, layers=2, hidden=8, ffn_hidden=12, vocabulary=10, head_dim=2, sequence_length=5)
+    weights, tokens = starting_weights(model), random_tokens(model, 3)
+    assert sum(each.size for unit in weights.values() for each in unit.values()) == model.total_parameters
+    gradients, rng, step = unsharded_step(model, weights, tokens)[1], np.random.default_rng(0), 1e-4
+    for unit, tensors in weights.items():
+        for name, each in tensors.items():
+            for place in (tuple(rng.integers(each.shape)) for _ in range(2)):
+                start, slope = each[place], 0.0
+                for steps, share in ((1, 8), (-1, -8), (2, -1), (-2, 1)):
+                    each[place] = start + steps * step
+                    slope += share * unsharded_step(model, weights, tokens)[0] / (12 * step)
+                each[place] = start
+                assert gradients[unit][name][place] == pytest.approx(slope, abs=1e-10), (unit, name, place)
+
+
+def test_training_lowers_the_loss_of_a_batch():
+    run = ShardedTransformer(LLAMA, Strategy(2, 1, 2, 2), 4)
+    tokens = random_tokens(LLAMA, 4)
+    losses = [run.step(tokens) for _ in range(8)]
+    assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("sharding", SHARDING)
+def test_all_copies_of_weights_stay_equal(sharding):
+    strategy = Strategy(2, 2, 2, 2, sequence_parallel=True, sharding=sharding)
+    run, found, _ = trained(GPT, strategy, 4)
+    for replica in range(4):
+        whole = run.parameters.collected("shard", replica)
+        assert all(np.array_equal(whole[u][n], found.weights[u][n]) for u in found.weights for n in found.weights[u])
+        assert np.array_equal(whole["output"]["output"], whole["embedding"]["embedding"])
+    if sharding != "weights":  # what is gathered is what each rank computes with
+        for group in strategy.groups("replica").tolist():
+            for unit in ("layer 0", "layer 3"):
+                if group[0] in run.parameters.unit_ranks(unit):
+                    one, *others = [run.ranks.held(rank, f"weights {unit}") for rank in group]
+                    assert all(np.array_equal(one, other) for other in others)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+@pytest.mark.parametrize("model", [GPT, LLAMA, PALM], ids=lambda model: model.name)
+def test_kept_activations_are_those_of_the_formula(model, recompute, sequence_parallel):
+    """Each of the pipeline's stages but the last, which keeps the logits too, at its peak and in the end."""
+    strategy = Strategy(2, 2, 2, recompute=recompute, sequence_parallel=sequence_parallel)
+    run = ShardedTransformer(model, strategy, 4)
+    run.step(random_tokens(model, 4))
+    one = model.layer_activation_bytes(1, 2, 2, sequence_parallel, RECOMPUTE.index(recompute), dropout=False)
+    layers = model.layers // 2 * sum(float(each) for each in one.values())
+    tokens = model.sequence_length // 2
+    narrow = 2 * model.hidden / (2 if sequence_parallel else 1)
+    peaks = run.peak_activation_bytes()
+    for rank, stage in enumerate(strategy.coordinates(np.arange(strategy.gpus))["pipeline"]):
+        held = peak_microbatches(2, 4, stage=stage) * layers
+        logits = 2 * tokens * (narrow + model.vocabulary / 2) if stage == 1 else 0
+        assert peaks[rank] == held + logits
+        names = run.ranks.memory[run.ranks.memory["rank"] == rank].groupby("name")["bytes"].sum()
+        assert set(names[names > 0].index.str.split().str[0]) == {"weights", "shard", "velocity", "summed"}
+
+
+def test_peaks_of_an_interleaved_pipeline_are_those_of_its_schedule():
+    strategy = Strategy(pipeline=2, interleave=2)
+    run = ShardedTransformer(LLAMA, strategy, 8)
+    run.step(random_tokens(LLAMA, 8))
+    one = sum(float(each) for each in LLAMA.layer_activation_bytes(dropout=False).values())
+    assert run.peak_activation_bytes()[0] == peak_microbatches(2, 8, 2) * 2 * one
+
+
+@pytest.mark.parametrize("strategy", [Strategy(2, 2, 2, 2, sequence_parallel=True), Strategy(4, 1, 4)])
+def test_ends_that_are_not_counted_have_a_kind_of_their_own(strategy):
+    tables = {
+        ends: transformer_transfers(GPT, strategy, 8, TrafficOptions(embeddings=ends), 4) for ends in (True, False)
+    }
+    total = {ends: table.groupby("kind")["emulated_bytes"].sum() for ends, table in tables.items()}
+    assert total[True].sum() == total[False].sum() and "ends" not in total[True]
+    rows = {ends: step_transfers(GPT, strategy, 8, TrafficOptions(embeddings=ends)) for ends in (True, False)}
+    stages = {
+        ends: sum(row.sent_bytes * row.stage_weights(strategy).sum() for row in some) for ends, some in rows.items()
+    }
+    assert total[False]["ends"] == pytest.approx((stages[True] - stages[False]) * strategy.gpus / strategy.pipeline)
+
+
+def test_tensor_traffic_stays_in_a_domain_of_the_tensor_ranks():
+    table = transformer_transfers(LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True), 4, hb_domain_size=4)
+    links = table.groupby("kind")["link"].agg(set)
+    assert links["sequence"] == {"scale-up"} and links["data"] == links["pipeline"] == {"scale-out"}
+
+
+def test_what_is_left_out_is_small_sums():
+    """Copies without sequence parallelism: new weights of norms and biases alone; with it their gradients too."""
+    strategy = Strategy(4, data=2)
+    plain = transformer_transfers(LLAMA, strategy, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
+    heads = 2 * LLAMA.hidden * LLAMA.head_dim * 2 * LLAMA.layers  # 2 ranks have a head of keys and one of values
+    norms = 3 / 4 * 9 * LLAMA.hidden
+    assert plain["copies", "all_gather"] == 2 * strategy.gpus * (norms + heads / 2 / 2)
+    assert plain["copies", "reduce_scatter"] == 2 * strategy.gpus * heads / 2 / 2
+    sliced = dataclasses.replace(strategy, sequence_parallel=True)
+    both = transformer_transfers(LLAMA, sliced, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
+    assert both["copies", "reduce_scatter"] == both["copies", "all_gather"] == plain["copies", "all_gather"]
+
+
+def test_what_replicas_do_not_divide_is_filled_with_zeros():
+    model, strategy = (
+        dataclasses.replace(LLAMA, hidden=10, ffn_hidden=7, vocabulary=9),
+        Strategy(data=3, sharding="weights"),
+    )
+    run, found, wanted = trained(model, strategy, 3)
+    assert worst(found.weights, wanted.weights) < 1e-12
+    table = run.comparison()
+    assert (table["emulated_bytes"] >= table["predicted_bytes"]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "strategy", "options", "word"),
+    [
+        ({"experts": 4}, Strategy(), OPTIONS, "experts is 4"),
+        ({"vocabulary": 25}, Strategy(2), OPTIONS, "vocabulary is 25: give a multiple of tensor 2, such as 26"),
+        ({"positions": 9}, Strategy(2), OPTIONS, "positions is 9"),
+        ({"positions": 4}, Strategy(), OPTIONS, "positions is 4: give 0, or sequence_length 8"),
+        ({"hidden": 9, "sequence_length": 2}, Strategy(4, 2), TrafficOptions(scatter_gather=True), "multiple of it"),
+        ({}, Strategy(8), OPTIONS, "heads"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(changes, strategy, options, word):
+    with pytest.raises(ValueError, match=word):
+        ShardedTransformer(dataclasses.replace(GPT, **changes), strategy, 4, options=options)
+
+
+def test_tokens_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"give \(4, 9\)"):
+        ShardedTransformer(GPT, Strategy(), 4).step(random_tokens(GPT, 3))
