@@ -16,7 +16,7 @@ import pandas as pd
 
 from railcore.facts.units import number, show
 from railcore.training.collective_schedules import collective_schedule
-from railcore.training.emulator.comparison import EmulatedRun, emulated_run, link_bytes
+from railcore.training.emulator.comparison import EmulatedRun, emulated_run, largest_difference, link_bytes
 from railcore.training.emulator.feedforward import FeedForward
 from railcore.training.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
 from railcore.training.emulator.timeline import RankTimeline, rank_timeline
@@ -30,6 +30,7 @@ LEARNING_RATE = 0.1  # of the example in the text
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS = 3, 1
+_EQUAL = 1e-12  # difference below which sums of another order are the same
 _HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
 
 
@@ -124,7 +125,7 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
 
 
 def _shown(*values: float) -> str:
-    return "  ".join(number(value + 0.0, _DIGITS) for value in values)
+    return " ".join(number(value + 0.0, _DIGITS) for value in values)
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
@@ -163,16 +164,69 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
     return found
 
 
+def input_texts(run: EmulatedRun) -> list[str]:
+    """The inputs of the first sample, such as "x1 = 0.7"."""
+    return [f"x{i} = {_shown(value)}" for i, value in enumerate(run.inputs[:, 0], start=1)]
+
+
+def prediction_text(run: EmulatedRun) -> str:
+    """What the last GPU puts out in a training step of one sample, what it should be, and the loss."""
+    if run.step is None:
+        raise ValueError("run has no training step: give a learning_rate")
+    return (
+        f"prediction {_shown(*run.step.outputs[-1][:, 0])}\ntarget {_shown(*run.targets[:, 0])}\n"
+        f"loss {_shown(run.step.loss)}"
+    )
+
+
+def loss_text(run: EmulatedRun, learning_rate: float) -> str:
+    """How a training step of one sample begins its backward pass, and what it does with gradients."""
+    rate = _shown(learning_rate)
+    return f"{prediction_text(run)}\n\nlearning rate {rate}\nnew w = w -\n{rate} x gradient"
+
+
+def chain_data(
+    run: EmulatedRun, phase: str, names: Sequence[str], transfers: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The numbers under a figure of layers in a chain: a row for each neuron, then for each transfer.
+
+    Parameters
+    ----------
+    run, phase, names
+        As in `chain_cells`.
+    transfers
+        Of the figure, by default `stage_transfers`.
+
+    Returns
+    -------
+    Columns table ("neurons", "transfers"), those of `neuron_table` that the pass computes, and those of the transfers.
+    """
+    table = neuron_table(run)
+    table["gpu"] = [names[rank] for rank in table["gpu"]]
+    for name in ("weights", "gradient", "updated"):
+        table[name] = [" ".join(f"{value + 0.0:.10g}" for value in values) for values in table[name]]
+    of_pass = ["weights", "z", "y"] if phase == "forward" else ["delta", "gradient", "weights", "updated"]
+    if transfers is None:
+        transfers = stage_transfers(run, phase, names)
+    moved = transfers.attrs.get("placements", transfers).drop(columns="text", errors="ignore")
+    neurons = table[["gpu", "layer", "neuron", *of_pass]]
+    return pd.concat([neurons.assign(table="neurons"), moved.assign(table="transfers")], ignore_index=True)
+
+
 def split_weights(run: EmulatedRun) -> pd.DataFrame:
-    """Weights of one layer by GPU: columns gpu, neuron, input, weight, output."""
+    """Weights of one layer by GPU: columns gpu, neuron, input, value (of the input), weight, output (of the neuron)."""
     rows = []
     for place, rank in enumerate(run.sharded.group(1)):
         held = run.ranks.held(rank, "weights 1")
         for row, weights in enumerate(held):
             name = f"n{place * len(held) + row + 1}"
             output = float(run.network.activated(1, weights @ run.inputs[:, 0]))
-            rows += [(f"GPU{rank} (TP Rank {place + 1})", name, f"x{i + 1}", w, output) for i, w in enumerate(weights)]
-    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "weight", "output"])
+            gpu = f"GPU{rank} (TP Rank {place + 1})"
+            rows += [
+                (gpu, name, f"x{i}", value, weight, output)
+                for i, (value, weight) in enumerate(zip(run.inputs[:, 0], weights, strict=True), start=1)
+            ]
+    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "value", "weight", "output"])
 
 
 def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -215,6 +269,12 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
         }
     )
     return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "note"]), sends
+
+
+def gather_data(slots: pd.DataFrame, sends: pd.DataFrame) -> pd.DataFrame:
+    """The numbers under Fig. 1-11: slots of each GPU and stage, then what is sent behind a stage."""
+    table = pd.concat([slots.assign(table="slots"), sends.drop(columns="text").assign(table="sends")])
+    return table.replace("\n", " ", regex=True)
 
 
 def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
@@ -268,6 +328,25 @@ def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
             rows.append((n, rank, size, sent[rank], once[rank], 2 * (n - 1) / n * size, error))
     columns = ["ranks", "rank", "buffer_bytes", "sent_bytes", "all_reduce_bytes", "formula_bytes", "result_error"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def identity_table(identity: pd.DataFrame) -> pd.DataFrame:
+    """A table of `all_reduce_identity` by number of ranks: bytes of a rank, and whether the results are NumPy's sum."""
+    found = identity.groupby("ranks", as_index=False).agg(
+        buffer_bytes=("buffer_bytes", "first"),
+        reduce_scatter_and_all_gather_bytes=("sent_bytes", "max"),
+        all_reduce_bytes=("all_reduce_bytes", "max"),
+        error=("result_error", "max"),
+    )
+    share = found["all_reduce_bytes"] / found["buffer_bytes"]
+    same = np.where(found["error"] < _EQUAL, "yes", "no")
+    return found.drop(columns="error").assign(over_buffer=share, result_is_the_sum=same)
+
+
+def equality(run: EmulatedRun, learning_rate: float) -> str:
+    """How near the weights of a split training step are to those of one rank, in words."""
+    found = largest_difference(run, learning_rate)
+    return f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
 
 
 def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:

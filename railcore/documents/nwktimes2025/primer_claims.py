@@ -1,6 +1,5 @@
 """nwktimes2025's claims of the primer on parallelism, read off the logs of emulated GPUs."""
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -70,7 +69,6 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
     """
     log, strategy = run.ranks.log, run.strategy
     forward = log[log["phase"] == "forward"]
-    graph = nx.Graph(list(forward[["source", "target"]].itertuples(index=False, name=None)))
     places = strategy.coordinates(np.arange(strategy.gpus))
     replica, same = places["data"], places["tensor"] + strategy.tensor * places["pipeline"]
     source, target = (forward[end].to_numpy(int) for end in ("source", "target"))
@@ -90,7 +88,7 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
         "fig1_12.micro_batch": float(samples.max()),
         "fig1_12.peak_active_gpus": float(rank_timeline(run.ranks).peak_active),
         "fig1_12.cross_dp_forward_bytes": across,
-        "fig1_12.dp_group_gpus": float(max(map(len, nx.connected_components(graph)))),
+        "fig1_12.dp_group_gpus": float(len(_reached(source, target))),
         "fig1_12.idle_rule": idle_rule_broken(idle),
         "fig1_13.replica_difference": difference,
         "fig1_13.gradient_sync_scopes": float(len(scopes)),
@@ -105,6 +103,16 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
     whole = {f"nwktimes2025.{name}": value for name, value in usual.items()}
     reading = {"a DP group is one replica, GPU0 to GPU3": {"ranks with the same weights, GPU0 and GPU4": whole}}
     return Entries(ours.values, ours.reasons, verdict_readings(ours.values, reading))
+
+
+def _reached(source: np.ndarray, target: np.ndarray) -> set[int]:
+    """Ranks that rank 0 exchanges data with, directly or through others."""
+    found, before = {0}, 0
+    while len(found) > before:
+        before = len(found)
+        linked = np.isin(source, list(found)) | np.isin(target, list(found))
+        found |= {*source[linked].tolist(), *target[linked].tolist()}
+    return found
 
 
 def idle_rule_broken(idle: pd.DataFrame) -> float:

@@ -14,7 +14,7 @@ from railcore.training.emulator.feedforward import (
     ShardedFeedForward,
     TrainingStep,
     feedforward_transfers,
-    unsharded_step,
+    one_rank_step,
 )
 from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
@@ -97,7 +97,7 @@ def largest_difference(run: EmulatedRun, learning_rate: float) -> float:
     """
     if run.step is None:
         raise ValueError("run has no training step: give emulated_run a learning_rate")
-    alone = unsharded_step(run.network, run.weights, run.inputs, run.targets, learning_rate)
+    alone = one_rank_step(run.network, run.weights, run.inputs, run.targets, learning_rate)
     pairs = [(np.array(run.step.loss), np.array(alone.loss))]
     for name in ("outputs", "deltas", "gradients"):
         pairs += zip(getattr(run.step, name), getattr(alone, name), strict=True)
