@@ -56,7 +56,18 @@ def tensor_run(seed: int = 0) -> EmulatedRun:
 def three_d_run(width: int, hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
     """Fig. 1-12 and 1-13: four layers on eight GPUs, two each of tensor ranks, stages and replicas, 16 samples.
 
-    width: features of a sample, and neurons of each layer.
+    Parameters
+    ----------
+    width
+        Features of a sample, and neurons of each layer.
+    hb_domain_size
+        GPUs of a node.
+    seed, learning_rate
+        Of weights and samples; of the update.
+
+    Returns
+    -------
+    A training step.
     """
     strategy = Strategy(tensor=2, pipeline=2, data=2, micro_batch=_MICROBATCH, order=ORDER)
     return emulated_run(FeedForward([width] * 5), strategy, _SAMPLES, hb_domain_size, learning_rate, seed)
