@@ -138,6 +138,18 @@ def test_a_port_serves_what_is_ready_first():
     assert table["start"].to_list() == [0, 1, 2.5, 0, 1]
 
 
+def test_a_computation_waits_for_all_that_it_is_sent():
+    ranks, label = EmulatedRanks(3, nodes=[0, 1, 0]), TransferLabel("forward", "pipeline", 1, 0)
+    for rank in (1, 0):
+        ranks.compute(rank, "forward", 1, 0)
+    ranks.send(1, 2, np.ones(1), label)  # slower, over the scale-out network
+    ranks.send(0, 2, np.ones(1), label)
+    ranks.compute(2, "forward", 2, 0)
+    line = rank_timeline(ranks, scale_out_time=2.0, scale_up_time=0.5)
+    assert line.table["start"].to_list() == [0, 0, 1, 1, 3]
+    assert line.table["step"].to_list() == [1, 1, 1, 1, 2]
+
+
 def diagrams():
     """Every diagram of the primer, by name, with the least that it must say."""
     chain, layers = primer.chain_run((3, 3, 3, 1), SEED), [primer.layers_run(n, SEED) for n in (3, 1)]
