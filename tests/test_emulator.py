@@ -68,6 +68,11 @@ def test_links_are_those_of_the_placement():
     for target in (1, 2, 3):
         ranks.send(0, target, np.zeros(3), LABEL)
     assert list(ranks.log.link) == ["scale-out", "scale-up", "scale-out"]
+    ring = EmulatedRanks(4, 2)
+    ring.all_gather([0, 1, 2, 3], [np.zeros(1)] * 4, LABEL)
+    near = ring.log.source // 2 == ring.log.target // 2
+    assert ((ring.log.link == "scale-up") == near).all() and near.sum() == 2 * 3
+    assert list(ring.operations.link) == ["scale-out"]
     switched = EmulatedRanks(4, 2, algorithms={"all_reduce": "in_network"})
     switched.all_reduce([0, 1], [np.zeros(2)] * 2, LABEL)
     switched.all_reduce([1, 2], [np.zeros(2)] * 2, LABEL)
