@@ -1,1 +1,23 @@
-"""An engineer's fabric as tables: profiles that it is built to, ports, addresses and routes."""
+"""From a segment fabric to what an engineer deploys: profiles, ports, VLANs, subnets, routes, failover and cost."""
+
+from railcore.network.addressing.cables import cabling_table, link_medium
+from railcore.network.addressing.design_cost import compare_designs, design_cost
+from railcore.network.addressing.port_map import (
+    fabric_switches,
+    host_port_map,
+    interface_texts,
+    nic_bundling,
+    rail_switch_ports,
+    trunk_port_map,
+)
+from railcore.network.addressing.resilience import (
+    bundle_units,
+    ethernet_segments,
+    failover,
+    failure_domains,
+    path_diversity,
+    tier_use,
+)
+from railcore.network.addressing.routing import BgpDesign
+from railcore.network.addressing.subnets import AddressPlan, address_use
+from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check
