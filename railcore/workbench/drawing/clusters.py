@@ -83,15 +83,16 @@ class _ClusterPage:
         few += [f"{drawn} of {number(most)} GPUs of a node"] * (drawn < most)
         whole = f"{title} (drawn: {', '.join(few)})" if few else title
         self.page = Diagram(_WIDTH, self.nodes_at + _ABOVE + len(self.rows) * _PITCH + 0.02, whole)
+        self.taps: list[float] = []
+        self.boxes: list[tuple[Box, str, str]] = []
+        self.lines: dict[tuple[str, str], list] = {}
+        self.dots: dict[tuple[str, str], list] = {}
         for i, (name, members) in enumerate(self.rows.items()):
             self._bar("scale-out", self._row_name(name), self._row_at(i), self._row_colour(members))
         for name, y in self.bars.items():
             speed = f"{_NAMES[name]}, {show(table.loc[name, 'node_Bps'], 'bps')} a node"
             self._bar(name, speed, y, NETWORK_COLOURS[name])
         wide = (_WIDTH - _EDGE - _LEFT) / len(shown)
-        self.taps: list[float] = []
-        self.lines: dict[tuple[str, str], list] = {}
-        self.dots: dict[tuple[str, str], list] = {}
         for i, domain in enumerate(shown):
             self._node(domain, Box(_LEFT + i * wide + 0.04, self.nodes_at, wide - 0.08, _NODE))
         for network, y, text in (
@@ -104,7 +105,7 @@ class _ClusterPage:
             self._text(Box(_EDGE, self.nodes_at + y - 0.11, _LEFT - _EDGE - 0.05, 0.22), text, on)
         self._uplinks()
         self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.34))
-        self._draw_lines()
+        self._draw_all()
         if lit:
             self._note(Box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, 0.52))
 
@@ -115,17 +116,17 @@ class _ClusterPage:
     def _on(self, network: str) -> bool:
         return self.lit in ("", network)
 
-    def _look(self, network: str, face: str = "") -> dict[str, Any]:
-        """Style of a box of a network."""
-        if self._on(network):
-            return {"face": face}
-        return {"face": _PALE, "edgecolor": _PALE_LINE}
+    def _box(self, box: Box, network: str, face: str) -> None:
+        """A box of a network, drawn with the others by `_draw_all`."""
+        on = self._on(network)
+        self.boxes.append((box, face if on else _PALE, EDGE if on else _PALE_LINE))
 
     def _line(self, points: Sequence[tuple[float, float]], network: str, colour: str) -> None:
-        """A line, drawn with the others of its network and colour by `_draw_lines`."""
+        """A line, drawn with the others of its network and colour by `_draw_all`."""
         self.lines.setdefault((network, colour if self._on(network) else _PALE_LINE), []).append(points)
 
-    def _draw_lines(self) -> None:
+    def _draw_all(self) -> None:
+        self.page.boxes(*zip(*self.boxes, strict=True))
         for (network, colour), lines in self.lines.items():
             on = self._on(network)
             style: dict[str, Any] = {"colors": colour, "linewidths": 1.1 if on else 0.7, "zorder": 2 if on else 1}
@@ -149,7 +150,7 @@ class _ClusterPage:
         self.page.label(box, text, font, **{"color": INK if on else _PALE_INK, **style})
 
     def _bar(self, network: str, name: str, y: float, colour: str) -> None:
-        self.page.box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR, **self._look(network, colour))
+        self._box(Box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR), network, colour)
         self._text(Box(_EDGE, y + _BAR / 2 - 0.115, _LEFT - _EDGE - 0.05, 0.23), name, self._on(network))
 
     def _row_name(self, name: str) -> str:
@@ -170,13 +171,14 @@ class _ClusterPage:
         inner = Box(inner.left + 0.05, inner.bottom, inner.width - 0.1, inner.height)
         every = self.graph.nodes(data=True)
         hb = [node for node, at in every if at["kind"] == "hb" and at["domain"] == domain]
-        _draw(self.page, inner, **self._look("scale-up", KINDS["hb"]))
+        self._box(inner, "scale-up", KINDS["hb"])
         if self._on("scale-up"):
             self._text(inner, self._scale_up_text(len(hb)), True)
         pairs = zip(cells.cells(len(gpus), gap=0.035), nics.cells(len(gpus), gap=0.035), strict=True)
         for node, (cell, nic_cell) in zip(gpus, pairs, strict=True):
             label = f"GPU {self.graph.nodes[node]['rank'] - 1 + self.first}"
-            _draw(self.page, cell, label if cell.width > 0.42 else label[4:], kind="gpu", font=7)
+            self._box(cell, self.lit, KINDS["gpu"])
+            self._text(cell, label if cell.width > 0.42 else label[4:], True)
             for nic in (n for n in self.graph[node] if self.graph.nodes[n]["network"] == "scale-out"):
                 self._dedicated(nic, cell, nic_cell)
             ends = cell.edge("bottom"), (cell.middle[0], inner.top)
@@ -192,7 +194,7 @@ class _ClusterPage:
         """The NIC of a GPU and its line to the rail."""
         found = [i for i, members in enumerate(self.rows.values()) if set(members) & set(self.graph[nic])]
         colour = self._row_colour(list(self.rows.values())[found[0]]) if found else EDGE
-        _draw(self.page, cell, **self._look("scale-out", colour))
+        self._box(cell, "scale-out", colour)
         self._line([gpu.edge("top"), cell.edge("bottom")], "scale-out", colour)
         for row in found:
             self._tap(cell.edge("top"), self._row_at(row) + _BAR / 2, "scale-out", colour)
@@ -204,7 +206,7 @@ class _ClusterPage:
 
     def _shared(self, cell: Box, network: str) -> None:
         colour = NETWORK_COLOURS[network]
-        _draw(self.page, cell, **self._look(network, KINDS["nic"]))
+        self._box(cell, network, KINDS["nic"])
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
             self._text(cell, _NAMES[network] if cell.width > 0.75 else short, True, 6.5)
@@ -238,7 +240,7 @@ class _ClusterPage:
             narrow = min(cell.width, 1.7)
             middle = cell.middle[0]
             cell = Box(middle - narrow / 2, cell.bottom, narrow, cell.height)
-            _draw(self.page, cell, **self._look(name, KINDS["storage" if name == "storage" else "user"]))
+            self._box(cell, name, KINDS["storage" if name == "storage" else "user"])
             self._text(cell, text.replace(" ", "\n", 1) if narrow < 1.15 else text, self._on(name))
             shares = (cell.edge("top", 0.5 + sign * step / 20) for step in range(10) for sign in (1, -1))
             free = next((at for at in shares if all(abs(at[0] - x) > 0.06 for x in self.taps)), cell.edge("top"))
