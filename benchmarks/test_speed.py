@@ -20,6 +20,8 @@ from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
+from railcore.training.emulator.comparison import emulated_run
+from railcore.training.emulator.feedforward import FeedForward
 from railcore.training.emulator.transformer_block import ShardedTransformer
 from railcore.training.emulator.transformer_reference import random_tokens
 from railcore.training.parallelism import Strategy
@@ -246,3 +248,9 @@ def test_a_step_of_a_transformer_on_16_simulated_ranks(benchmark):
     run = ShardedTransformer(model, Strategy(2, 2, 2, 2, sequence_parallel=True, sharding="weights"), 8)
     benchmark.pedantic(run.step, (random_tokens(model, 8),), rounds=5, warmup_rounds=1)
     assert run.steps == 6
+
+
+def test_a_training_step_of_a_feedforward_network_on_8_simulated_ranks(benchmark):
+    strategy = Strategy(tensor=2, pipeline=2, data=2, micro_batch=4)
+    run = benchmark.pedantic(emulated_run, (FeedForward([64] * 5), strategy, 16, 4), rounds=5, warmup_rounds=1)
+    assert run.step is not None

@@ -11,7 +11,7 @@ from railcore.training.emulator.feedforward import (
     ShardedFeedForward,
     feedforward_transfers,
     layer_stages,
-    unsharded_step,
+    one_rank_step,
 )
 from railcore.training.emulator.ranks import EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
@@ -39,7 +39,7 @@ def trained(network, strategy, samples, hb_domain_size=2, seed=0, **options):
     weights, (inputs, targets) = network.initial_weights(seed), network.samples(samples, seed)
     ranks = EmulatedRanks(strategy.gpus, hb_domain_size, **options)
     step = ShardedFeedForward(network, strategy, ranks, weights).train(inputs, targets, 0.5)
-    return ranks, step, unsharded_step(network, weights, inputs, targets, 0.5)
+    return ranks, step, one_rank_step(network, weights, inputs, targets, 0.5)
 
 
 @given(case=cases(), seed=st.integers(0, 99))
@@ -59,12 +59,12 @@ def test_every_strategy_equals_one_rank(case, seed):
 def test_gradients_are_the_slope_of_the_loss():
     network = FeedForward([3, 4, 2], "linear")
     weights, (inputs, targets) = network.initial_weights(1), network.samples(5, 1)
-    alone = unsharded_step(network, weights, inputs, targets, 0.1)
+    alone = one_rank_step(network, weights, inputs, targets, 0.1)
     for layer, matrix in enumerate(weights):
         for place in np.ndindex(matrix.shape):
             moved = [each.copy() for each in weights]
             moved[layer][place] += 1e-6
-            slope = (unsharded_step(network, moved, inputs, targets, 0.1).loss - alone.loss) / 1e-6
+            slope = (one_rank_step(network, moved, inputs, targets, 0.1).loss - alone.loss) / 1e-6
             assert alone.gradients[layer][place] == pytest.approx(slope, abs=1e-5)
 
 

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import number
+from railcore.facts.units import number, show
 from railcore.training.collective_schedules import collective_schedule
-from railcore.training.emulator.comparison import EmulatedRun, emulated_run
+from railcore.training.emulator.comparison import EmulatedRun, emulated_run, largest_difference, link_bytes
 from railcore.training.emulator.feedforward import FeedForward
-from railcore.training.emulator.timeline import RankTimeline
+from railcore.training.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
+from railcore.training.emulator.timeline import RankTimeline, rank_timeline
 from railcore.training.parallelism import Strategy
 
 ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first
@@ -29,6 +30,7 @@ LEARNING_RATE = 0.1  # of the example in the text
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS = 3, 1
+_EQUAL = 1e-12  # difference below which sums of another order are the same
 _HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
 
 
@@ -54,7 +56,18 @@ def tensor_run(seed: int = 0) -> EmulatedRun:
 def three_d_run(width: int, hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
     """Fig. 1-12 and 1-13: four layers on eight GPUs, two each of tensor ranks, stages and replicas, 16 samples.
 
-    width: features of a sample, and neurons of each layer.
+    Parameters
+    ----------
+    width
+        Features of a sample, and neurons of each layer.
+    hb_domain_size
+        GPUs of a node.
+    seed, learning_rate
+        Of weights and samples; of the update.
+
+    Returns
+    -------
+    A training step.
     """
     strategy = Strategy(tensor=2, pipeline=2, data=2, micro_batch=_MICROBATCH, order=ORDER)
     return emulated_run(FeedForward([width] * 5), strategy, _SAMPLES, hb_domain_size, learning_rate, seed)
@@ -123,7 +136,7 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
 
 
 def _shown(*values: float) -> str:
-    return "  ".join(number(value + 0.0, _DIGITS) for value in values)
+    return " ".join(number(value + 0.0, _DIGITS) for value in values)
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
@@ -162,16 +175,69 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
     return found
 
 
+def input_texts(run: EmulatedRun) -> list[str]:
+    """The inputs of the first sample, such as "x1 = 0.7"."""
+    return [f"x{i} = {_shown(value)}" for i, value in enumerate(run.inputs[:, 0], start=1)]
+
+
+def prediction_text(run: EmulatedRun) -> str:
+    """What the last GPU puts out in a training step of one sample, what it should be, and the loss."""
+    if run.step is None:
+        raise ValueError("run has no training step: give a learning_rate")
+    return (
+        f"prediction {_shown(*run.step.outputs[-1][:, 0])}\ntarget {_shown(*run.targets[:, 0])}\n"
+        f"loss {_shown(run.step.loss)}"
+    )
+
+
+def loss_text(run: EmulatedRun, learning_rate: float) -> str:
+    """How a training step of one sample begins its backward pass, and what it does with gradients."""
+    rate = _shown(learning_rate)
+    return f"{prediction_text(run)}\n\nlearning rate {rate}\nnew w = w -\n{rate} x gradient"
+
+
+def chain_data(
+    run: EmulatedRun, phase: str, names: Sequence[str], transfers: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The numbers under a figure of layers in a chain: a row for each neuron, then for each transfer.
+
+    Parameters
+    ----------
+    run, phase, names
+        As in `chain_cells`.
+    transfers
+        Of the figure, by default `stage_transfers`.
+
+    Returns
+    -------
+    Columns table ("neurons", "transfers"), those of `neuron_table` that the pass computes, and those of the transfers.
+    """
+    table = neuron_table(run)
+    table["gpu"] = [names[rank] for rank in table["gpu"]]
+    for name in ("weights", "gradient", "updated"):
+        table[name] = [" ".join(f"{value + 0.0:.10g}" for value in values) for values in table[name]]
+    of_pass = ["weights", "z", "y"] if phase == "forward" else ["delta", "gradient", "weights", "updated"]
+    if transfers is None:
+        transfers = stage_transfers(run, phase, names)
+    moved = transfers.attrs.get("placements", transfers).drop(columns="text", errors="ignore")
+    neurons = table[["gpu", "layer", "neuron", *of_pass]]
+    return pd.concat([neurons.assign(table="neurons"), moved.assign(table="transfers")], ignore_index=True)
+
+
 def split_weights(run: EmulatedRun) -> pd.DataFrame:
-    """Weights of one layer by GPU: columns gpu, neuron, input, weight, output."""
+    """Weights of one layer by GPU: columns gpu, neuron, input, value (of the input), weight, output (of the neuron)."""
     rows = []
     for place, rank in enumerate(run.sharded.group(1)):
         held = run.ranks.held(rank, "weights 1")
         for row, weights in enumerate(held):
             name = f"n{place * len(held) + row + 1}"
             output = float(run.network.activated(1, weights @ run.inputs[:, 0]))
-            rows += [(f"GPU{rank} (TP Rank {place + 1})", name, f"x{i + 1}", w, output) for i, w in enumerate(weights)]
-    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "weight", "output"])
+            gpu = f"GPU{rank} (TP Rank {place + 1})"
+            rows += [
+                (gpu, name, f"x{i}", value, weight, output)
+                for i, (value, weight) in enumerate(zip(run.inputs[:, 0], weights, strict=True), start=1)
+            ]
+    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "value", "weight", "output"])
 
 
 def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -216,6 +282,12 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "note"]), sends
 
 
+def gather_data(slots: pd.DataFrame, sends: pd.DataFrame) -> pd.DataFrame:
+    """The numbers under Fig. 1-11: slots of each GPU and stage, then what is sent behind a stage."""
+    table = pd.concat([slots.assign(table="slots"), sends.drop(columns="text").assign(table="sends")])
+    return table.replace("\n", " ", regex=True)
+
+
 def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
     """Bytes of a layer's outputs on each rank after each change of them."""
     changes = run.ranks.memory
@@ -230,8 +302,76 @@ def three_d_names(run: EmulatedRun) -> list[str]:
     for rank in range(run.strategy.gpus):
         layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
         span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
-        names.append(f"GPU{rank}: DP group {places['data'][rank] + 1}, TP Rank {places['tensor'][rank] + 1}, {span}")
+        replica, each = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
+        samples = f" (x{replica * each + 1}-x{(replica + 1) * each})" if layers[0] == 1 else ""
+        names.append(f"GPU{rank}: DP group {replica + 1}{samples}, TP Rank {places['tensor'][rank] + 1}, {span}")
     return names
+
+
+def placement_bytes(width: int, hb_domain_sizes: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """Bytes of a training step of the 3D example by GPUs of a node: a row for each size, phase and kind.
+
+    width, seed: as in `three_d_run`. Columns hb_domain_size, phase, kind, scale-up, scale-out [bytes].
+    """
+    tables = [link_bytes(three_d_run(width, size, seed)).assign(hb_domain_size=size) for size in hb_domain_sizes]
+    found = pd.concat(tables, ignore_index=True)
+    return found[["hb_domain_size", *(name for name in found if name != "hb_domain_size")]]
+
+
+def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """ReduceScatter and AllGather of a buffer, performed rank by rank, against NumPy's sum and one AllReduce.
+
+    Columns ranks, rank, buffer_bytes, sent_bytes (of both phases), all_reduce_bytes (that the rank sends in one
+    AllReduce), formula_bytes (2 (n - 1) / n of the buffer), result_error (relative, against the sum).
+    """
+    rows, label = [], TransferLabel("after", "data")
+    for n in counts:
+        rng = np.random.default_rng(seed + n)
+        buffers, group = [rng.normal(size=6 * n) for _ in range(n)], range(n)
+        wanted = np.sum(buffers, axis=0)
+        two, one = (EmulatedRanks(n, n, element_bytes=FP32_BYTES) for _ in range(2))
+        results = two.all_gather(group, two.reduce_scatter(group, buffers, label), label)
+        one.all_reduce(group, buffers, label)
+        sent, once = (ranks.log.groupby("source")["bytes"].sum() for ranks in (two, one))
+        for rank, result in enumerate(results):
+            error = float(np.abs(result - wanted).max() / np.abs(wanted).max())
+            size = wanted.size * FP32_BYTES
+            rows.append((n, rank, size, sent[rank], once[rank], 2 * (n - 1) / n * size, error))
+    columns = ["ranks", "rank", "buffer_bytes", "sent_bytes", "all_reduce_bytes", "formula_bytes", "result_error"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def identity_table(identity: pd.DataFrame) -> pd.DataFrame:
+    """A table of `all_reduce_identity` by number of ranks: bytes of a rank, and whether the results are NumPy's sum."""
+    found = identity.groupby("ranks", as_index=False).agg(
+        buffer_bytes=("buffer_bytes", "first"),
+        reduce_scatter_and_all_gather_bytes=("sent_bytes", "max"),
+        all_reduce_bytes=("all_reduce_bytes", "max"),
+        error=("result_error", "max"),
+    )
+    share = found["all_reduce_bytes"] / found["buffer_bytes"]
+    same = np.where(found["error"] < _EQUAL, "yes", "no")
+    return found.drop(columns="error").assign(over_buffer=share, result_is_the_sum=same)
+
+
+def equality(run: EmulatedRun, learning_rate: float) -> str:
+    """How near the weights of a split training step are to those of one rank, in words."""
+    found = largest_difference(run, learning_rate)
+    return f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
+
+
+def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:
+    """Events, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
+
+    scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
+    """
+    line = rank_timeline(run.ranks, scale_up_time=scale_up_time, scale_out_time=scale_out_time)
+    out = run.ranks.log.groupby("link")["bytes"].sum()
+    title = f"idle share {number(100 * line.idle_share, 3)}%; " + ", ".join(
+        f"{link} {show(n, 'B', 4)}" for link, n in out.items()
+    )
+    nodes = run.ranks.nodes
+    return step_events(line, PHASES), [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:

@@ -9,10 +9,16 @@ import pandas as pd
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats
-from railcore.training.emulator.feedforward import FeedForward, ShardedFeedForward, TrainingStep
+from railcore.training.emulator.feedforward import (
+    FeedForward,
+    ShardedFeedForward,
+    TrainingStep,
+    feedforward_transfers,
+    one_rank_step,
+)
 from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import DIMENSIONS, Strategy
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,81 @@ def emulated_run(
     return EmulatedRun(network, strategy, weights, inputs, targets, ranks, sharded, step)
 
 
+def largest_difference(run: EmulatedRun, learning_rate: float) -> float:
+    """Largest absolute difference between a training step on its ranks and the same step on one rank.
+
+    Of loss, outputs, deltas, gradients, and the weights of every replica.
+    """
+    if run.step is None:
+        raise ValueError("run has no training step: give emulated_run a learning_rate")
+    alone = one_rank_step(run.network, run.weights, run.inputs, run.targets, learning_rate)
+    pairs = [(np.array(run.step.loss), np.array(alone.loss))]
+    for name in ("outputs", "deltas", "gradients"):
+        pairs += zip(getattr(run.step, name), getattr(alone, name), strict=True)
+    for replica in run.step.replicas:
+        pairs += zip(replica, alone.weights, strict=True)
+    return max(float(np.abs(one - other).max()) for one, other in pairs)
+
+
+def logged_and_predicted(run: EmulatedRun) -> pd.DataFrame:
+    """Transfers of a training step as logged, beside those of `feedforward_transfers`: a row for each.
+
+    Columns phase, kind, operation, layer, ranks, message_bytes; calls and rank_bytes, as logged (the busiest rank in
+    any call), and predicted_calls and predicted_bytes.
+    """
+    keys = ["phase", "kind", "operation", "layer", "ranks", "message_bytes"]
+    logged = run.ranks.operations.groupby(keys, as_index=False, sort=False).agg(
+        calls=("order", "size"), rank_bytes=("rank_bytes", "max")
+    )
+    form = (run.ranks.element_bytes, run.ranks.algorithms)
+    wanted = feedforward_transfers(run.network, run.strategy, run.inputs.shape[1], *form)
+    wanted = wanted.rename(columns={"calls": "predicted_calls", "rank_bytes": "predicted_bytes"}).drop(columns="steps")
+    numbers = {"layer": int, "ranks": int, "message_bytes": float}
+    return logged.astype(numbers).merge(wanted.astype(numbers), on=keys, how="outer", sort=False)
+
+
+def possible_strategies(
+    network: FeedForward, gpus: int, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
+) -> dict[str, Strategy]:
+    """All ways to split a network over GPUs with tensor, pipeline and data parallelism, by name.
+
+    Parameters
+    ----------
+    network, samples
+        As in `emulated_run`.
+    gpus
+        t p d.
+    microbatches
+        Of a replica.
+    order
+        As in `Strategy`.
+
+    Returns
+    -------
+    By "tensor t, pipeline p, data d"; the largest tensor first.
+
+    Raises
+    ------
+    ValueError
+        Where no way fits.
+    """
+    found = {}
+    for t in range(int(checks.whole("gpus", gpus)), 0, -1):
+        for p in range(min(network.layers, gpus), 0, -1):
+            d = gpus // (t * p)
+            fits = t * p * d == gpus and samples % (d * microbatches) == 0
+            if fits and not any(width % t for width in network.widths[1:]):
+                size = samples // (d * microbatches)
+                name = f"tensor {t}, pipeline {p}, data {d}"
+                found[name] = Strategy(tensor=t, pipeline=p, data=d, micro_batch=size, order=tuple(order))
+    if not found:
+        raise ValueError(
+            f"gpus is {gpus}: no tensor x pipeline x data splits widths {network.widths} and {samples} samples in "
+            f"{microbatches} micro-batches; give {gpus * microbatches} samples, or fewer GPUs"
+        )
+    return found
+
+
 def strategy_traffic(
     network: FeedForward, strategies: Mapping[str, Strategy], samples: int, hb_domain_size: int
 ) -> pd.DataFrame:
@@ -135,8 +216,7 @@ def emulated_idle_shares(
 
     Returns
     -------
-    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1), without time for transfers),
-    peak_active (ranks).
+    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1), without time for transfers).
 
     Raises
     ------
@@ -149,8 +229,8 @@ def emulated_idle_shares(
             rate = 0.1 if training else None
             run = emulated_run(FeedForward([1] * (p + 1), "linear"), Strategy(pipeline=p), m, 1, rate)
             line = rank_timeline(run.ranks, backward_time=2.0, scale_out_time=scale_out_time)
-            rows.append((p, m, line.idle_share, (p - 1) / (m + p - 1), line.peak_active))
-    return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share", "closed_form", "peak_active"])
+            rows.append((p, m, line.idle_share, (p - 1) / (m + p - 1)))
+    return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share", "closed_form"])
 
 
 def gradient_scopes(run: EmulatedRun) -> dict[str, float]:

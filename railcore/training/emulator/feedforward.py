@@ -105,7 +105,7 @@ class TrainingStep:
     replicas: list[list[Floats]]
 
 
-def unsharded_step(
+def one_rank_step(
     network: FeedForward, weights: Sequence[Floats], inputs: Floats, targets: Floats, learning_rate: float
 ) -> TrainingStep:
     """One training step on one rank, sample by sample: what every strategy has to equal.
@@ -234,7 +234,7 @@ class ShardedFeedForward:
         )
 
     def _whole(self, name: str, layer: int, replica: int = 0) -> Floats:
-        return np.concatenate([self.ranks.held(rank, name) for rank in self.group(layer, replica)])
+        return np.concatenate([self.ranks.held(rank, name) for rank in self._groups[replica][layer - 1]])
 
     def _batches(self, inputs: Floats) -> list[list[Floats]]:
         if inputs.ndim != 2 or len(inputs) != self.network.widths[0]:
@@ -249,10 +249,10 @@ class ShardedFeedForward:
     def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> dict[int, Floats]:
         """Outputs of a micro-batch by layer; they stay where the backward pass needs them if they are to be kept."""
         found = {}
-        for rank in self.group(1, replica):
+        for rank in self._groups[replica][0]:
             self.ranks.hold(rank, f"activation 0 of {m}", inputs)
         for layer in range(1, self.network.layers + 1):
-            group, before, name = self.group(layer, replica), f"activation {layer - 1} of {m}", f"of {m}"
+            group, before, name = self._groups[replica][layer - 1], f"activation {layer - 1} of {m}", f"of {m}"
             parts = []
             for rank in group:
                 self.ranks.compute(rank, "forward", layer, m)
@@ -265,20 +265,20 @@ class ShardedFeedForward:
                 self._replace(rank, f"partial output {layer} {name}", f"activation {layer} {name}", outputs)
             found[layer] = whole[0]
             if layer < self.network.layers:
-                self._move(group, self.group(layer + 1, replica), f"activation {layer} {name}", "forward", layer, m)
+                self._move(group, self._groups[replica][layer], f"activation {layer} {name}", "forward", layer, m)
         return found
 
     def _backward(self, replica: int, m: int, error: Floats) -> dict[int, Floats]:
         """Deltas of a micro-batch by layer, from the derivative of the loss; gradients are added to those held."""
         last, found = self.network.layers, {}
-        for rank in self.group(last, replica):
+        for rank in self._groups[replica][-1]:
             outputs = self.ranks.held(rank, f"activation {last} of {m}")
             self._replace(
                 rank, f"activation {last} of {m}", f"delta {last} of {m}", error * self.network.slope(last, outputs)
             )
         for layer in range(last, 0, -1):
             group, below, before = (
-                self.group(layer, replica),
+                self._groups[replica][layer - 1],
                 f"delta {layer - 1} of {m}",
                 f"activation {layer - 1} of {m}",
             )
@@ -289,7 +289,7 @@ class ShardedFeedForward:
                 summed = self.ranks.all_reduce(group, parts, TransferLabel("backward", "tensor", layer, m))
                 for rank, total, signal in zip(group, summed, inputs, strict=True):
                     self.ranks.hold(rank, below, total * self.network.slope(layer - 1, signal))
-                self._move(group, self.group(layer - 1, replica), below, "backward", layer - 1, m)
+                self._move(group, self._groups[replica][layer - 2], below, "backward", layer - 1, m)
         return found
 
     def _layer_gradient(self, rank: int, place: int, layer: int, m: int) -> Floats:
@@ -316,8 +316,8 @@ class ShardedFeedForward:
             for members in zip(*(groups[layer - 1] for groups in self._groups), strict=True):
                 held = [self.ranks.held(rank, name) for rank in members]
                 summed = self.ranks.all_reduce(members, held, TransferLabel("after", "data", layer))
-                for rank, gradient in zip(members, summed, strict=True):
-                    self.ranks.hold(rank, name, gradient)
+                for rank, own, gradient in zip(members, held, summed, strict=True):
+                    own[:] = gradient
                     self.ranks.held(rank, f"weights {layer}")[:] -= learning_rate * gradient
             found.append(self._whole(name, layer))
             for groups in self._groups:

@@ -26,7 +26,6 @@ SWITCH_RANK = -1  # in logs, a switch that reduces and multicasts
 UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out: see `transformer_block`
 PHASES = ("forward", "recompute", "backward", "after")
 _COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
-_OPERATION_COLUMNS = ("order", "phase", "kind", "operation", "layer", "microbatch", "group")
 _schedule = lru_cache(maxsize=256)(collective_schedule)
 
 
@@ -68,6 +67,28 @@ class LoggedSend(NamedTuple):
     link: str
     bytes: float
     message_bytes: float
+
+
+class LoggedOperation(NamedTuple):
+    """One collective, or one send of its own.
+
+    ranks: of the group; link: "scale-out" where any send is; bytes: of all sends; rank_bytes: sent or received by the
+    busiest rank.
+    """
+
+    order: int
+    phase: str
+    kind: str
+    operation: str
+    layer: int | None
+    microbatch: int | None
+    group: tuple[int, ...]
+    ranks: int
+    link: str
+    steps: int
+    message_bytes: float
+    bytes: float
+    rank_bytes: float
 
 
 class LoggedCompute(NamedTuple):
@@ -141,7 +162,7 @@ class EmulatedRanks:
         self.computes: list[LoggedCompute] = []
         self.changes: list[MemoryChange] = []
         self.current_bytes, self.peak_bytes = np.zeros(self.ranks), np.zeros(self.ranks)
-        self.peak_total_bytes = 0.0
+        self.peak_total_bytes = self._total_bytes = 0.0
         self._held: list[dict[str, np.ndarray]] = [{} for _ in range(self.ranks)]
         self._held_bytes: list[dict[str, float]] = [{} for _ in range(self.ranks)]
         self._events = 0
@@ -154,33 +175,15 @@ class EmulatedRanks:
 
     @property
     def operations(self) -> pd.DataFrame:
-        """Every collective and every send of its own, a row each.
+        """Every collective and every send of its own, a row each, with the columns of `LoggedOperation`."""
+        kinds = {"layer": "Int64", "microbatch": "Int64"} | dict.fromkeys(
+            ("message_bytes", "bytes", "rank_bytes"), float
+        )
+        return pd.DataFrame(self.logged_operations(), columns=LoggedOperation._fields).astype(kinds)
 
-        Columns order, phase, kind, operation, layer, microbatch, group, ranks (of the group), link ("scale-out" where
-        any send is), steps, message_bytes, bytes (of all sends), rank_bytes (sent or received by the busiest rank).
-        """
-        rows = []
-        for _, call in groupby(self.sends, key=lambda send: send.order):
-            sends = list(call)
-            ports: defaultdict[tuple[str, int], float] = defaultdict(float)
-            for send in sends:
-                ports["sent", send.source] += send.bytes
-                ports["received", send.target] += send.bytes
-            links = {send.link for send in sends}
-            rows.append(
-                {
-                    **{name: getattr(sends[0], name) for name in _OPERATION_COLUMNS},
-                    "ranks": len(sends[0].group),
-                    "link": SCALE_OUT if SCALE_OUT in links else SCALE_UP,
-                    "steps": sends[-1].step + 1,
-                    "message_bytes": sends[0].message_bytes,
-                    "bytes": sum(send.bytes for send in sends),
-                    "rank_bytes": max(size for (_, rank), size in ports.items() if rank != SWITCH_RANK),
-                }
-            )
-        columns = [*_OPERATION_COLUMNS, "ranks", "link", "steps", "message_bytes", "bytes", "rank_bytes"]
-        kinds = {"layer": "Int64", "microbatch": "Int64"} | dict.fromkeys(columns[-3:], "float64")
-        return pd.DataFrame(rows, columns=columns).astype(kinds)
+    def logged_operations(self) -> list[LoggedOperation]:
+        """The rows of `operations`."""
+        return [_operation(list(call)) for _, call in groupby(self.sends, key=lambda send: send.order)]
 
     @property
     def memory(self) -> pd.DataFrame:
@@ -203,7 +206,7 @@ class EmulatedRanks:
         -------
         Nothing.
         """
-        self._check_group([rank])
+        self._check_rank(rank)
         self.computes.append(
             LoggedCompute(self._next(), rank, checks.one_of("phase", phase, PHASES), layer, microbatch)
         )
@@ -222,7 +225,7 @@ class EmulatedRanks:
         -------
         The array.
         """
-        self._check_group([rank])
+        self._check_rank(rank)
         if name in self._held[rank]:
             self.free(rank, name)
         self._held[rank][name] = array
@@ -236,7 +239,7 @@ class EmulatedRanks:
 
     def held(self, rank: int, name: str) -> np.ndarray:
         """The array that a rank holds under a name. Raises ValueError where there is none."""
-        self._check_group([rank])
+        self._check_rank(rank)
         if name not in self._held[rank]:
             names = ", ".join(sorted(self._held[rank])) or "nothing"
             raise ValueError(f"name is {name!r}: rank {rank} does not hold it; it holds {names}")
@@ -381,11 +384,15 @@ class EmulatedRanks:
         return self._events - 1
 
     def _changed(self, rank: int, name: str, amount: float) -> None:
-        self.current_bytes[rank] += amount
-        self.peak_bytes[rank] = max(self.peak_bytes[rank], self.current_bytes[rank])
-        total = float(self.current_bytes.sum())
-        self.peak_total_bytes = max(self.peak_total_bytes, total)
-        self.changes.append(MemoryChange(self._next(), rank, name, amount, float(self.current_bytes[rank]), total))
+        own = float(self.current_bytes[rank]) + amount
+        self._total_bytes += amount
+        self.current_bytes[rank], self.peak_bytes[rank] = own, max(float(self.peak_bytes[rank]), own)
+        self.peak_total_bytes = max(self.peak_total_bytes, self._total_bytes)
+        self.changes.append(MemoryChange(self._next(), rank, name, amount, own, self._total_bytes))
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"rank is {rank!r}: give one from 0 to {self.ranks - 1}")
 
     def _check_group(self, group: Sequence[int]) -> tuple[int, ...]:
         ranks = tuple(int(rank) for rank in group)
@@ -455,7 +462,7 @@ class EmulatedRanks:
                 source, target = (members[node] if isinstance(node, int) else SWITCH_RANK for node in send[:2])
                 sent, message = sum(real) * element_bytes, elements * element_bytes
                 self._log(order, number, label, schedule.operation, members, source, target, sent, message)
-        return run_schedule(schedule, arrays)
+        return run_schedule(schedule, arrays) if len(schedule) else arrays
 
     def _log(
         self,
@@ -472,3 +479,15 @@ class EmulatedRanks:
         link = self.link(group if SWITCH_RANK in (source, target) else (source, target))
         why = (label.phase, label.kind, operation, label.layer, label.microbatch)
         self.sends.append(LoggedSend(order, step, *why, group, source, target, link, sent, message))
+
+
+def _operation(sends: Sequence[LoggedSend]) -> LoggedOperation:
+    first, ports = sends[0], defaultdict[tuple[str, int], float](float)
+    for send in sends:
+        ports["sent", send.source] += send.bytes
+        ports["received", send.target] += send.bytes
+    link = SCALE_OUT if any(send.link == SCALE_OUT for send in sends) else SCALE_UP
+    why = (first.order, first.phase, first.kind, first.operation, first.layer, first.microbatch, first.group)
+    busiest = max(size for (_, rank), size in ports.items() if rank != SWITCH_RANK)
+    total = sum(send.bytes for send in sends)
+    return LoggedOperation(*why, len(first.group), link, sends[-1].step + 1, first.message_bytes, total, busiest)

@@ -11,9 +11,11 @@ A computation takes a unit of time, a step of a transfer what its slowest link t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from railcore.facts import checks
@@ -33,10 +35,11 @@ class RankTimeline:
     table: pd.DataFrame
     ranks: int
 
-    @property
+    @cached_property
     def computations(self) -> pd.DataFrame:
-        """Rows of `lanes` that are computations."""
-        return self.lanes[self.lanes["what"] == "compute"]
+        """Rows of computations, with the column rank."""
+        found = self.table[self.table["what"] == "compute"]
+        return found.assign(rank=np.array([ranks[0] for ranks in found["ranks"]], int))
 
     @property
     def lanes(self) -> pd.DataFrame:
@@ -110,7 +113,8 @@ def rank_timeline(
         SCALE_UP: float(checks.at_least("scale_up_time", scale_up_time)),
         SCALE_OUT: float(checks.at_least("scale_out_time", scale_out_time)),
     }
-    logged = sorted([*ranks.computes, *ranks.operations.itertuples(index=False)], key=lambda event: event.order)
+    logged: list[Any] = [*ranks.computes, *ranks.logged_operations()]
+    logged.sort(key=lambda event: event.order)
     events = [_event(event, times, links) for event in logged]
     starts, steps = _started(events)
     rows = [
@@ -156,8 +160,7 @@ def _event(logged: Any, times: Mapping[str, float], links: Mapping[str, float]) 
     place = (logged.order, logged.operation, logged.phase, logged.kind, logged.layer, logged.microbatch)
     group = logged.group
     ends = (group[:1], group[1:]) if logged.operation == "send_receive" else (group, group)
-    microbatch = None if pd.isna(logged.microbatch) else int(logged.microbatch)
-    return _Event(place, group, *ends, microbatch, logged.link, logged.bytes, logged.steps * links[logged.link])
+    return _Event(place, group, *ends, logged.microbatch, logged.link, logged.bytes, logged.steps * links[logged.link])
 
 
 def _started(events: Sequence[_Event]) -> tuple[list[float], list[int]]:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from railcore.workbench.plotting import COLOURS, line_style, panel_title, percent_axis
+from railcore.facts.units import number
+from railcore.workbench.plotting import COLOURS, line_style, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": COLOURS[2],
@@ -19,7 +21,7 @@ _TRANSFERS = {  # series: colour
 _COMPUTES = ("#9CC8E6", "#F6E3B8", "#D9D9D9", "#E9D3E2", "#BFE3D4")
 _KINDS = {"tensor": COLOURS[2], "pipeline": COLOURS[3], "data": COLOURS[1], "none": COLOURS[7]}
 _PLACES = {"": (-0.42, 0.36), "scale-up": (-0.06, 0.22), "scale-out": (0.16, 0.22)}  # top and height in a lane
-_LEAST_FONT = 5.5  # points of a text in a box; smaller ones are left out
+_LEAST_FONT = 6.0  # points of a text in a box; smaller ones are left out
 
 
 def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> plt.Figure:
@@ -45,14 +47,19 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> p
     series = list(dict.fromkeys(events["series"]))
     computes = sorted(name for name in series if name not in _TRANSFERS)
     colours = {name: _COMPUTES[i % len(_COMPUTES)] for i, name in enumerate(computes)} | _TRANSFERS
-    for row in events[events["end"] > events["start"]].itertuples():
+    shown = events[events["end"] > events["start"]]
+    for name, rows in shown.groupby("series", sort=False):
+        top, high = rows["link"].map(lambda link: _PLACES[link][0]), rows["link"].map(lambda link: _PLACES[link][1])
+        y = np.stack([rows["rank"] + top, rows["rank"] + top + high], axis=-1)[:, [0, 0, 1, 1]]
+        corners = np.stack([rows[["start", "end", "end", "start"]].to_numpy(float), y], axis=-1)
+        ax.add_collection(PolyCollection(list(corners), facecolors=[colours[name]], edgecolors="black", linewidths=0.4))
+    for row in shown.itertuples():
         top, high = _PLACES[row.link]
-        box, width = (row.start, row.rank + top), row.end - row.start
-        ax.add_patch(plt.Rectangle(box, width, high, facecolor=colours[row.series], edgecolor="black", linewidth=0.4))
+        width = row.end - row.start
         size = min(8.0 if row.what == "compute" else 6.5, 72 * 0.9 * width / span * inches / (0.65 * len(row.text)))
         if size >= _LEAST_FONT:
-            middle = (row.start + width / 2, box[1] + high / 2)
-            ax.text(*middle, row.text, ha="center", va="center", fontsize=size)
+            place = (row.start + width / 2, row.rank + top + high / 2)
+            ax.text(*place, row.text, ha="center", va="center_baseline", fontsize=size, in_layout=False)
     ax.set(xlim=(0, span * 1.005), ylim=(len(names) - 0.45, -0.55), xlabel="time [computations of a layer]")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0, labelsize=8)
@@ -141,12 +148,14 @@ def held_bytes(table: pd.DataFrame, names: Sequence[str], weights_bytes: float) 
     The figure.
     """
     figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    held = table.pivot_table("rank_bytes", "order", "rank", aggfunc="last").ffill().fillna(0.0)
-    place = np.arange(len(held))
-    ax.stackplot(
-        place, held.to_numpy().T, labels=names, colors=_COMPUTES, step="post", edgecolor="black", linewidth=0.3
-    )
+    held = table.pivot_table("rank_bytes", "order", "rank", aggfunc="last").ffill().fillna(0.0).to_numpy()
+    held = np.vstack([held, held[-1]])  # the last change, with a width
+    place, total = np.arange(len(held)), held.sum(axis=1)
+    ax.stackplot(place, held.T, labels=names, colors=_COMPUTES, step="post", edgecolor="black", linewidth=0.3)
     ax.axhline(weights_bytes, color="black", linestyle="--", linewidth=1, label="weights")
-    ax.set(xlabel="changes of memory in a training step, in order", ylabel="held [B]", xlim=(0, len(held) - 1))
+    peak = f"{number(total.max())} B, {number(total.max() / weights_bytes, 3)} x the weights"
+    text_beside(ax, peak, (place[total.argmax()], total.max()), (-4, 4), ha="right", fontsize=8.5)
+    ax.set(xlabel="arrays that are taken up or dropped in a training step, in order", ylabel="held [B]")
+    ax.set(xlim=(0, place[-1]), ylim=(0, 1.15 * total.max()))
     ax.legend(loc="upper left", fontsize=8)
     return figure

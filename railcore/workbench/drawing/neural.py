@@ -1,6 +1,6 @@
 """Neural networks on GPUs as diagrams: layers in a chain, a weight matrix split by rows, a gather step by step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -44,9 +44,10 @@ def chain_diagram(
     gpus = neurons.drop_duplicates("gpu")
     left = 0.95 if len(inputs) else 0.15
     wide = (_PAGE - left - (1.35 if result else 0.15)) / len(gpus)
-    high, band = 0.2 + 0.13 * lines, 0.95
+    drawn = bool((gpus["node"] != "").any())
+    high, band = 0.2 + 0.13 * lines, 0.95 if drawn else 0.55
     tall = 0.4 + neurons.groupby("gpu").size().max() * (high + 0.1)
-    page = Diagram(_PAGE, band + tall + 0.45, title)
+    page = Diagram(_PAGE, band + tall + (0.45 if drawn else 0.1), title)
     places: dict[str, Box] = {}
     for number_, row in enumerate(gpus.itertuples()):
         places[row.gpu] = page.enclosure(
@@ -95,25 +96,14 @@ def _under(page: Diagram, source: Box, target: Box, band: float, row) -> None:
     page.link(points, colour, label=row.text, arrow="->", linewidth=1.6, zorder=4)
 
 
-def split_matrix_diagram(
-    weights: pd.DataFrame, inputs: Mapping[str, float], outputs: Mapping[str, float], title: str = ""
-) -> plt.Figure:
+def split_matrix_diagram(weights: pd.DataFrame, title: str = "") -> plt.Figure:
     """A weight matrix, its rows by GPU, the same input on each GPU, and the part of the output that each computes.
 
-    Parameters
-    ----------
-    weights
-        Columns gpu, neuron, input and weight, a row for each weight.
-    inputs, outputs
-        Values by input and by neuron.
-    title
-        Of the page.
-
-    Returns
-    -------
-    The figure.
+    Columns of weights, a row for each: gpu, neuron, input, value (of the input), weight, output (of the neuron).
     """
     faces = dict(zip(weights["gpu"].unique(), _PARTS, strict=False))
+    inputs = weights.drop_duplicates("input").set_index("input")["value"]
+    outputs = weights.drop_duplicates("neuron").set_index("neuron")["output"]
     of_gpu = weights.drop_duplicates("neuron").set_index("neuron")["gpu"]
     matrix = weights.pivot_table("weight", "neuron", "input", sort=False)
     cell, high = min(0.4, 3.2 / len(inputs)), 0.3

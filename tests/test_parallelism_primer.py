@@ -1,0 +1,192 @@
+"""The primer on parallelism: the document's networks, what strategies send, and the pictures of both."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.documents.nwktimes2025 import primer, primer_claims
+from railcore.facts import claims
+from railcore.training.emulator import comparison
+from railcore.training.emulator.feedforward import FeedForward
+from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
+from railcore.training.emulator.timeline import rank_timeline
+from railcore.training.parallelism import Strategy
+from railcore.workbench.charts import rank_timelines
+from railcore.workbench.drawing import diagram, neural
+
+SEED = 248
+WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def three_d():
+    return primer.three_d_run(4, 4, SEED)
+
+
+def test_all_claims_of_the_primer_hold_but_one(three_d):
+    runs = (primer.chain_run((3, 3, 3, 1), SEED), primer.layers_run(3, SEED), primer.tensor_run(SEED), three_d)
+    idle = comparison.emulated_idle_shares(range(2, 5), range(1, 5))
+    found = primer_claims.primer_claims(*runs, idle, primer.all_reduce_identity(range(2, 6)))
+    listed = {claim_id for claim_id, claim in claims.claims().items() if claim.notebook == "17_parallelism_primer"}
+    assert set(found.values) == listed
+    for claim_id, value in found.values.items():
+        claim = claims.claim(claim_id)
+        verdict = claims.verdict(value, claim.paper_value, claim.relation, claim.tolerance)
+        assert verdict == ("differs" if claim_id in WRONG else "reproduced"), claim_id
+    assert set(found.reasons) >= WRONG
+
+
+def test_an_idle_share_that_does_not_fall_breaks_the_rule():
+    idle = comparison.emulated_idle_shares((2, 3), (1, 2, 3))
+    assert primer_claims.idle_rule_broken(idle) == 0
+    idle.loc[idle["microbatches"] == 3, "idle_share"] = 0.9
+    assert primer_claims.idle_rule_broken(idle) == pytest.approx(2 / 6)
+
+
+@pytest.mark.parametrize(("gradient", "rate"), [(2.0, 0.1), (0.5, 0.3)])
+def test_an_adjustment_is_gradient_times_learning_rate(gradient, rate):
+    assert primer_claims.weight_adjustment(gradient, rate) == pytest.approx(gradient * rate)
+
+
+def test_numbers_in_the_diagrams_follow_by_hand():
+    run = primer.chain_run((3, 3, 3, 1), SEED, learning_rate=0.1)
+    table = primer.neuron_table(run)
+    before = run.inputs[:, 0]
+    for _, own in table.groupby("layer"):
+        assert np.allclose(own["z"], [np.dot(weights, before) for weights in own["weights"]])
+        assert np.allclose(own["y"], np.maximum(own["z"], 0))
+        for row in own.itertuples():
+            assert np.allclose(row.gradient, row.delta * before)
+            assert np.allclose(row.updated, row.weights - 0.1 * row.gradient)
+        before = own["y"].to_numpy()
+
+
+def test_gradients_are_summed_where_the_same_weights_are():
+    assert list(comparison.gradient_scopes(primer.three_d_run(4, 4))) == ["across replicas"]
+    alone = comparison.emulated_run(FeedForward([4] * 5), Strategy(tensor=2, pipeline=2), 2, 2)
+    assert comparison.gradient_scopes(alone) == {}
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_larger_nodes_take_bytes_off_the_scale_out_network(size):
+    table = primer.placement_bytes(4, (size, 2 * size))
+    small, large = (table[table["hb_domain_size"] == n][["scale-up", "scale-out"]].sum() for n in (size, 2 * size))
+    assert small.sum() == large.sum()
+    assert large["scale-out"] <= small["scale-out"]
+
+
+def test_every_possible_strategy_trains_alike_and_sends_what_is_predicted():
+    network, samples = FeedForward([8, 8, 8, 8], "linear"), 16
+    ways = comparison.possible_strategies(network, 8, samples, 2)
+    shapes = {(way.tensor, way.pipeline, way.data) for way in ways.values()}
+    assert shapes == {(t, p, 8 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2) if t * p <= 8}
+    for way in ways.values():
+        run = comparison.emulated_run(network, way, samples, 4, learning_rate=0.5)
+        assert comparison.largest_difference(run, 0.5) < 1e-12
+        table = comparison.logged_and_predicted(run)
+        assert not table.isna().any(axis=None)
+        np.testing.assert_allclose(table["rank_bytes"], table["predicted_bytes"], rtol=1e-14)
+        assert (table["calls"] == table["predicted_calls"]).all()
+    traffic = comparison.strategy_traffic(network, ways, samples, 4)
+    run = comparison.emulated_run(network, way, samples, 4)
+    assert traffic[traffic["strategy"] == list(ways)[-1]]["bytes"].sum() == run.ranks.log["bytes"].sum()
+
+
+def test_a_split_that_fits_no_strategy_is_refused_with_what_would_fit():
+    with pytest.raises(ValueError, match="give 35 samples, or fewer GPUs"):
+        comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5)
+    with pytest.raises(ValueError, match="give a learning_rate"):
+        primer.neuron_table(primer.tensor_run())
+
+
+def test_the_gather_ends_with_everything_everywhere():
+    slots, sends = primer.gather_states(primer.tensor_run(SEED))
+    last = slots[slots["stage"] == "parts freed"]
+    assert (last["text"] != "").all() and last.groupby("gpu").size().eq(4).all()
+    first = slots[slots["stage"] == "partial outputs"]
+    assert (first.groupby("gpu")["text"].agg(lambda text: (text != "").sum()) == 2).all()
+    assert sends["bytes"].to_list() == [8, 8]
+
+
+def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
+    events = primer.step_events(rank_timeline(three_d.ranks), ["forward"])
+    computed = events[events["what"] == "compute"].groupby("rank")["text"].agg(list)
+    for rank in (0, 1, 4, 5):
+        assert computed[rank] == ["1a", "2a", "3a", "4a"]
+    for rank in (2, 3, 6, 7):
+        assert computed[rank] == ["3a", "4a", "5a", "6a"]
+    passed = events[(events["text"] == "2c")]
+    assert set(passed["rank"]) == {0, 1, 4, 5} and (passed["layer"] == 2).all()
+
+
+def test_a_port_serves_what_is_ready_first():
+    ranks = EmulatedRanks(3, 1)
+    early, late = (TransferLabel("forward", "pipeline", 1, m) for m in (1, 0))
+    ranks.compute(0, "forward", 1, 0)
+    ranks.compute(0, "forward", 2, 0)
+    ranks.send(0, 2, np.ones(1), late)  # logged first, ready last
+    ranks.compute(1, "forward", 1, 1)
+    ranks.send(1, 2, np.ones(1), early)
+    table = rank_timeline(ranks, scale_out_time=1.5).table.set_index("order")
+    assert table["start"].to_list() == [0, 1, 2.5, 0, 1]
+
+
+def diagrams():
+    """Every diagram of the primer, by name, with the least that it must say."""
+    chain, layers = primer.chain_run((3, 3, 3, 1), SEED), [primer.layers_run(n, SEED) for n in (3, 1)]
+    names, few = primer.node_names(chain), ["GPU 1", "GPU 2", "GPU 3"]
+    forward = (primer.chain_cells(chain, "forward", names), primer.stage_transfers(chain, "forward", names))
+    backward = (primer.chain_cells(chain, "backward", names), primer.stage_transfers(chain, "backward", names))
+    cells = primer.chain_cells(layers[0], "forward", few, nodes=False)
+    tensor = primer.tensor_run(SEED)
+    inputs, text = primer.input_texts(chain), primer.prediction_text(chain)
+    yield neural.chain_diagram(*forward, inputs, text), ["Node-1", "x3 = 0", "scale-out (RDMA)", "GPU1: layer 4"]
+    yield neural.chain_diagram(*backward, result=primer.loss_text(chain, 0.1), lines=3), ["3 deltas, 12 B", "rate 0.1"]
+    placed = primer.placed_transfers(layers, few)
+    yield neural.chain_diagram(cells, placed, primer.input_texts(layers[0]), text), ["W 3 x 4", "2 outputs", "W 1 x 2"]
+    yield neural.split_matrix_diagram(primer.split_weights(tensor)), ["4 x 8", "GPU1 (TP Rank 2)", "n4 ="]
+    yield neural.gather_diagram(*primer.gather_states(tensor)), ["after step 1", "holds 16 B", "GPU1"]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_diagrams_are_legible_and_say_what_they_must(number):
+    figure, words = list(diagrams())[number]
+    assert not diagram.text_collisions(figure)
+    texts = [text for ax in figure.axes for text in ax.texts]
+    assert min(text.get_fontsize() for text in texts) >= diagram.LEAST_FONT
+    written = "\n".join(text.get_text() for text in texts)
+    assert all(word in written for word in words), written
+
+
+def test_charts_draw_every_box_and_bar(three_d):
+    line = rank_timeline(three_d.ranks, scale_up_time=0.25, scale_out_time=0.5)
+    events = primer.step_events(line, ["backward", "after"])
+    figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d))
+    assert sum(len(each.get_paths()) for each in figure.axes[0].collections) == len(events)
+    ways = {"one": Strategy(), "two": Strategy(data=2)}
+    table = comparison.strategy_traffic(FeedForward([4, 4]), ways, 4, 1)
+    bars = rank_timelines.strategy_bytes(table)
+    widths = [patch.get_width() for patch in bars.axes[0].patches]
+    assert sum(widths) == pytest.approx(table["bytes"].sum() / 1e3)
+    assert rank_timelines.idle_curves(comparison.emulated_idle_shares((2, 3), (1, 2))).axes[0].lines
+    run = primer.layers_run(3, SEED)
+    held = rank_timelines.held_bytes(run.ranks.memory, ["a", "b", "c"], run.weight_bytes)
+    assert held.axes[0].texts[0].get_text() == "188 B, 2.35 x the weights"
+
+
+def test_tables_under_the_figures_have_their_numbers():
+    run = primer.chain_run((3, 3, 3, 1), SEED)
+    data = primer.chain_data(run, "backward", primer.node_names(run))
+    assert data["table"].value_counts().to_dict() == {"neurons": 10, "transfers": 3}
+    table = primer.identity_table(primer.all_reduce_identity((2, 4)))
+    assert isinstance(table, pd.DataFrame) and list(table["over_buffer"]) == [1, 1.5]
+    assert set(table["result_is_the_sum"]) == {"yes"}
+    assert "to 1e-12" in primer.equality(run, primer.LEARNING_RATE)
+    assert "differ" in primer.equality(run, 0.2)
