@@ -1,5 +1,5 @@
-"""A transformer trained on simulated ranks that really send: every strategy of tensor, sequence, context, pipeline and
-data parallelism, its losses, gradients and weights those of one rank, its bytes those of `transfers`.
+"""A transformer trained on simulated ranks that really send: every strategy of tensor, sequence, context, expert,
+pipeline and data parallelism, its losses, gradients and weights those of one rank, its bytes those of `transfers`.
 
 All ranks of a pipeline stage run a micro-batch at the same time, each on its own arrays: its slice of the sequence,
 its heads, its columns of the feed-forward, its rows of the vocabulary. What another rank has comes by a send or a
@@ -11,6 +11,8 @@ What `transfers` says by convention, and what is done here so that it holds:
 - With sequence parallelism, inputs are gathered again in the backward pass, after a recompute too; so are keys and
   values over context ranks.
 - Copies of norms, biases and heads of keys and values go over the replicas in slices: see `transformer_shards`.
+- Tokens go to experts by their position, all experts equally often; stages have equally many mixture layers, or
+  `transfers` has their mean.
 - Positions are split over tensor ranks by rows, as the vocabulary is.
 - Sharded weights of an embedding are gathered for the backward pass, which does not read them, as FSDP does.
 - Tied weights of a model on one stage are held from the embedding to the logits.
@@ -33,6 +35,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints
 from railcore.training.emulator import transformer_reference as parts
 from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
+from railcore.training.emulator.transformer_mixture import ShardedMixture
 from railcore.training.emulator.transformer_reference import (
     DEFAULT_OPTIMIZER,
     Projected,
@@ -56,7 +59,7 @@ _COMPARED = ("kind", "phase", "operation", "link")
 
 
 class ShardedTransformer:
-    """A dense transformer on simulated ranks; `step` trains it, `ranks` logs what is sent and held.
+    """A transformer on simulated ranks; `step` trains it, `ranks` logs what is sent and held.
 
     Parameters
     ----------
@@ -74,7 +77,8 @@ class ShardedTransformer:
     Raises
     ------
     ValueError
-        As `Strategy.check`, for experts, and for a vocabulary or positions that the tensor ranks do not divide.
+        As `Strategy.check`, for experts in parallel blocks or of unequal load, and for a vocabulary or positions that
+        the tensor ranks do not divide.
     """
 
     @checked
@@ -92,9 +96,14 @@ class ShardedTransformer:
         _check_shape(model, strategy, options)
         self.model, self.strategy, self.global_batch, self.options = model, strategy, global_batch, options
         self.optimizer, self.steps = optimizer, 0
-        self.ranks = EmulatedRanks(strategy.gpus, hb_domain_size, element_bytes=options.activation_bytes)
+        direct = {"all_to_all": "direct"}  # as in `traffic`; all others are rings
+        self.ranks = EmulatedRanks(
+            strategy.gpus, hb_domain_size, element_bytes=options.activation_bytes, algorithms=direct
+        )
         weights = starting_weights(model) if weights is None else weights
+        _check_weights(model, weights)
         self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
+        self._mixture = ShardedMixture(self.parameters)
         self._place, self._sliced = self.parameters.place, strategy.sequence_parallel
         self._chunk_layers = model.layers // (strategy.pipeline * strategy.interleave)
         self._last = strategy.pipeline * strategy.interleave - 1
@@ -108,6 +117,9 @@ class ShardedTransformer:
         shape = (self.global_batch, self.model.sequence_length + 1)
         if tokens.shape != shape:
             raise ValueError(f"tokens have shape {tokens.shape}: give {shape}, a target behind each sequence")
+        if tokens.min() < 0 or tokens.max() >= self.model.vocabulary:
+            most = self.model.vocabulary - 1
+            raise ValueError(f"tokens are {tokens.min()} to {tokens.max()}: give 0 to {most}, the vocabulary")
         p, v, m = self.strategy.pipeline, self.strategy.interleave, self.strategy.microbatches(self.global_batch)
         self._tokens, self._losses = tokens, {}
         self.parameters.begin_step()
@@ -164,6 +176,11 @@ class ShardedTransformer:
         peaks = table.groupby("rank")["bytes"].apply(lambda changes: changes.cumsum().max())
         return peaks.reindex(range(self.strategy.gpus), fill_value=0.0).to_numpy()
 
+    def _units(self, layer: int) -> list[str]:
+        """Units of weights of a layer."""
+        mixture = "experts" in parts.operators(self.model, layer)[-1]
+        return [f"layer {layer}"] + ([f"experts {layer}"] if mixture else [])
+
     def _of(self, unit: str) -> dict[int, Tensors]:
         return {rank: self.parameters.weights(rank, unit) for rank in self.parameters.unit_ranks(unit)}
 
@@ -203,7 +220,8 @@ class ShardedTransformer:
         x = self._received("forward", chunk, microbatch) if chunk else self._embedded(microbatch)
         for i in range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers):
             unit = f"layer {i}"
-            self.parameters.gather(unit, "forward", microbatch)
+            for each in self._units(i):
+                self.parameters.gather(each, "forward", microbatch)
             y, kept = self._layer(unit, x, "forward", microbatch)
             if self.strategy.recompute == "full":
                 kept = {rank: {"x0": each} for rank, each in x.items()}
@@ -212,7 +230,8 @@ class ShardedTransformer:
                     rank: {n: each for n, each in tensors.items() if n != "scores"} for rank, tensors in kept.items()
                 }
             self._keep(unit, microbatch, kept)
-            self.parameters.release(unit)
+            for each in self._units(i):
+                self.parameters.release(each)
             x = y
         if chunk == self._last:
             self._logits(x, microbatch)
@@ -224,13 +243,15 @@ class ShardedTransformer:
         dy = self._logits_backward(microbatch) if last else self._received("backward", chunk, microbatch)
         for i in reversed(range(chunk * self._chunk_layers, (chunk + 1) * self._chunk_layers)):
             unit = f"layer {i}"
-            self.parameters.begin_backward(unit, microbatch)
+            for each in self._units(i):
+                self.parameters.begin_backward(each, microbatch)
             kept = self._taken(unit, microbatch)
             if self.strategy.recompute == "full":
                 x = {rank: tensors["x0"] for rank, tensors in kept.items()}
                 kept = self._layer(unit, x, "recompute", microbatch)[1]
             dy = self._layer_backward(unit, dy, kept, microbatch)
-            self.parameters.end_backward(unit, microbatch)
+            for each in self._units(i):
+                self.parameters.end_backward(each, microbatch)
         if chunk:
             self._send(dy, "backward", chunk, chunk - 1, microbatch)
         else:
@@ -241,7 +262,7 @@ class ShardedTransformer:
         p, t = self.strategy.pipeline, self.strategy.tensor
         sliced = self.options.scatter_gather and not self._sliced and t > 1
         label, arrived, shape = TransferLabel(phase, "pipeline", None, microbatch), {}, next(iter(x.values())).shape
-        for group in self.strategy.groups("pipeline").tolist():
+        for group in self.parameters.groups["pipeline"]:
             source, target = group[chunk % p], group[to % p]
             what = x[source].reshape(t, -1)[self._place["tensor"][source]] if sliced else x[source]
             arrived[target] = self.ranks.send(source, target, what, label)
@@ -264,9 +285,10 @@ class ShardedTransformer:
         """Output of a layer, and all that its backward pass needs."""
         w, kept = self._of(unit), {rank: dict[str, np.ndarray]() for rank in x}
         label = self._tensor_label(unit, phase, microbatch)
-        for i, branches in enumerate(parts.operators(self.model)):
+        for i, branches in enumerate(parts.operators(self.model, int(unit.split()[1]))):
+            mixture = "experts" in branches
             n = {rank: parts.normalise(x[rank], w[rank], i) for rank in x}
-            whole = self._enter(n, label)
+            whole = n if mixture else self._enter(n, label)
             for rank in x:
                 self.ranks.compute(rank, phase, label.layer, microbatch)
                 kept[rank] |= {f"x{i}": x[rank], f"n{i}": (whole if self.options.keep_gathered else n)[rank]}
@@ -278,14 +300,17 @@ class ShardedTransformer:
                 for rank in x:
                     kept[rank] |= parts.widened(whole[rank], w[rank])
                     y[rank] += kept[rank]["wide"] @ w[rank]["down"]
-            y = self._leave(y, label)
+            if mixture:
+                y = self._mixture.forward(n, kept, label)
+            if not (mixture and self._sliced):
+                y = self._leave(y, label)
             x = {rank: x[rank] + y[rank] + sum(w[rank][name] for name in self._biases(branches)) for rank in x}
         return x, kept
 
     def _biases(self, branches: tuple[str, ...]) -> list[str]:
         """Biases that are added to the sum over tensor ranks."""
         names = {"attention": "o_bias", "ffn": "down_bias"}
-        return [names[branch] for branch in branches] if self.model.biases else []
+        return [names[branch] for branch in branches if branch in names] if self.model.biases else []
 
     def _attend(self, whole: Values, w: dict[int, Tensors], kept: _Kept, label: TransferLabel) -> None:
         """Attention of each rank's queries to the keys and values of all context ranks."""
@@ -310,13 +335,15 @@ class ShardedTransformer:
     def _layer_backward(self, unit: str, dy: Values, kept: _Kept, microbatch: int) -> Values:
         """Gradient of a layer's input; those of its weights are added up."""
         w, g, label = self._of(unit), self._gradients(unit), self._tensor_label(unit, "backward", microbatch)
-        for i, branches in reversed(list(enumerate(parts.operators(self.model)))):
+        for i, branches in reversed(list(enumerate(parts.operators(self.model, int(unit.split()[1]))))):
+            mixture = "experts" in branches
             for rank, each in dy.items():
                 self.ranks.compute(rank, "backward", label.layer, microbatch)
                 for name in self._biases(branches):
                     g[rank][name] += each.sum(axis=(0, 1))
-            whole_dy, n = self._enter(dy, label), {rank: kept[rank][f"n{i}"] for rank in dy}
-            if not self.options.keep_gathered:
+            n = {rank: kept[rank][f"n{i}"] for rank in dy}
+            whole_dy = dy if mixture else self._enter(dy, label)
+            if not (mixture or self.options.keep_gathered):
                 n = self._enter(n, label)
             dn = {rank: np.zeros_like(each) for rank, each in n.items()}
             if "attention" in branches:
@@ -325,7 +352,10 @@ class ShardedTransformer:
             if "ffn" in branches:
                 for rank in dy:
                     dn[rank] += parts.widened_backward(whole_dy[rank], n[rank], kept[rank], w[rank], g[rank])
-            dn = self._leave(dn, label)
+            if mixture:
+                dn = self._mixture.backward(dy, n, kept, label)
+            if not (mixture and self._sliced):
+                dn = self._leave(dn, label)
             dy = {
                 rank: dy[rank] + parts.normalise_backward(dn[rank], kept[rank][f"x{i}"], w[rank], g[rank], i)
                 for rank in dy
@@ -442,16 +472,30 @@ class ShardedTransformer:
         return dx
 
 
+def _check_weights(model: Transformer, weights: Weights) -> None:
+    """Raises ValueError for weights of another model."""
+    shapes = {unit: {name: each.shape for name, each in tensors.items()} for unit, tensors in weights.items()}
+    wanted = parts.unit_shapes(model)
+    for unit in {**wanted, **shapes}:
+        if shapes.get(unit) != wanted.get(unit):
+            raise ValueError(
+                f"weights of {unit!r} have shapes {shapes.get(unit)}, and {model.name} {wanted.get(unit)}: "
+                "give starting_weights(model), or weights of this model"
+            )
+
+
 def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions) -> None:
     """Raises ValueError for what the emulator cannot split evenly."""
-    t = strategy.tensor
+    t, sliced = strategy.tensor, strategy.sequence_parallel
+    if model.experts:
+        parts.expert_positions(model, model.sequence_length // (strategy.context * (t if sliced else 1)))
     for name in ("vocabulary", "positions"):
         if (rows := getattr(model, name)) % t:
             raise ValueError(f"{name} is {rows}: give a multiple of tensor {t}, such as {-(-rows // t) * t}")
     if model.positions and model.positions < model.sequence_length:
         raise ValueError(f"positions is {model.positions}: give 0, or sequence_length {model.sequence_length} or more")
     tokens = model.sequence_length // strategy.context * strategy.micro_batch
-    if options.scatter_gather and not strategy.sequence_parallel and tokens * model.hidden % t:
+    if options.scatter_gather and not sliced and tokens * model.hidden % t:
         raise ValueError(f"scatter_gather is True with tensor {t}: give hidden a multiple of it, not {model.hidden}")
 
 

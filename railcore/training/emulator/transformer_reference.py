@@ -8,6 +8,10 @@ Activations are [sequence, batch, ...]: s positions, b sequences. Weights are na
 gated, gate [h, f], down [f, h]; embedding and output [V, h], positions [P, h]; scale and shift of each norm [h], and
 biases. With biases a norm is LayerNorm and else RMSNorm; the feed-forward is GELU's with two matrices and SwiGLU with
 three. Position embeddings are added to the tokens', there are no rotary ones, and no dropout: none of them sends.
+
+A mixture layer i has a router [h, E] in its unit, and its experts' tensors in a unit "experts i", E in front. Its
+tokens go to experts by their position, position j to j k ... j k + k - 1 modulo E, so that all experts have equally
+many; the router's chances (softmax over all experts) weight what they give.
 """
 
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from railcore.training.transformer import Transformer
 Tensors = dict[str, Floats]
 Weights = dict[str, Tensors]
 _EPSILON = 1e-5  # of a norm
+_MOST_PARAMETERS = 10**7  # that a model may have: all ranks are in the memory of one computer
 _GELU = np.sqrt(2 / np.pi), 0.044715
 
 
@@ -51,46 +56,66 @@ class SgdMomentum:
 DEFAULT_OPTIMIZER = SgdMomentum()
 
 
-def operators(model: Transformer) -> tuple[tuple[str, ...], ...]:
-    """What follows each norm of a layer: attention, then feed-forward, or both at once in a parallel block."""
-    return (("attention", "ffn"),) if model.parallel_block else (("attention",), ("ffn",))
+def operators(model: Transformer, layer: int = 0) -> tuple[tuple[str, ...], ...]:
+    """What follows each norm of a layer: attention, then feed-forward or experts, or both at once in a parallel block.
+
+    Of every `expert_layer_interval` layers of a mixture the last has experts.
+    """
+    mixture = model.experts > 0 and (layer + 1) % model.expert_layer_interval == 0
+    last = "experts" if mixture else "ffn"
+    return (("attention", last),) if model.parallel_block else (("attention",), (last,))
 
 
 def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Shape of every tensor of a dense model by unit and name; the elements are `model.total_parameters`."""
-    h, f, d, norms = model.hidden, model.ffn_hidden, model.head_dim, len(operators(model))
+    """Shape of every tensor of a model by unit and name; the elements are `model.total_parameters`."""
+    h, f, d = model.hidden, model.ffn_hidden, model.head_dim
     a, k = (model.heads, d), (model.kv_heads, d)
-    layer: dict[str, tuple[int, ...]] = {"q": (h, *a), "k": (h, *k), "v": (h, *k), "o": (*a, h)}
-    layer |= {"up": (h, f), "down": (f, h)} | ({"gate": (h, f)} if model.ffn_matrices == 3 else {})
+    heads: dict[str, tuple[int, ...]] = {"q": (h, *a), "k": (h, *k), "v": (h, *k), "o": (*a, h)}
+    ffn: dict[str, tuple[int, ...]] = {"up": (h, f), "gate": (h, f), "down": (f, h)}
     last: dict[str, tuple[int, ...]] = {"scale0": (h,)}
     if model.biases:
+        heads |= {"q_bias": a, "k_bias": k, "v_bias": k, "o_bias": (h,)}
+        ffn |= {"up_bias": (f,), "gate_bias": (f,), "down_bias": (h,)}
         last["shift0"] = (h,)
-        layer |= {"q_bias": a, "k_bias": k, "v_bias": k, "o_bias": (h,), "up_bias": (f,), "down_bias": (h,)}
-        layer |= {"gate_bias": (f,)} if model.ffn_matrices == 3 else {}
-        layer |= {f"shift{i}": (h,) for i in range(norms)}
-    layer |= {f"scale{i}": (h,) for i in range(norms)}
+    if model.ffn_matrices == 2:
+        ffn = {name: shape for name, shape in ffn.items() if not name.startswith("gate")}
     units: dict[str, dict[str, tuple[int, ...]]] = {"embedding": {"embedding": (model.vocabulary, h)}}
     units |= {"positions": {"positions": (model.positions, h)}} if model.positions else {}
-    units |= {f"layer {i}": dict(layer) for i in range(model.layers)} | {"last norm": last}
-    return units | ({} if model.tied_embeddings else {"output": {"output": (model.vocabulary, h)}})
+    for layer in range(model.layers):
+        blocks = operators(model, layer)
+        norms = {f"{name[:-1]}{i}": shape for name, shape in last.items() for i in range(len(blocks))}
+        mixture = "experts" in blocks[-1]
+        units[f"layer {layer}"] = heads | norms | ({"router": (h, model.experts)} if mixture else ffn)
+        if mixture:
+            units[f"experts {layer}"] = {name: (model.experts, *shape) for name, shape in ffn.items()}
+    return (
+        units | {"last norm": last} | ({} if model.tied_embeddings else {"output": {"output": (model.vocabulary, h)}})
+    )
 
 
 @checked
 def starting_weights(model: Transformer, seed: int = 0) -> Weights:
-    """Random weights of a dense model, all biases and norms other than 0 and 1. Raises ValueError for experts."""
-    if model.experts:
-        raise ValueError(f"experts is {model.experts} ({model.name}): the emulator trains dense models, give 0")
+    """Random weights, all biases and norms other than 0 and 1.
+
+    Raises ValueError for a large model, and for experts in parallel blocks.
+    """
+    if model.total_parameters > _MOST_PARAMETERS:
+        raise ValueError(
+            f"model is {model.name} with {model.total_parameters:,} parameters: give one of at most "
+            f"{_MOST_PARAMETERS:,}, such as Transformer(...) with a few layers of hidden 64"
+        )
+    if model.experts and model.parallel_block:
+        raise ValueError(f"parallel_block is True with experts {model.experts} ({model.name}): give False")
     rng = np.random.default_rng(seed)
 
-    def drawn(name: str, shape: tuple[int, ...]) -> Floats:
+    def drawn(unit: str, name: str, shape: tuple[int, ...]) -> Floats:
         if len(shape) == 1 or name.endswith("bias"):
             return float(name.startswith("scale")) + 0.1 * rng.standard_normal(shape)
-        return rng.standard_normal(shape) / np.sqrt(np.prod(shape[:2]) if name == "o" else shape[0])
+        inputs = shape[:2] if name == "o" else shape[1:2] if unit.startswith("experts") else shape[:1]
+        return rng.standard_normal(shape) / np.sqrt(np.prod(inputs))
 
-    return {
-        unit: {name: drawn(name, shape) for name, shape in shapes.items()}
-        for unit, shapes in unit_shapes(model).items()
-    }
+    units = unit_shapes(model).items()
+    return {unit: {name: drawn(unit, name, shape) for name, shape in shapes.items()} for unit, shapes in units}
 
 
 @checked
@@ -273,6 +298,51 @@ def _activated(kept: Tensors) -> tuple[Floats, Tensors]:
     return x / 2 * (1 + bent), {"up": slope}
 
 
+def expert_chances(n: Floats, w: Tensors) -> Floats:
+    """What the router gives each expert [s, b, E]."""
+    logits = n @ w["router"]
+    chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return chances / chances.sum(axis=-1, keepdims=True)
+
+
+def expert_chances_backward(by_chance: Floats, chances: Floats, n: Floats, w: Tensors, g: Tensors) -> Floats:
+    """Gradient of the router's input.
+
+    Parameters
+    ----------
+    by_chance, chances, n
+        Gradient of the chances; the chances; the router's input.
+    w, g
+        Weights of the layer, and their gradients, which are added to.
+
+    Returns
+    -------
+    Of the shape of n.
+    """
+    by_logit = chances * (by_chance - (by_chance * chances).sum(axis=-1, keepdims=True))
+    g["router"] += np.tensordot(n, by_logit, ((0, 1), (0, 1)))
+    return by_logit @ w["router"].T
+
+
+def expert_positions(model: Transformer, positions: int, first: int = 0) -> Ints:
+    """Positions whose tokens go to each expert [E, positions k / E], counted from `first`, the place of the first one.
+
+    Raises ValueError where they are not equally many.
+    """
+    if positions * model.top_k % model.experts:
+        raise ValueError(
+            f"experts is {model.experts}: give a divisor of top_k times a rank's positions, {model.top_k} x {positions}"
+        )
+    place, choice = np.indices((positions, model.top_k)).reshape(2, -1)
+    expert = ((place + first) * model.top_k + choice) % model.experts
+    return place[np.argsort(expert, kind="stable")].reshape(model.experts, -1)
+
+
+def one_expert(tensors: Tensors, expert: int) -> Tensors:
+    """The tensors of one expert, which share the memory of all."""
+    return {name: each[expert] for name, each in tensors.items()}
+
+
 def table_rows(table: Floats, index: Ints, first: int = 0) -> Floats:
     """Rows of a table, 0 where another rank has them; first: the number of the table's first row."""
     local = index - first
@@ -299,7 +369,7 @@ def add_table_rows(table: Floats, index: Ints, gradient: Floats, first: int = 0)
     np.add.at(table, local[here], gradient[here])
 
 
-def unsharded_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
+def unsharded_transformer_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
     """Mean cross-entropy of all tokens [batch, s + 1] at once, and its gradients."""
     g = zeros_like(weights)
     table, tied = ("embedding" if model.tied_embeddings else "output"), weights["embedding"]["embedding"]
@@ -310,7 +380,7 @@ def unsharded_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[
         x = x + table_rows(weights["positions"]["positions"], places)
     for i in range(model.layers):
         inputs.append(x)
-        x = _layer(model, x, weights[f"layer {i}"])[0]
+        x = _layer(model, i, x, weights)[0]
     n = normalise(x, weights["last norm"])
     logits = n @ weights[table][table].T
     logits -= logits.max(axis=-1, keepdims=True)
@@ -321,17 +391,17 @@ def unsharded_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[
     g[table][table] += np.tensordot(chances, n, ((0, 1), (0, 1)))
     dx = normalise_backward(chances @ weights[table][table], x, weights["last norm"], g["last norm"])
     for i in reversed(range(model.layers)):
-        dx = _layer_backward(model, dx, inputs[i], weights[f"layer {i}"], g[f"layer {i}"])
+        dx = _layer_backward(model, i, dx, inputs[i], weights, g)
     add_table_rows(g["embedding"]["embedding"], words, dx)
     if model.positions:
         add_table_rows(g["positions"]["positions"], places, dx)
     return loss, g
 
 
-def _layer(model: Transformer, x: Floats, w: Tensors) -> tuple[Floats, list[Floats]]:
+def _layer(model: Transformer, layer: int, x: Floats, weights: Weights) -> tuple[Floats, list[Floats]]:
     """Output of a layer, and the input of each of its norms."""
-    inputs = []
-    for i, branches in enumerate(operators(model)):
+    w, inputs = weights[f"layer {layer}"], []
+    for i, branches in enumerate(operators(model, layer)):
         inputs.append(x)
         n, y = normalise(x, w, i), x
         if "attention" in branches:
@@ -339,16 +409,22 @@ def _layer(model: Transformer, x: Floats, w: Tensors) -> tuple[Floats, list[Floa
             y = y + np.tensordot(attended(qkv, attention_scores(qkv)), w["o"], 2) + w.get("o_bias", 0.0)
         if "ffn" in branches:
             y = y + widened(n, w)["wide"] @ w["down"] + w.get("down_bias", 0.0)
+        if "experts" in branches:
+            chances, y = expert_chances(n, w), y.copy()
+            for expert, places in enumerate(expert_positions(model, len(n))):
+                own = one_expert(weights[f"experts {layer}"], expert)
+                found = widened(n[places], own)["wide"] @ own["down"] + own.get("down_bias", 0.0)
+                y[places] += chances[places, :, expert, None] * found
         x = y
     return x, inputs
 
 
-def _layer_backward(model: Transformer, dy: Floats, x: Floats, w: Tensors, g: Tensors) -> Floats:
-    inputs = _layer(model, x, w)[1]
-    for i, branches in reversed(list(enumerate(operators(model)))):
+def _layer_backward(model: Transformer, layer: int, dy: Floats, x: Floats, weights: Weights, g_all: Weights) -> Floats:
+    w, g, inputs = weights[f"layer {layer}"], g_all[f"layer {layer}"], _layer(model, layer, x, weights)[1]
+    for i, branches in reversed(list(enumerate(operators(model, layer)))):
         n, dn = normalise(inputs[i], w, i), np.zeros_like(dy)
-        for branch in branches:
-            if bias := {"attention": "o_bias", "ffn": "down_bias"}[branch] if model.biases else "":
+        for bias in [name for name in ("o_bias", "down_bias") if name in w]:
+            if {"o_bias": "attention", "down_bias": "ffn"}[bias] in branches:
                 g[bias] += dy.sum(axis=(0, 1))
         if "attention" in branches:
             qkv = project(n, w)
@@ -357,6 +433,18 @@ def _layer_backward(model: Transformer, dy: Floats, x: Floats, w: Tensors, g: Te
             dn += project_backward(n, attended_backward(of_heads, qkv, scores), w, g)
         if "ffn" in branches:
             dn += widened_backward(dy, n, widened(n, w), w, g)
+        if "experts" in branches:
+            chances = expert_chances(n, w)
+            by_chance = np.zeros_like(chances)
+            for expert, places in enumerate(expert_positions(model, len(n))):
+                own, by_own = (one_expert(each[f"experts {layer}"], expert) for each in (weights, g_all))
+                kept, d_found = widened(n[places], own), dy[places] * chances[places, :, expert, None]
+                found = kept["wide"] @ own["down"] + own.get("down_bias", 0.0)
+                by_chance[places, :, expert] = (dy[places] * found).sum(axis=-1)
+                if "down_bias" in own:
+                    by_own["down_bias"] += d_found.sum(axis=(0, 1))
+                dn[places] += widened_backward(d_found, n[places], kept, own, by_own)
+            dn += expert_chances_backward(by_chance, chances, n, w, g)
         dy = dy + normalise_backward(dn, inputs[i], w, g, i)
     return dy
 
@@ -374,7 +462,7 @@ def train_unsharded(
     Parameters
     ----------
     model, weights
-        A dense model, and what it starts with.
+        The model, and what it starts with.
     batches
         Tokens of each step.
     optimizer
@@ -387,7 +475,7 @@ def train_unsharded(
     weights = {unit: {name: each.copy() for name, each in tensors.items()} for unit, tensors in weights.items()}
     velocity, losses, gradients = zeros_like(weights), [], zeros_like(weights)
     for tokens in batches:
-        loss, gradients = unsharded_step(model, weights, tokens)
+        loss, gradients = unsharded_transformer_step(model, weights, tokens)
         losses.append(loss)
         for unit, tensors in weights.items():
             for name, weight in tensors.items():

@@ -4,8 +4,9 @@ A rank keeps each unit of the model (a layer, the embedding, ...) as one flat ar
 
 - t tensor ranks split heads, columns and rows of the feed-forward, rows of the vocabulary and of the positions. Norms
   and biases behind a sum are copied on all of them, heads of keys and values where t is more than k.
-- c d replicas (context and data ranks) hold the same. By sharding they share the optimizer's velocity, the gradients
-  and the weights among them, each 1 / (c d) of a unit, filled with zeros where that is no whole number.
+- e expert ranks split the experts of a mixture, the c d / e that hold the same ones are replicas for them.
+- c d replicas (context and data ranks) hold all else alike. By sharding, replicas share the optimizer's velocity, the
+  gradients and the weights among them, equal parts of each unit, filled with zeros where that is no whole number.
 
 Each tensor rank exchanges over the replicas its own tensors, and of what it holds a copy of its slice, 1 / t, as
 `transfers` counts them. Where the ranks have parts of a copy's gradient these are first summed in slices, and new
@@ -17,12 +18,11 @@ A unit is exchanged at a time; `transfers` counts those of a stage as one messag
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats
 from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.training.emulator.transformer_reference import SgdMomentum, Tensors, Weights, unit_shapes
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import Transformer
 
@@ -31,6 +31,7 @@ _SPLIT_AXIS = dict.fromkeys(("q", "k", "v", "up", "gate"), 1) | dict.fromkeys(
     ("o", "down", "q_bias", "k_bias", "v_bias", "up_bias", "gate_bias", "embedding", "positions", "output"), 0
 )
 _OF_HEADS = ("k", "v", "k_bias", "v_bias")
+_PARTIAL = (*_OF_HEADS, "router")  # tensor ranks that hold copies each have a part of the gradient
 
 
 class _Section(NamedTuple):
@@ -48,7 +49,7 @@ class _Section(NamedTuple):
 class _Layout(NamedTuple):
     """Flat array of a unit: place and shape of its tensors, and its sections."""
 
-    places: dict[str, tuple[int, tuple[int, ...]]]
+    places: dict[str, tuple[slice, tuple[int, ...]]]
     sections: list[_Section]
 
     @property
@@ -57,14 +58,11 @@ class _Layout(NamedTuple):
 
     def views(self, flat: Floats) -> Tensors:
         """The tensors of a flat array, which share its memory."""
-        return {
-            name: flat[start : start + int(np.prod(shape))].reshape(shape)
-            for name, (start, shape) in self.places.items()
-        }
+        return {name: flat[where].reshape(shape) for name, (where, shape) in self.places.items()}
 
 
 class ShardedParameters:
-    """Weights, gradients and velocity of a dense model on the ranks of a strategy.
+    """Weights, gradients and velocity of a model on the ranks of a strategy.
 
     Parameters
     ----------
@@ -86,20 +84,21 @@ class ShardedParameters:
     ) -> None:
         self.model, self.strategy, self.options, self.ranks = model, strategy, options, ranks
         self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
+        self.groups: dict[str, list[list[int]]] = {kind: strategy.groups(kind).tolist() for kind in GROUP_KINDS}
         self.stage_ranks = [np.sort(strategy.groups("pipeline")[:, i]).tolist() for i in range(strategy.pipeline)]
         self.sharded_gradients = strategy.sharding in ("gradients", "weights")
         self.output_unit = "output" if strategy.pipeline > 1 or not model.tied_embeddings else "embedding"
         if self.output_unit == "output" and model.tied_embeddings:
             weights = weights | {"output": {"output": weights["embedding"]["embedding"]}}
-        self._layouts = {unit: self._layout(tensors) for unit, tensors in weights.items()}
+        self._layouts = {unit: self._layout(unit, tensors) for unit, tensors in weights.items()}
         for unit, tensors in weights.items():
             for rank in self.unit_ranks(unit):
                 self._start(rank, unit, tensors)
 
     def unit_ranks(self, unit: str) -> list[int]:
-        """Ranks of the stage that has a unit."""
+        """Ranks of the stage that has a unit, of which each has a part."""
         p, v = self.strategy.pipeline, self.strategy.interleave
-        if unit.startswith("layer"):
+        if unit[-1].isdigit():
             return self.stage_ranks[int(unit.split()[1]) // (self.model.layers // (p * v)) % p]
         return self.stage_ranks[0 if unit in ("embedding", "positions") else -1]
 
@@ -119,7 +118,7 @@ class ShardedParameters:
         Parameters
         ----------
         operation, kind
-            "all_gather", "reduce_scatter" or "all_reduce"; a kind of group of `Strategy`.
+            "all_gather", "reduce_scatter", "all_reduce" or "all_to_all"; a kind of group of `Strategy`.
         arrays
             By rank.
         label
@@ -131,7 +130,7 @@ class ShardedParameters:
         -------
         What each rank has after it.
         """
-        return self._among(self.strategy.groups(kind), operation, arrays, label, ranks)
+        return self._among(self.groups[kind], operation, arrays, label, ranks)
 
     def gather(self, unit: str, phase: str, microbatch: int) -> None:
         """With sharded weights, gather a unit's on its ranks, unless they are there."""
@@ -195,39 +194,57 @@ class ShardedParameters:
             shards = {rank: self.ranks.held(rank, f"{what} {unit}") for rank in self.unit_ranks(unit)}
             aside = EmulatedRanks(self.strategy.gpus, self.strategy.gpus)
             flats = self._whole(unit, shards, self._label(unit, "after", 1.0), aside)
-            group = next(row for row in self.strategy.groups("replica") if row[0] in flats)[replica]
-            members = next(row for row in self.strategy.groups("tensor") if group in row)
-            pieces = [layout.views(flats[rank]) for rank in members]
+            base = next(row for row in self.groups["replica"] if row[0] in flats)[replica]
             found[unit] = {}
             for name, shape in shapes[unit].items():
-                copies = self._copies(name)
-                parts = [piece[name] for piece in pieces[::copies]]
-                found[unit][name] = np.concatenate(parts, _SPLIT_AXIS.get(name, 0)).reshape(shape)
+                blocks = []
+                for expert in self._row("expert", base) if self._split_by_expert(unit) else [base]:
+                    members = self._row("tensor", expert)[:: self._copies(name)]
+                    parts = [layout.views(flats[rank])[name] for rank in members]
+                    blocks.append(np.concatenate(parts, self._axis(unit, name)))
+                found[unit][name] = np.concatenate(blocks).reshape(shape)
         return found
+
+    def _row(self, kind: str, rank: int) -> list[int]:
+        """The group of a kind that a rank is in."""
+        return next(row for row in self.groups[kind] if rank in row)
+
+    def _split_by_expert(self, unit: str) -> bool:
+        return unit.startswith("experts")
+
+    def _replica_kind(self, unit: str) -> str:
+        return "expert_replica" if self._split_by_expert(unit) else "replica"
+
+    def _axis(self, unit: str, name: str) -> int:
+        """Axis of a tensor that tensor ranks split."""
+        return _SPLIT_AXIS.get(name, 0) + self._split_by_expert(unit)
 
     def _copies(self, name: str) -> int:
         """Tensor ranks that hold the same part of a tensor."""
         t = self.strategy.tensor
         return (max(t // self.model.kv_heads, 1) if name in _OF_HEADS else 1) if name in _SPLIT_AXIS else t
 
-    def _piece(self, rank: int, name: str, whole: Floats) -> Floats:
+    def _piece(self, rank: int, unit: str, name: str, whole: Floats) -> Floats:
         """A rank's part of a tensor."""
+        if self._split_by_expert(unit):
+            whole = np.split(whole, self.strategy.expert)[self.place["expert"][rank]]
         copies = self._copies(name)
-        return np.split(whole, self.strategy.tensor // copies, _SPLIT_AXIS.get(name, 0))[
-            self.place["tensor"][rank] // copies
-        ]
+        parts = np.split(whole, self.strategy.tensor // copies, self._axis(unit, name))
+        return parts[self.place["tensor"][rank] // copies]
 
-    def _layout(self, tensors: Tensors) -> _Layout:
+    def _layout(self, unit: str, tensors: Tensors) -> _Layout:
         alike: dict[tuple[int, bool], list[str]] = {}
         for name in tensors:
-            partial = name in _OF_HEADS or self.strategy.sequence_parallel
-            alike.setdefault((self._copies(name), self._copies(name) > 1 and partial), []).append(name)
+            copies = self._copies(name)
+            partial = self.strategy.sequence_parallel or self._split_by_expert(unit) or name in _PARTIAL
+            alike.setdefault((copies, copies > 1 and partial), []).append(name)
         places, sections, stop = {}, [], 0
         for (copies, partial), names in alike.items():
             start = stop
             for name in names:
-                places[name] = (stop, self._piece(0, name, tensors[name]).shape)
-                stop += int(np.prod(places[name][1]))
+                piece = self._piece(0, unit, name, tensors[name])
+                places[name] = slice(stop, stop + piece.size), piece.shape
+                stop += piece.size
             stop += (start - stop) % copies
             sections.append(_Section(copies, partial, start, stop))
         return _Layout(places, sections)
@@ -237,27 +254,19 @@ class ShardedParameters:
         layout, bytes_each = self._layouts[unit], self.options.weight_bytes
         flat = np.zeros(layout.size)
         for name, view in layout.views(flat).items():
-            view[:] = self._piece(rank, name, tensors[name])
+            view[...] = self._piece(rank, unit, name, tensors[name])
         shard = self._slices(rank, unit, flat)
         if self.strategy.sharding != "none":
-            shard = np.split(self._filled(shard), self._replicas)[self._replica(rank)].copy()
+            group = self._row(self._replica_kind(unit), rank)
+            shard = np.split(self._filled(unit, shard), len(group))[group.index(rank)].copy()
         self.ranks.hold(rank, f"shard {unit}", shard, bytes_each)
         self.ranks.hold(rank, f"velocity {unit}", np.zeros_like(shard), self.options.gradient_bytes)
         if self.strategy.sharding != "weights":
             self.ranks.hold(rank, f"weights {unit}", flat, bytes_each)
 
-    @property
-    def _replicas(self) -> int:
-        return self.strategy.context * self.strategy.data
-
-    def _replica(self, rank: int) -> int:
-        """Place of a rank in its replica group."""
-        rows = self.strategy.groups("replica")
-        return int(np.argwhere(rows == rank)[0, 1])
-
-    def _filled(self, buffer: Floats) -> Floats:
+    def _filled(self, unit: str, buffer: Floats) -> Floats:
         """With zeros behind it, so that the replicas divide it."""
-        return np.pad(buffer, (0, -len(buffer) % self._replicas))
+        return np.pad(buffer, (0, -len(buffer) % len(self.groups[self._replica_kind(unit)][0])))
 
     def _slices(self, rank: int, unit: str, flat: Floats) -> Floats:
         """What a tensor rank exchanges of a unit: its own tensors, and its slice of those that it has copies of."""
@@ -282,10 +291,10 @@ class ShardedParameters:
                     grads[rank][start:stop].reshape(copies, -1)[where] = sums[rank]
         slices = {rank: self._slices(rank, unit, grads[rank]) for rank in of}
         if self.strategy.sharding == "none":
-            summed = self.together("all_reduce", "replica", slices, label)
+            summed = self.together("all_reduce", self._replica_kind(unit), slices, label)
         else:
-            slices = {rank: self._filled(each) for rank, each in slices.items()}
-            summed = self.together("reduce_scatter", "replica", slices, label)
+            slices = {rank: self._filled(unit, each) for rank, each in slices.items()}
+            summed = self.together("reduce_scatter", self._replica_kind(unit), slices, label)
         for rank in of:
             name, total = f"summed {unit}", summed[rank]
             if self.ranks.holds(rank, name):
@@ -296,10 +305,10 @@ class ShardedParameters:
         """Sum the tied embedding's gradients of the first and the last stage."""
         if not (self.model.tied_embeddings and self.output_unit == "output"):
             return
-        ends = self.strategy.groups("pipeline")[:, [0, -1]]
+        ends = [[row[0], row[-1]] for row in self.groups["pipeline"]]
         arrays: Values = {}
         for unit, side in (("embedding", 0), ("output", 1)):
-            arrays |= {rank: self.ranks.held(rank, f"{what} {unit}") for rank in ends[:, side].tolist()}
+            arrays |= {rank: self.ranks.held(rank, f"{what} {unit}") for rank in [end[side] for end in ends]}
         label = TransferLabel("after", self._counted("pipeline"), element_bytes=self.options.gradient_bytes)
         for rank, total in self._among(ends, "all_reduce", arrays, label).items():
             arrays[rank][:] = total
@@ -314,7 +323,7 @@ class ShardedParameters:
         layout = self._layouts[unit]
         buffers = shards
         if self.strategy.sharding != "none":
-            buffers = self.together("all_gather", "replica", shards, label, ranks)
+            buffers = self.together("all_gather", self._replica_kind(unit), shards, label, ranks)
         flats, at = {rank: np.zeros(layout.size) for rank in shards}, 0
         for copies, _, start, stop in layout.sections:
             slices = {rank: buffers[rank][at : at + (stop - start) // copies] for rank in shards}
@@ -327,23 +336,24 @@ class ShardedParameters:
         self, operation: str, copies: int, arrays: Values, label: TransferLabel, ranks: EmulatedRanks | None = None
     ) -> Values:
         """A collective of the tensor ranks that hold the same."""
-        groups = self.strategy.groups("tensor").reshape(-1, copies)
+        rows = self.groups["tensor"]
+        groups = [row[i : i + copies] for row in rows for i in range(0, len(row), copies)]
         label = TransferLabel(label.phase, "copies", label.layer, label.microbatch, label.element_bytes)
         return self._among(groups, operation, arrays, label, ranks)
 
     def _among(
         self,
-        groups: NDArray[np.int64],
+        groups: list[list[int]],
         operation: str,
         arrays: Values,
         label: TransferLabel,
         ranks: EmulatedRanks | None = None,
     ) -> Values:
-        if groups.shape[1] == 1:
+        if len(groups[0]) == 1:
             return arrays
         found: Values = {}
         run: Any = getattr(ranks or self.ranks, operation)
-        for group in groups.tolist():
+        for group in groups:
             if group[0] in arrays:
                 found |= zip(group, run(group, [arrays[rank] for rank in group], label), strict=True)
         return found
@@ -353,6 +363,6 @@ class ShardedParameters:
         return kind if self.options.embeddings else "ends"
 
     def _label(self, unit: str, phase: str, element_bytes: float, microbatch: int | None = None) -> TransferLabel:
-        layer = int(unit.split()[1]) if unit.startswith("layer") else None
+        layer = int(unit.split()[1]) if unit[-1].isdigit() else None
         kind = "data" if layer is not None else self._counted("data")
         return TransferLabel(phase, kind, layer, microbatch, element_bytes)
