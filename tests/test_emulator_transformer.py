@@ -31,6 +31,7 @@ SWITCH = dataclasses.replace(GPT, name="switch", sequence_length=16, positions=1
 MIXTRAL = dataclasses.replace(LLAMA, name="mixtral", sequence_length=16, experts=4, top_k=2, expert_layer_interval=2)
 EACH_LAYER = dataclasses.replace(MIXTRAL, expert_layer_interval=1)
 MODELS = (GPT, LLAMA, PALM, FALCON, SWITCH, MIXTRAL)
+THREES = Transformer("threes", 2, 36, 6, 3, 36, 36, 18, head_dim=18, ffn_matrices=3)
 OPTIONS = TrafficOptions()
 
 
@@ -90,9 +91,10 @@ def dense(part):
 @example((GPT, Strategy(2, 2, 2, 2, interleave=2, sequence_parallel=True, sharding="gradients"), 8, OPTIONS))
 @example((PALM, Strategy(4, 1, 4, 1, recompute="full"), 4, TrafficOptions(scatter_gather=True)))
 @example((LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True, sharding="weights", recompute="full"), 4, OPTIONS))
+@example((THREES, Strategy(3, 1, 2, 3, sequence_parallel=True, sharding="gradients"), 6, OPTIONS))
 @example((MIXTRAL, Strategy(2, 2, 1, 2, 4, sequence_parallel=True, sharding="weights"), 4, OPTIONS))
 @example((SWITCH, Strategy(2, 1, 2, 2, 2, recompute="full", sharding="optimizer"), 4, OPTIONS))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
     model, strategy, batch, options = run
     sharded, found, wanted = trained(*run)
@@ -101,7 +103,7 @@ def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
     assert worst(found.weights, wanted.weights) < 1e-12
     table = sharded.comparison()
     counted = table[~table["kind"].isin(UNCOUNTED_KINDS)]
-    assert counted["emulated_bytes"].tolist() == counted["predicted_bytes"].tolist()
+    assert counted["emulated_bytes"].tolist() == pytest.approx(counted["predicted_bytes"].tolist(), rel=1e-14)
     assert (counted["predicted_bytes"] > 0).all()
     if strategy.gpus > 1:
         for kind, part in iteration_traffic(model, strategy, batch, options).matrices.items():
@@ -250,6 +252,7 @@ def test_what_replicas_do_not_divide_is_filled_with_zeros():
         ({"positions": 4}, Strategy(), OPTIONS, "positions is 4: give 0, or sequence_length 8"),
         ({"hidden": 9, "sequence_length": 2}, Strategy(4, 2), TrafficOptions(scatter_gather=True), "multiple of it"),
         ({}, Strategy(8), OPTIONS, "heads"),
+        ({"hidden": 2**17}, Strategy(), OPTIONS, "model is gpt with .* parameters: give one of at most 10,000,000"),
     ],
 )
 def test_what_cannot_be_split_is_refused(changes, strategy, options, word):
@@ -257,6 +260,13 @@ def test_what_cannot_be_split_is_refused(changes, strategy, options, word):
         ShardedTransformer(dataclasses.replace(GPT, **changes), strategy, 4, options=options)
 
 
-def test_tokens_of_another_shape_are_refused():
+def test_tokens_and_weights_of_another_model_are_refused():
+    run = ShardedTransformer(GPT, Strategy(), 4)
     with pytest.raises(ValueError, match=r"give \(4, 9\)"):
-        ShardedTransformer(GPT, Strategy(), 4).step(random_tokens(GPT, 3))
+        run.step(random_tokens(GPT, 3))
+    with pytest.raises(ValueError, match="give 0 to 23, the vocabulary"):
+        run.step(random_tokens(GPT, 4) + 1)
+    with pytest.raises(ValueError, match="weights of 'layer 0' have shapes"):
+        ShardedTransformer(GPT, Strategy(), 4, starting_weights(dataclasses.replace(GPT, ffn_hidden=16)))
+    with pytest.raises(ValueError, match="weights of 'positions' have shapes"):
+        ShardedTransformer(dataclasses.replace(GPT, positions=0), Strategy(), 4, starting_weights(GPT))

@@ -20,7 +20,7 @@ What `transfers` says by convention, and what is done here so that it holds:
 What `transfers` leaves out is logged under kinds of its own: "copies" (gradients and weights that tensor ranks hold
 copies of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where the options leave those out.
 The vocabulary and the positions must divide by the tensor ranks. Units that the replicas do not divide are filled with
-zeros, which are sent and which `transfers` does not count.
+zeros, which are sent and which `transfers` does not count; an AllReduce has a smaller last block instead.
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence, recompute); Narayanan et al. 2021 (pipeline);
 Rajbhandari et al. 2020 (sharding).
@@ -101,6 +101,7 @@ class ShardedTransformer:
             strategy.gpus, hb_domain_size, element_bytes=options.activation_bytes, algorithms=direct
         )
         weights = starting_weights(model) if weights is None else weights
+        _check_weights(model, weights)
         self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
         self._mixture = ShardedMixture(self.parameters)
         self._place, self._sliced = self.parameters.place, strategy.sequence_parallel
@@ -116,6 +117,9 @@ class ShardedTransformer:
         shape = (self.global_batch, self.model.sequence_length + 1)
         if tokens.shape != shape:
             raise ValueError(f"tokens have shape {tokens.shape}: give {shape}, a target behind each sequence")
+        if tokens.min() < 0 or tokens.max() >= self.model.vocabulary:
+            most = self.model.vocabulary - 1
+            raise ValueError(f"tokens are {tokens.min()} to {tokens.max()}: give 0 to {most}, the vocabulary")
         p, v, m = self.strategy.pipeline, self.strategy.interleave, self.strategy.microbatches(self.global_batch)
         self._tokens, self._losses = tokens, {}
         self.parameters.begin_step()
@@ -466,6 +470,18 @@ class ShardedTransformer:
         if unit == "output":
             self.parameters.end_backward(unit, microbatch)
         return dx
+
+
+def _check_weights(model: Transformer, weights: Weights) -> None:
+    """Raises ValueError for weights of another model."""
+    shapes = {unit: {name: each.shape for name, each in tensors.items()} for unit, tensors in weights.items()}
+    wanted = parts.unit_shapes(model)
+    for unit in {**wanted, **shapes}:
+        if shapes.get(unit) != wanted.get(unit):
+            raise ValueError(
+                f"weights of {unit!r} have shapes {shapes.get(unit)}, and {model.name} {wanted.get(unit)}: "
+                "give starting_weights(model), or weights of this model"
+            )
 
 
 def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions) -> None:

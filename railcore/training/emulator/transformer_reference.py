@@ -26,6 +26,7 @@ from railcore.training.transformer import Transformer
 Tensors = dict[str, Floats]
 Weights = dict[str, Tensors]
 _EPSILON = 1e-5  # of a norm
+_MOST_PARAMETERS = 10**7  # that a model may have: all ranks are in the memory of one computer
 _GELU = np.sqrt(2 / np.pi), 0.044715
 
 
@@ -94,7 +95,15 @@ def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
 
 @checked
 def starting_weights(model: Transformer, seed: int = 0) -> Weights:
-    """Random weights, all biases and norms other than 0 and 1. Raises ValueError for experts in parallel blocks."""
+    """Random weights, all biases and norms other than 0 and 1.
+
+    Raises ValueError for a large model, and for experts in parallel blocks.
+    """
+    if model.total_parameters > _MOST_PARAMETERS:
+        raise ValueError(
+            f"model is {model.name} with {model.total_parameters:,} parameters: give one of at most "
+            f"{_MOST_PARAMETERS:,}, such as Transformer(...) with a few layers of hidden 64"
+        )
     if model.experts and model.parallel_block:
         raise ValueError(f"parallel_block is True with experts {model.experts} ({model.name}): give False")
     rng = np.random.default_rng(seed)
