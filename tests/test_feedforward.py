@@ -43,7 +43,7 @@ def trained(network, strategy, samples, hb_domain_size=2, seed=0, **options):
 
 
 @given(case=cases(), seed=st.integers(0, 99))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_strategy_equals_one_rank(case, seed):
     _, step, alone = trained(*case, seed=seed)
     assert step.loss == pytest.approx(alone.loss, abs=1e-12)
@@ -79,7 +79,7 @@ def test_training_lowers_the_loss():
 
 
 @given(case=cases(), element_bytes=st.sampled_from([2, 4]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_logged_bytes_are_those_of_the_closed_forms(case, element_bytes):
     network, strategy, samples = case
     ranks, _, _ = trained(network, strategy, samples, element_bytes=element_bytes)

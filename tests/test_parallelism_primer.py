@@ -106,6 +106,12 @@ def test_a_split_that_fits_no_strategy_is_refused_with_what_would_fit():
         primer.neuron_table(primer.tensor_run())
 
 
+@pytest.mark.parametrize(("samples", "fits"), [(64, "60 or 75"), (7, "such as 15$")])
+def test_samples_that_do_not_divide_are_refused_with_what_would_fit(samples, fits):
+    with pytest.raises(ValueError, match=fits):
+        comparison.sized_strategy(samples, 5, data=3)
+
+
 def test_the_gather_ends_with_everything_everywhere():
     slots, sends = primer.gather_states(primer.tensor_run(SEED))
     last = slots[slots["stage"] == "parts freed"]
@@ -200,5 +206,12 @@ def test_tables_under_the_figures_have_their_numbers():
     table = primer.identity_table(primer.all_reduce_identity((2, 4)))
     assert isinstance(table, pd.DataFrame) and list(table["over_buffer"]) == [1, 1.5]
     assert set(table["result_is_the_sum"]) == {"yes"}
-    assert "to 1e-12" in primer.equality(run, primer.LEARNING_RATE)
-    assert "differ" in primer.equality(run, 0.2)
+
+
+def test_a_run_in_words(three_d):
+    text = primer.run_text(three_d, primer.LEARNING_RATE)
+    assert "the same weights (to 1e-12)" in text and "8 GPUs" in text and "33.3% of the time" in text
+    assert "differ" in primer.run_text(three_d, 0.2)
+    alone = comparison.emulated_run(FeedForward([2, 2]), Strategy(), 1, 1)
+    assert "sends nothing" in primer.run_text(alone, 0.1) and " 0.0% of the time" in primer.run_text(alone, 0.1)
+    assert "8 of 8 GPUs" in primer.three_d_text(three_d) and "summed across replicas." in primer.three_d_text(three_d)

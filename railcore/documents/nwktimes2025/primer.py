@@ -16,7 +16,14 @@ import pandas as pd
 
 from railcore.facts.units import number, show
 from railcore.training.collective_schedules import collective_schedule
-from railcore.training.emulator.comparison import EmulatedRun, emulated_run, largest_difference, link_bytes
+from railcore.training.emulator.comparison import (
+    EmulatedRun,
+    emulated_run,
+    gradient_scopes,
+    largest_difference,
+    link_bytes,
+    replica_scopes,
+)
 from railcore.training.emulator.feedforward import FeedForward
 from railcore.training.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
 from railcore.training.emulator.timeline import RankTimeline, rank_timeline
@@ -354,10 +361,31 @@ def identity_table(identity: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="error").assign(over_buffer=share, result_is_the_sum=same)
 
 
-def equality(run: EmulatedRun, learning_rate: float) -> str:
-    """How near the weights of a split training step are to those of one rank, in words."""
-    found = largest_difference(run, learning_rate)
-    return f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
+def run_text(run: EmulatedRun, learning_rate: float) -> str:
+    """A training step in words: whether it equals that of one rank, what it sends over which link, who waits."""
+    found, log = largest_difference(run, learning_rate), run.ranks.log
+    same = f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
+    sends, total = "It sends nothing.", float(log["bytes"].sum())
+    if total:
+        kinds = ", ".join(f"{kind} {size / total:.0%}" for kind, size in log.groupby("kind")["bytes"].sum().items())
+        out = float(log["bytes"][log["link"] == "scale-out"].sum())
+        sends = f"It sends {show(total, 'B', 4)} ({kinds}), and {out / total:.0%} of it leaves a node."
+    idle = rank_timeline(run.ranks).idle_share
+    return (
+        f"Your network on {run.strategy.gpus} GPUs ends a training step with {same} as on one GPU. {sends} GPUs idle "
+        f"{idle:.1%} of the time if transfers are free."
+    )
+
+
+def three_d_text(run: EmulatedRun) -> str:
+    """Fig. 1-12 and 1-13 in words: GPUs that compute at once, bytes between replicas, where gradients are summed."""
+    forward = run.ranks.log[run.ranks.log["phase"] == "forward"]
+    across = replica_scopes(run, forward)["across replicas"]
+    return (
+        f"In the document's 3D example {rank_timeline(run.ranks).peak_active} of {run.strategy.gpus} GPUs compute at "
+        f"the same time, {show(across, 'B', 4)} pass between replicas in the forward pass, and gradients are summed "
+        f"{' and '.join(gradient_scopes(run))}."
+    )
 
 
 def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from railcore.documents.nwktimes2025.primer import FP32_BYTES, LEARNING_RATE
 from railcore.documents.readings import Entries, merge_entries, verdict_readings, with_prefix
-from railcore.training.emulator.comparison import EmulatedRun, gradient_scopes
+from railcore.training.emulator.comparison import EmulatedRun, gradient_scopes, replica_scopes
 from railcore.training.emulator.feedforward import FeedForward, ShardedFeedForward
 from railcore.training.emulator.ranks import EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
@@ -70,9 +70,9 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
     log, strategy = run.ranks.log, run.strategy
     forward = log[log["phase"] == "forward"]
     places = strategy.coordinates(np.arange(strategy.gpus))
-    replica, same = places["data"], places["tensor"] + strategy.tensor * places["pipeline"]
+    same = places["tensor"] + strategy.tensor * places["pipeline"]
     source, target = (forward[end].to_numpy(int) for end in ("source", "target"))
-    across, other = (float(forward["bytes"][of[source] != of[target]].sum()) for of in (replica, same))
+    other = float(forward["bytes"][same[source] != same[target]].sum())
     memory = run.ranks.memory
     inputs = memory[memory["name"].str.startswith("activation 0 of") & (memory["bytes"] > 0) & (memory["rank"] == 0)]
     samples = inputs["bytes"] / run.ranks.element_bytes / run.network.widths[0]
@@ -87,7 +87,7 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
         "fig1_12.mini_batch": float(samples.sum()),
         "fig1_12.micro_batch": float(samples.max()),
         "fig1_12.peak_active_gpus": float(rank_timeline(run.ranks).peak_active),
-        "fig1_12.cross_dp_forward_bytes": across,
+        "fig1_12.cross_dp_forward_bytes": replica_scopes(run, forward)["across replicas"],
         "fig1_12.dp_group_gpus": float(len(_reached(source, target))),
         "fig1_12.idle_rule": idle_rule_broken(idle),
         "fig1_13.replica_difference": difference,

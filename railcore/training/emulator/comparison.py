@@ -123,6 +123,46 @@ def logged_and_predicted(run: EmulatedRun) -> pd.DataFrame:
     return logged.astype(numbers).merge(wanted.astype(numbers), on=keys, how="outer", sort=False)
 
 
+@checked
+def sized_strategy(
+    samples: int,
+    microbatches: int,
+    tensor: int = 1,
+    pipeline: int = 1,
+    data: int = 1,
+    order: Sequence[str] = DIMENSIONS,
+) -> Strategy:
+    """A strategy whose replicas cut the samples of a step into so many micro-batches.
+
+    Parameters
+    ----------
+    samples
+        Of a step, over all replicas.
+    microbatches
+        Of a replica.
+    tensor, pipeline, data, order
+        As in `Strategy`.
+
+    Returns
+    -------
+    The strategy.
+
+    Raises
+    ------
+    ValueError
+        Where the samples do not divide.
+    """
+    parts = int(checks.whole("data", data)) * int(checks.whole("microbatches", microbatches))
+    if checks.whole("samples", samples) % parts:
+        fits = sorted({max(1, samples // parts) * parts, -(-samples // parts) * parts})
+        raise ValueError(
+            f"samples is {samples}: give a multiple of data x microbatches, {data} x {microbatches}, such as "
+            f"{' or '.join(map(str, fits))}"
+        )
+    size = int(samples) // parts
+    return Strategy(tensor=tensor, pipeline=pipeline, data=data, micro_batch=size, order=tuple(order))
+
+
 def possible_strategies(
     network: FeedForward, gpus: int, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
 ) -> dict[str, Strategy]:
@@ -154,9 +194,8 @@ def possible_strategies(
             d = gpus // (t * p)
             fits = t * p * d == gpus and samples % (d * microbatches) == 0
             if fits and not any(width % t for width in network.widths[1:]):
-                size = samples // (d * microbatches)
                 name = f"tensor {t}, pipeline {p}, data {d}"
-                found[name] = Strategy(tensor=t, pipeline=p, data=d, micro_batch=size, order=tuple(order))
+                found[name] = sized_strategy(samples, microbatches, t, p, d, order)
     if not found:
         raise ValueError(
             f"gpus is {gpus}: no tensor x pipeline x data splits widths {network.widths} and {samples} samples in "
@@ -238,11 +277,16 @@ def gradient_scopes(run: EmulatedRun) -> dict[str, float]:
 
     They are what `kind` "data" logs: sums of the same weights' gradients.
     """
-    log = run.ranks.log[run.ranks.log["kind"] == "data"]
+    log = run.ranks.log
+    return {name: size for name, size in replica_scopes(run, log[log["kind"] == "data"]).items() if size > 0}
+
+
+def replica_scopes(run: EmulatedRun, sends: pd.DataFrame) -> dict[str, float]:
+    """Bytes of some rows of a run's log "within a replica" and "across replicas"."""
     replica = run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
-    across = replica[log["source"].to_numpy(int)] != replica[log["target"].to_numpy(int)]
-    sums = {"within a replica": log["bytes"][~across].sum(), "across replicas": log["bytes"][across].sum()}
-    return {name: float(size) for name, size in sums.items() if size > 0}
+    across = replica[sends["source"].to_numpy(int)] != replica[sends["target"].to_numpy(int)]
+    size = sends["bytes"].to_numpy(float)
+    return {"within a replica": float(size[~across].sum()), "across replicas": float(size[across].sum())}
 
 
 def link_bytes(run: EmulatedRun) -> pd.DataFrame:
