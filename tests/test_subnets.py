@@ -172,6 +172,10 @@ def test_subnets_go_round_what_is_reserved():
         ({"reserved": ["172.16.0.0/16"]}, "link_pool is 172.16.0.0/12, which overlaps reserved 172.16.0.0/16"),
         ({"pool": "10.0.0.1/8"}, "pool is '10.0.0.1/8', which has bits after its prefix: write '10.0.0.0/8'"),
         ({"pool": "2001:db8::/32"}, "which is IPv6"),
+        ({"vlan_base": 0}, "vlan_base is 0: give whole numbers from 1 to 4094"),
+        ({"vlan_base": 4093}, "8 VLANs end at 4100, above 4094: give 4087 or less"),
+        ({"rule": "by host"}, "rule is 'by host': give one of by server, by rail"),
+        ({"prefix_length": 31}, "prefix_length is 31: give whole numbers from 1 to 30"),
         ({"own_subnets": ["10.0.0.0/28"]}, "own_subnets has 1 networks, but the fabric takes 32: give 32"),
     ],
 )
