@@ -1,0 +1,96 @@
+"""Rail designs: copies between rails, pods without spines, and rail switches by how many rails share one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.facts.units import Gbps
+from railcore.network.topology.forwarding import (
+    pairs_apart,
+    path_transfers,
+    pods_without_spines,
+    servers_without_spines,
+)
+from railcore.network.topology.graph import route
+from railcore.network.topology.rail_packing import packed_rail_switches, rail_switch_order
+from railcore.network.topology.segments import SegmentFabric, SwitchModel
+
+SWITCH = SwitchModel("of 48", 48, 400 * Gbps)
+
+
+@pytest.mark.parametrize("nic_ports", [1, 2])
+@pytest.mark.parametrize(("side", "rail", "networks"), [("source", 4, "ud"), ("destination", 3, "du")])
+def test_a_copy_to_another_rail_takes_one_transfer_of_each_kind(nic_ports, side, rail, networks):
+    graph = SegmentFabric(3, SWITCH, nic_ports=nic_ports).graph()
+    table = path_transfers(graph, route(graph, "D1.GPU3", "D2.GPU4", side=side))
+    kinds = {"u": "scale-up", "d": "scale-out"}
+    assert list(table["network"]) == [kinds[letter] for letter in networks]
+    assert set(table["rail"]) == {0, rail} and table["switches"].sum() == 1
+
+
+def test_the_side_changes_no_route_that_needs_no_forwarding():
+    graph = SegmentFabric(3, SWITCH).graph()
+    for target, network in (("D2.GPU3", "scale-out"), ("D1.GPU5", "scale-up")):
+        paths = [route(graph, "D1.GPU3", target, side=side) for side in ("source", "destination")]
+        assert paths[0] == paths[1] and list(path_transfers(graph, paths[0])["network"]) == [network]
+    with pytest.raises(ValueError, match="side is 'middle': give one of source, destination"):
+        route(graph, "D1.GPU3", "D2.GPU4", side="middle")
+    with pytest.raises(ValueError, match="begins and ends with a GPU"):
+        path_transfers(graph, ["D1.GPU3", "D1.HB1"])
+
+
+@given(r=st.sampled_from([1, 2, 4]), homing=st.sampled_from([1, 2]), more=st.sampled_from([1, 2]), k=st.integers(1, 24))
+@settings(max_examples=40, deadline=None)
+def test_the_count_without_spines_is_what_the_graph_says(r, homing, more, k):
+    """At the count every pair meets over HB links; with one server more the switch refuses."""
+    switch = SwitchModel("small", k, 400 * Gbps)
+    most = servers_without_spines(switch, r, homing * more, homing)
+    options = {"gpus_per_server": 4, "rails_per_switch": r, "nic_ports": homing * more, "homing": homing}
+    if most:
+        forwarding, network = pairs_apart(SegmentFabric(most, switch, **options).graph())
+        gpus = 4 * most
+        assert forwarding == 0 and network == pytest.approx(1 - 4 * most * (most - 1) / (gpus * (gpus - 1)))
+    with pytest.raises(ValueError, match="host ports"):
+        SegmentFabric(most + 1, switch, **options)
+
+
+def test_a_pod_of_two_segments_needs_its_spines_until_rails_are_spread():
+    pod = SegmentFabric(
+        4, SWITCH, segments=2, nic_ports=2, port_Bps="100 Gbps", spines=4, spine_links=2, breakout=False
+    )
+    table = pods_without_spines(pod)
+    assert (
+        list(table["rails_per_switch"]) == [8, 8, 4, 2, 1] and list(table["needs_spines"]) == [True] * 2 + [False] * 3
+    )
+    assert list(table["host_ports"]) == [32, 64, 32, 16, 8] and set(table["switch_ports"]) == {48}
+    assert table["apart_forwarding"][0] == pytest.approx(1 - 2 * 32 * 31 / (64 * 63))
+    assert (table["apart_forwarding"][2:] == 0).all() and (table["apart_network"][2:] > 0.8).all()
+    assert np.isnan(table["apart_network"][1])
+    # one segment: the pod as built is a case of its own, once
+    alone = pods_without_spines(SegmentFabric(4, SWITCH, rails_per_switch=4))
+    assert list(alone["rails_per_switch"]) == [4, 8, 2, 1] and not alone["needs_spines"].any()
+
+
+def test_packing_against_filling_switches_one_by_one():
+    """First-fit of each group's ports: the closed form is what filling switches gives."""
+    for n in range(1, 70):
+        for r in (1, 2, 4, 8):
+            filled = 0
+            for _group in range(8 // r):
+                room = 0
+                for _port in range(n * r):
+                    filled, room = (filled, room - 1) if room else (filled + 1, 31)
+            assert packed_rail_switches(n, 32, 8, r) == filled
+    with pytest.raises(ValueError, match="does not divide the 8 rails: 1, 2, 4, 8 do"):
+        packed_rail_switches(4, 32, 8, 3)
+
+
+def test_the_order_of_designs_is_that_of_their_cost():
+    table = rail_switch_order([4, 13, 32], 32, 8, [8, 2, 1], {"switch": 100.0, "host_link": 1.0})
+    assert list(table["switches"]) == [1, 4, 8, 4, 4, 8, 8, 8, 8]
+    cases = table.groupby("ports_per_rail")
+    assert list(cases["rises"].first()) == [True, False, False] and list(cases["ties"].first()) == [0, 1, 2]
+    assert (table["total_usd"] == table["switches"] * 100 + table["ports_per_rail"] * 8).all()
+    assert table["used"].max() == 1.0
+    assert (cases["total_usd"].diff().dropna() >= 0).all()
