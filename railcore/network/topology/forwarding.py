@@ -91,7 +91,7 @@ def pods_without_spines(fabric: SegmentFabric) -> pd.DataFrame:
     cases = [(pod.rails_per_switch, pod.servers, pod.segments)]
     divisors = [n for n in range(pod.rails, 0, -1) if pod.rails % n == 0]
     cases += [(r, pod.servers * pod.segments, 1) for r in divisors if pod.segments > 1 or r != pod.rails_per_switch]
-    rows = []
+    rows: list[dict[str, object]] = []
     for r, servers, segments in cases:
         of_switch = (pod.rail_switch, r, pod.nic_ports, pod.homing, pod.port_Bps, pod.breakout)
         most, each = servers_without_spines(*of_switch), r * (pod.nic_ports // pod.homing)
@@ -100,11 +100,11 @@ def pods_without_spines(fabric: SegmentFabric) -> pd.DataFrame:
         if segments > 1:
             apart = pairs_apart(pod.graph())
         elif servers <= most:
-            alone = {"spines": 0, "spine": None, "spine_links": 1, "routed": False}
-            apart = pairs_apart(replace(pod, servers=servers, segments=1, rails_per_switch=r, **alone).graph())
+            alone = replace(pod, servers=servers, segments=1, rails_per_switch=r, spines=0, spine_links=1, routed=False)
+            apart = pairs_apart(alone.graph())
         rows.append(
             {
-                "design": "as built" if len(rows) == 0 else "one segment",
+                "design": "one segment" if rows else "as built",
                 "rails_per_switch": r,
                 "segments": segments,
                 "rail_switches": pod.rails // r * pod.homing * segments,

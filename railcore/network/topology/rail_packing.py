@@ -45,7 +45,7 @@ def packed_rail_switches(
     )
     if np.any(int(whole("rails", rails)) % r):
         fits = ", ".join(str(each) for each in range(1, rails + 1) if rails % each == 0)
-        raise ValueError(f"rails_per_switch is {rails_per_switch}, which does not divide the {rails} rails: {fits} do")
+        raise ValueError(f"rails_per_switch is {rails_per_switch!r}: that does not divide the {rails} rails, {fits} do")
     return rails // r * -(-r * n // k)
 
 
