@@ -60,10 +60,8 @@ def test_a_pod_of_two_segments_needs_its_spines_until_rails_are_spread():
         4, SWITCH, segments=2, nic_ports=2, port_Bps="100 Gbps", spines=4, spine_links=2, breakout=False
     )
     table = pods_without_spines(pod)
-    assert (
-        list(table["rails_per_switch"]) == [8, 8, 4, 2, 1]
+    assert list(table["rails_per_switch"]) == [8, 8, 4, 2, 1]
     assert list(table["needs_spines"]) == [True, True, False, False, False]
-    )
     assert list(table["host_ports"]) == [32, 64, 32, 16, 8] and set(table["switch_ports"]) == {48}
     assert table["apart_forwarding"][0] == pytest.approx(1 - 2 * 32 * 31 / (64 * 63))
     assert (table["apart_forwarding"][2:] == 0).all() and (table["apart_network"][2:] > 0.8).all()

@@ -120,6 +120,11 @@ def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, s
         page.link(ends, colour=rail_colour(row.rail), **_THIN)
 
 
+def _fill(page: Diagram, place: Box, text: str, **style: Any) -> Box:
+    """Draw a box at a place."""
+    return page.box(place.left, place.bottom, place.width, place.height, text, **style)
+
+
 def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
     """A box for each rail of a switch, with a line to each NIC port of it."""
     rails = sorted(set(ports["rail"]))
@@ -159,7 +164,7 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "")
     for row in panel.itertuples():
         column, line = divmod(row.interface - 1, rows)
         look = {"face": rail_colour(row.rail)} if row.rail else {"kind": "plain"}
-        page.box(*vars(cells[line * (count // rows) + column]).values(), f"{row.interface}", font=9, **look)
+        _fill(page, cells[line * (count // rows) + column], f"{row.interface}", font=9, **look)
     entries = [(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(panel["rail"]) - {0})]
     if (panel["rail"] == 0).any():
         entries.append(("free", "#FFFFFF"))
@@ -242,7 +247,7 @@ def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box
     for name in _gpus(graph, leaves):
         hosts.setdefault(str(graph.nodes[name]["domain"]), []).append(name)
     for cell, (host, members) in zip(row.cells(len(hosts), gap=0.05), hosts.items(), strict=True):
-        box = page.box(*vars(cell).values(), f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7)
+        box = _fill(page, cell, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7)
         for i, leaf in enumerate(leaves):
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
@@ -259,13 +264,13 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     whole = [f"{total} {way}" for way, total in sums.items()]
     lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
-    page.box(*vars(place).values(), "\n".join([text, *lines]), kind="switch", font=7)
+    _fill(page, place, "\n".join([text, *lines]), kind="switch", font=7)
     if rails:
         numbers = sorted({graph.nodes[gpu]["rail"] for gpu in _gpus(graph, [name])})
         for i, rail in enumerate(numbers):
             step = cell.width / len(numbers)
-            look = {"face": rail_colour(rail), "linewidth": 0.3, "edgecolor": INK}
-            page.box(cell.left + i * step, cell.bottom, step, 0.08, **look)
+            strip = Box(cell.left + i * step, cell.bottom, step, 0.08)
+            _fill(page, strip, "", face=rail_colour(rail), linewidth=0.3, edgecolor=INK)
     return cell
 
 

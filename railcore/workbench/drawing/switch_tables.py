@@ -1,6 +1,7 @@
 """Inside a rail switch: interfaces by VLAN with their MAC tables, and its routes on their way to the spines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -63,10 +64,9 @@ def switch_tables(
 
 def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int) -> None:
     """A VLAN: its name in its rail's colour, its subnet, and its MAC table in columns."""
-    page.box(*vars(cell).values())
-    head = Box(cell.left, cell.top - _HEAD, cell.width, _HEAD)
+    page.box(cell.left, cell.bottom, cell.width, cell.height)
     text = f"VLAN {row.vlan}, rail {row.rail}: interfaces {row.interfaces}\n{row.subnet}, gateway {row.gateway}"
-    page.box(*vars(head).values(), text, face=rail_colour(row.rail), font=7)
+    head = page.box(cell.left, cell.top - _HEAD, cell.width, _HEAD, text, face=rail_colour(row.rail), font=7)
     lines = [f"{port:>4}  {mac}" for port, mac in zip(macs["interface"], macs["mac"], strict=True)]
     each, step = -(-len(lines) // columns), cell.width / columns
     for i in range(columns):
@@ -114,12 +114,12 @@ def _route_tables(page: Diagram, routes: pd.DataFrame, place: Box) -> None:
 
 def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     valid = bool(part["valid"].all())
-    look = {"kind": "plain"} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
-    page.box(*vars(box).values(), **look)
+    look: dict[str, Any] = {} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
+    page.box(box.left, box.bottom, box.width, box.height, **look)
     page.text(box.left + 0.07, box.top - 0.12, head, 7, ha="left", weight="bold")
     y = box.top - 0.22
     for row in part.itertuples():
-        ink = {} if row.valid else {"color": ALERT}
+        ink: dict[str, Any] = {} if row.valid else {"color": ALERT}
         page.text(box.left + 0.1, y - _LINE / 2, row.prefix, 7, ha="left", family="monospace", **ink)
         y -= _LINE
         for line in _lines(row.text):
