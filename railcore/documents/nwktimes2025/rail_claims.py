@@ -1,0 +1,159 @@
+"""nwktimes2025's claims about rail designs: Fig. 13-4 to 13-12."""
+
+from ipaddress import ip_network
+
+import networkx as nx
+import pandas as pd
+
+from railcore.documents.nwktimes2025 import rail_designs as designs
+from railcore.documents.readings import Entries, merge_entries, with_prefix
+from railcore.facts.units import number
+from railcore.network.topology.faults import fail
+from railcore.network.topology.segments import SegmentFabric
+
+_BITS = 8  # of a byte
+_ALONE = {"nic_ports": 1}
+_DUAL = {"nic_ports": 2}
+
+
+def cut_off(graph: nx.Graph, fault: str) -> pd.DataFrame:
+    """GPUs whose NIC has no link left after a fault (one of `faults.FAULT_KINDS`): columns gpu, rail."""
+    left = fail(graph, fault)
+    lost = [
+        (node, at["rail"])
+        for node, at in left.nodes(data=True)
+        if at["kind"] == "gpu" and not any(left.edges[node, other]["kind"] == "host" for other in left[node])
+    ]
+    return pd.DataFrame(lost, columns=["gpu", "rail"])
+
+
+def rail_losses(figure: str) -> pd.DataFrame:
+    """What one failed rail switch takes from a design, with NICs at it alone and with NICs at two switches.
+
+    Columns homing, rails_lost (no GPU of the switch's segment has a link of that rail left), gpus_lost, nic_share: of
+    the bandwidth of the switch's NICs that is left.
+    """
+    rows = []
+    for homing in (1, 2):
+        fabric = designs.rail_design(figure, nic_ports=homing)
+        lost = cut_off(fabric.graph(), "rail switch")
+        rows.append((homing, lost["rail"].nunique(), len(lost), 1 - 1 / homing))
+    return pd.DataFrame(rows, columns=["homing", "rails_lost", "gpus_lost", "nic_share"])
+
+
+def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
+    """Fig. 13-4 to 13-7: ports, rails, what a failure takes, the interfaces printed, and the copy between rails.
+
+    mapping: of `rail_designs.interface_check`; copies: of `rail_designs.cross_rail_copies`.
+    """
+    single, dual, segment = (designs.rail_design(figure) for figure in ("fig13_4", "fig13_5", "fig13_7"))
+    one, graph = single.graph(), dual.graph()
+    isolated = max(len(cut_off(graph, fault)) for fault in ("rail switch", "host link"))
+    vlans = designs.rail_plan("fig13_4").ports["vlan"].nunique()
+    source = copies[copies["side"] == "source"]
+    kinds = source["network"].value_counts()
+    panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
+    values = {
+        "fig13_4.ports": single.host_ports,
+        "fig13_4.vlans": vlans,
+        "fig13_4.gpus_lost": len(cut_off(one, "rail switch")),
+        "fig13_4.cross_rail_scale_up": kinds["scale-up"],
+        "fig13_4.cross_rail_scale_out": kinds["scale-out"],
+        "fig13_4.cross_rail_exit": source.loc[source["network"] == "scale-out", "rail"].iloc[0],
+        "fig13_5.switches": dual.switches_by_tier[0],
+        "fig13_5.cable_ratio": dual.links_by_tier[0] / single.links_by_tier[0],
+        "fig13_5.gpus_isolated": isolated,
+        "fig13_6.interfaces": (panel["rail"] > 0).sum(),
+        "fig13_6.mapping": 1 - mapping["agrees"].mean(),
+        "fig13_7.gpus": segment.gpus,
+        "fig13_7.gpu_bandwidth": _BITS * segment.nic_Bps,
+        "fig13_7.ports_per_switch": segment.host_ports,
+        "fig13_7.rails": panel.loc[panel["rail"] > 0, "rail"].nunique(),
+    }
+    reading = {
+        "fig13_5.switches": "three hosts, as in Fig. 13-4: the text gives no number; more hosts take more ports of the "
+        "same two switches"
+    }
+    return _entries(values, {}, reading)
+
+
+def pod_claims() -> Entries:
+    """Fig. 13-8 and 13-9: capacities, spines, tiers and stages."""
+    pod, pods = (designs.rail_design(figure) for figure in ("fig13_8", "fig13_9"))
+    printed = doubled_ports(pod)
+    down, _ = pod.capacities_Bps[0]
+    values = {
+        "fig13_8.downlink": _BITS * down,
+        "fig13_8.uplink": _BITS * pod.capacities_Bps[0][1],
+        "fig13_8.pod_gpus": pod.gpus,
+        "fig13_8.rail_switches": pod.switches_by_tier[0],
+        "fig13_8.spines": pod.spines,
+        "fig13_8.oversubscription": pod.oversubscription[0],
+        "fig13_8.tiers": pod.tiers,
+        "fig13_8.stages": pod.stages,
+        "fig13_9.stages": pods.stages,
+        "fig13_9.gpus": pods.gpus,
+        "fig13_9.super_spines": designs.connections_needed(pods.capacities_Bps[1][0]),
+        "fig13_9.spine_uplink": _BITS * pods.capacities_Bps[1][1],
+        "fig13_9.tiers": pods.tiers,
+    }
+    other = f"the 200 Gbps ports of Fig. 13-7 make it {number(printed.capacities_Bps[0][0] * _BITS / 1e12)} Tbps"
+    readings = {
+        "fig13_8.downlink": f"ports of 100 Gbps, as this text says; {other}",
+        "fig13_8.oversubscription": "ports of 100 Gbps and four spines; with the 200 Gbps ports of Fig. 13-7 it is "
+        f"{number(printed.oversubscription[0])}:1 with the same spines",
+    }
+    return _entries(values, {}, readings)
+
+
+def doubled_ports(pod: SegmentFabric) -> SegmentFabric:
+    """The pod of Fig. 13-8 with the host ports of Fig. 13-7 and as many spines as before."""
+    return designs.rail_design("fig13_8", port_Bps=designs.DESIGNS["fig13_7"]["port_Bps"], spines=pod.spines)
+
+
+def switch_claims(order: pd.DataFrame) -> Entries:
+    """Fig. 13-10 to 13-12: subnets, interfaces, summaries, failed switches; and the order of the three models.
+
+    order: of `rail_designs.model_order`.
+    """
+    values: dict[str, float] = {}
+    reasons, readings = {}, {}
+    for figure, subnets in designs.SUBNETS.items():
+        plan, losses = designs.rail_plan(figure), rail_losses(figure).set_index("homing")
+        check = designs.advertised_check(figure)
+        name = "interfaces" if figure == "fig13_12" else "interfaces_per_rail"
+        values |= {
+            f"{figure}.rails_subnet": ip_network(subnets[0]).num_addresses,
+            f"{figure}.{name}": plan.ports.groupby("rail")["interface"].nunique().max(),
+            f"{figure}.rails_lost": losses.loc[1, "rails_lost"],
+        }
+        readings[f"{figure}.rails_lost"] = (
+            "each NIC at this switch alone; with NICs at two switches, as the section's opening has them, "
+            f"{losses.loc[2, 'rails_lost']} rails are lost, and {losses.loc[2, 'nic_share']:.0%} of the bandwidth is left"
+        )
+        if len(subnets) > 1:
+            values[f"{figure}.subnets_in_summary"] = len(check.covers)
+            moved = [str(network) for network in check.renumbered]
+            reasons[f"{figure}.subnets_in_summary"] = (
+                f"{check.misses[0]} lies outside of {check.summary}; the smallest single summary is {check.cover}, or the "
+                f"subnets are renumbered {moved[0]} to {moved[-1]}"
+            )
+    values["fig13_10.vlans"] = designs.rail_plan("fig13_10").subnets["vlan"].nunique()
+    cases = order.groupby("ports_per_rail")
+    broken = ~cases["rises"].first()
+    values["fig13_12.switch_order"] = broken.mean()
+    counts = order[order["ports_per_rail"] == broken.idxmax()].set_index("model")["switches"]
+    reasons["fig13_12.switch_order"] = (
+        f"{broken.sum()} of {len(broken)} cases break it: from {broken.idxmax()} ports a rail dual-rail takes as many "
+        f"switches as another model ({', '.join(f'{model} {n}' for model, n in counts.items())})"
+    )
+    return _entries(values, reasons, readings)
+
+
+def rail_claims(mapping: pd.DataFrame, copies: pd.DataFrame, order: pd.DataFrame) -> Entries:
+    """All claims of Fig. 13-4 to 13-12, from the tables that the notebook shows: see the parts above."""
+    return merge_entries(segment_claims(mapping, copies), pod_claims(), switch_claims(order))
+
+
+def _entries(values: dict, reasons: dict[str, str], readings: dict[str, str]) -> Entries:
+    return with_prefix("nwktimes2025", {name: float(value) for name, value in values.items()}, reasons, readings)
