@@ -129,14 +129,14 @@ def switch_claims(order: pd.DataFrame) -> Entries:
         }
         readings[f"{figure}.rails_lost"] = (
             "each NIC at this switch alone; with NICs at two switches, as the section's opening has them, "
-            f"{losses.loc[2, 'rails_lost']} rails are lost, and {losses.loc[2, 'nic_share']:.0%} of the bandwidth is left"
+            f"{losses.loc[2, 'rails_lost']} rails are lost, {losses.loc[2, 'nic_share']:.0%} of their bandwidth stays"
         )
         if len(subnets) > 1:
             values[f"{figure}.subnets_in_summary"] = len(check.covers)
             moved = [str(network) for network in check.renumbered]
             reasons[f"{figure}.subnets_in_summary"] = (
-                f"{check.misses[0]} lies outside of {check.summary}; the smallest single summary is {check.cover}, or the "
-                f"subnets are renumbered {moved[0]} to {moved[-1]}"
+                f"{check.misses[0]} lies outside of {check.summary}; the smallest single summary is {check.cover}, or "
+                f"the subnets become {moved[0]} to {moved[-1]}"
             )
     values["fig13_10.vlans"] = designs.rail_plan("fig13_10").subnets["vlan"].nunique()
     cases = order.groupby("ports_per_rail")

@@ -5,18 +5,16 @@ It counts GPUs from 0 and rails, hosts and interfaces from 1; fabrics and their 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.facts import claims, files
+from railcore.facts import files
 from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, counted, number
 from railcore.network.addressing.mac_tables import mac_tables
-from railcore.network.addressing.port_map import host_port_map
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.addressing.summaries import SummaryCheck, summary_check
 from railcore.network.topology.forwarding import path_transfers
@@ -127,12 +125,12 @@ def printed_mapping(check: pd.DataFrame) -> pd.DataFrame:
 
 
 def cross_rail_copies(figure: str = "fig13_4") -> pd.DataFrame:
-    """The document's copy between rails, each side forwarding: the columns of `path_transfers`, and side, step, path."""
+    """The document's copy between rails, each side forwarding: columns of `path_transfers`, and side, step, path."""
     graph = rail_design(figure).graph()
-    ends = [f"D{host}.GPU{gpu + 1}" for host, gpu in COPY]
+    source, target = (f"D{host}.GPU{gpu + 1}" for host, gpu in COPY)
     found = []
     for side in ("source", "destination"):
-        path = route(graph, *ends, side=side)
+        path = route(graph, source, target, side=side)
         table = path_transfers(graph, path)
         found.append(table.assign(side=side, step=range(1, len(table) + 1), path=" > ".join(path)))
     table = pd.concat(found, ignore_index=True)

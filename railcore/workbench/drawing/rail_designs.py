@@ -177,13 +177,15 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "")
 def pod_figure(graph: "nx.Graph", title: str = "") -> plt.Figure:
     """A pod or several: hosts, rail switches by segment, spines by pod, super-spines, with what each switch carries.
 
-    graph: of a SegmentFabric, with its hosts as HB domains. Raises ValueError for a graph without spines.
+    graph: of a SegmentFabric, with its hosts as HB domains. Raises ValueError for a graph without rail switches.
     """
-    spines = _tier(graph, 2)
-    if not spines:
-        raise ValueError("the graph has no spines: give a fabric with some")
-    supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in spines})
-    pod_high = _SEGMENT + 0.24 + _RISE + _SWITCH + 0.12
+    import networkx as nx
+
+    if not _tier(graph, 1):
+        raise ValueError("the graph has no rail switches: give that of a SegmentFabric")
+    graph = nx.relabel_nodes(graph, nx.get_node_attributes(graph, "chassis"))  # VLANs of a switch as one box
+    supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in _tier(graph, 1)})
+    pod_high = _SEGMENT + 0.24 + (_RISE + _SWITCH + 0.12 if _tier(graph, 2) else 0.08)
     page = Diagram(_PAGE, 0.34 + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
     wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.2) / len(pods), dict[str, Box]()
     for i, pod in enumerate(pods):
@@ -237,7 +239,7 @@ def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str
         _segment_hosts(page, graph, mine, Box(box.left, box.bottom + 0.2, wide, 0.5), boxes)
     spines = [name for name in _tier(graph, 2) if graph.nodes[name]["pod"] == pod]
     row = Box(frame.left + 0.03 * frame.width, frame.top - 0.08 - _SWITCH, 0.94 * frame.width, _SWITCH)
-    for cell, name in zip(row.cells(len(spines), gap=0.08), spines, strict=True):
+    for cell, name in zip(row.cells(len(spines), gap=0.08) if spines else [], spines, strict=True):
         boxes[name] = _switch(page, graph, name, cell, f"Spine {name.rpartition('Spine')[2]}")
 
 
@@ -293,3 +295,29 @@ def _links_text(graph: "nx.Graph") -> str:
     widths = {f"host to rail switch {len(each)} x {_speed(each[0])}" for each in hosts.values()}
     parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
     return f"Lines, in one direction: {'; '.join(parts)}. Strips: rails of a switch."
+
+
+def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str = "") -> plt.Figure:
+    """The interfaces of every rail switch of a segment that NIC ports take, coloured by rail, a line a switch.
+
+    ports: port map of one segment. notes: text beside each switch, by its name. Raises ValueError for more than 16
+    switches.
+    """
+    names = list(dict.fromkeys(ports["switch"]))
+    if len(names) > 16:
+        raise ValueError(f"ports has {len(names)} switches: give those of a segment, 16 or fewer")
+    high, left, wide = 0.34, 1.05, 5.2
+    page = Diagram(_PAGE, 0.4 + high * len(names), title)
+    most = ports.groupby("switch")["interface"].nunique().max()
+    for i, name in enumerate(names):
+        y = page.height - (i + 1) * high
+        page.text(_MARGIN, y + high / 2, name.rpartition(".")[2].replace("Leaf", "Rail switch "), ha="left", font=8)
+        mine = ports[ports["switch"] == name].drop_duplicates("interface").sort_values("interface")
+        step = min(wide / most, 0.4)
+        for j, row in enumerate(mine.itertuples()):
+            text = f"{row.interface}" if step >= 0.22 else ""
+            place = Box(left + j * step, y + 0.05, 0.96 * step, high - 0.1)
+            _fill(page, place, text, face=rail_colour(row.rail), font=7, linewidth=0.4)
+        page.text(left + wide + 0.12, y + high / 2, notes.get(name, ""), ha="left", font=7.5)
+    page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
+    return page.figure
