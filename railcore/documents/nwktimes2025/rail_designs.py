@@ -153,8 +153,8 @@ def advertised_check(figure: str) -> SummaryCheck:
 def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
     """What is inside the switch of Fig. 13-10, 13-11 or 13-12: its tables "vlans", "macs" and "routes".
 
-    vlans: vlan, rail, interfaces, subnet, gateway. macs: vlan, interface, mac. routes: table, variant, prefix, text,
-    valid; the summary as printed, and beside it one that is valid. NEXT_HOP is the switch's own address on each link.
+    vlans: vlan, rail, interfaces, subnet, gateway. macs: vlan, interface, mac. routes: table, variant, prefix, via,
+    text, valid; the summary as printed, and beside it one that is valid. NEXT_HOP is the switch's address on each link.
     """
     plan = rail_plan(figure)
     name = leaf_name(1, 1, 1)
@@ -175,30 +175,24 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
 
 def _routes(figure: str, subnets: Sequence[str], hops: str) -> pd.DataFrame:
     check = advertised_check(figure)
-    rows: list[tuple] = [("RIB: connected routes", "", subnet, "", True) for subnet in subnets]
-    rows += [("BGP Loc-RIB", "", subnet, "", True) for subnet in subnets]
+    rows: list[tuple] = [
+        ("RIB", "", subnet, f"connected, VLAN {VLAN_OF_RAIL_1 + i}", "", True) for i, subnet in enumerate(subnets)
+    ]
+    rows += [("BGP Loc-RIB", "", subnet, "imported from the RIB", "", True) for subnet in subnets]
     policy, out = "BGP output policy", "Adj-RIB-Out"
     if check.valid and len(subnets) == 1:
-        rows.append((policy, "", ADVERTISED, "the subnet itself: no summary", True))
-        rows.append((out, "", ADVERTISED, hops, True))
+        rows.append((policy, "", ADVERTISED, "", "the subnet itself: no summary", True))
+        rows.append((out, "", ADVERTISED, "", hops, True))
     else:
-        missed = counted(len(check.misses), "subnets")
-        rows.append(
-            (
-                policy,
-                "as printed",
-                ADVERTISED,
-                f"INVALID summary: covers {len(check.covers)}\nof {len(subnets)}, misses {missed}",
-                False,
-            )
-        )
+        text = f"INVALID summary: covers {len(check.covers)}\nof {counted(len(subnets), 'subnets')}"
+        rows.append((policy, "as printed", ADVERTISED, "", text, False))
         more = check.cover.num_addresses - sum(net.num_addresses for net in check.covers + check.misses)
         moved = _brief([str(net) for net in check.renumbered])
         text = f"valid: covers all {len(subnets)}, and {number(more)}\nother addresses"
         text += f"; or keep the /{check.summary.prefixlen} and\nrenumber: {moved}" if moved else ""
-        rows.append((policy, "valid", str(check.cover), text, True))
-        rows += [(out, "as printed", ADVERTISED, hops, False), (out, "valid", str(check.cover), hops, True)]
-    return pd.DataFrame(rows, columns=["table", "variant", "prefix", "text", "valid"])
+        rows.append((policy, "valid", str(check.cover), "", text, True))
+        rows += [(out, "as printed", ADVERTISED, "", hops, False), (out, "valid", str(check.cover), "", hops, True)]
+    return pd.DataFrame(rows, columns=["table", "variant", "prefix", "via", "text", "valid"])
 
 
 def _brief(texts: Sequence[str]) -> str:

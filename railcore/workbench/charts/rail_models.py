@@ -20,8 +20,9 @@ def switches_by_rail_model(data: pd.DataFrame, title: str = "") -> plt.Figure:
     for ax, (column, (name, factor)) in zip(axes, panels.items(), strict=True):
         for size in ties:
             ax.axvspan(size - 0.5, size + 0.5, color=GREY, alpha=0.25, linewidth=0)
-        for (model, part), colour in zip(data.groupby("model", sort=False), COLOURS, strict=False):
-            line = {"drawstyle": "steps-mid", "marker": markers[model], "markersize": 3.5, "color": colour}
+        for i, (model, part) in enumerate(data.groupby("model", sort=False)):
+            line = {"drawstyle": "steps-mid", "marker": markers[model], "color": COLOURS[i]}
+            line |= {"markersize": 7.5 - 2 * i, "linewidth": 3.5 - i}  # lines that fall together stay visible
             ax.plot(part["ports_per_rail"], factor * part[column], label=model, **line)
         ax.set(xlabel="NIC ports of a rail", xlim=(min(sizes) - 0.5, max(sizes) + 0.5), xticks=sizes[3::4])
         ax.set_ylim(0, None)

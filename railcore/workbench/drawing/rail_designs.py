@@ -318,6 +318,6 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
             text = f"{row.interface}" if step >= 0.22 else ""
             place = Box(left + j * step, y + 0.05, 0.96 * step, high - 0.1)
             _fill(page, place, text, face=rail_colour(row.rail), font=7, linewidth=0.4)
-        page.text(left + wide + 0.12, y + high / 2, notes.get(name, ""), ha="left", font=7.5)
+        page.text(left + step * most + 0.14, y + high / 2, notes.get(name, ""), ha="left", font=7.5)
     page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
     return page.figure

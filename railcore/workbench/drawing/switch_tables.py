@@ -29,7 +29,7 @@ def switch_tables(
         The MAC tables: columns vlan, interface, mac.
     routes
         Columns table ("RIB", "Loc-RIB", "output policy" and "Adj-RIB-Out"), variant (such as "as printed"), prefix,
-        text (what is said of it), valid. A prefix that is not valid is red.
+        via (beside it), text (lines below it), valid. A prefix that is not valid is red.
     title, name
         Of the picture and of the switch.
 
@@ -120,7 +120,8 @@ def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     y = box.top - 0.22
     for row in part.itertuples():
         ink: dict[str, Any] = {} if row.valid else {"color": ALERT}
-        page.text(box.left + 0.1, y - _LINE / 2, row.prefix, 7, ha="left", family="monospace", **ink)
+        line = f"{row.prefix:<15} {row.via}".rstrip()
+        page.text(box.left + 0.1, y - _LINE / 2, line, 7, ha="left", family="monospace", **ink)
         y -= _LINE
         for line in _lines(row.text):
             page.text(box.left + 0.1, y - _LINE / 2, line, 6.5, ha="left", **ink)
