@@ -7,9 +7,9 @@ import pandas as pd
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.documents.readings import Entries, merge_entries, with_prefix
-from railcore.facts.units import number
+from railcore.facts.units import Gbps, number
 from railcore.network.topology.faults import fail
-from railcore.network.topology.segments import SegmentFabric
+from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
 _BITS = 8  # of a byte
 _ALONE = {"nic_ports": 1}
@@ -39,6 +39,31 @@ def rail_losses(figure: str) -> pd.DataFrame:
         lost = cut_off(fabric.graph(), "rail switch")
         rows.append((homing, lost["rail"].nunique(), len(lost), 1 - 1 / homing))
     return pd.DataFrame(rows, columns=["homing", "rails_lost", "gpus_lost", "nic_share"])
+
+
+def model_losses(servers: int, switch: SwitchModel) -> pd.DataFrame:
+    """What one failed rail switch takes from the same servers with each model, with NICs of one port and of two.
+
+    Columns model, nic_ports, rail_switches, gpus, gpus_lost, rails_lost, gpus_touched (that have a port at the switch),
+    bandwidth_left (of those GPUs, all together).
+    """
+    rows = []
+    for model, r in designs.MODELS.items():
+        for ports in (1, 2):
+            fabric = SegmentFabric(servers, switch, rails_per_switch=r, nic_ports=ports)
+            graph = fabric.graph()
+            lost = cut_off(graph, "rail switch")
+            had, has = (
+                sum(at["bandwidth_Bps"] for *_, at in g.edges(data=True) if at["kind"] == "host")
+                for g in (graph, fail(graph, "rail switch"))
+            )
+            touched = fabric.host_ports // (fabric.nic_ports // fabric.homing)
+            left = 1 - (had - has) / (touched * fabric.nic_Bps)
+            rows.append(
+                (model, ports, fabric.switches_by_tier[0], fabric.gpus, len(lost), lost["rail"].nunique(), touched, left)
+            )
+    columns = "model nic_ports rail_switches gpus gpus_lost rails_lost gpus_touched bandwidth_left".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
 def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
@@ -109,6 +134,22 @@ def pod_claims() -> Entries:
 def doubled_ports(pod: SegmentFabric) -> SegmentFabric:
     """The pod of Fig. 13-8 with the host ports of Fig. 13-7 and as many spines as before."""
     return designs.rail_design("fig13_8", port_Bps=designs.DESIGNS["fig13_7"]["port_Bps"], spines=pod.spines)
+
+
+def port_speeds(pod: SegmentFabric) -> pd.DataFrame:
+    """The pod of Fig. 13-8 with host ports of its own text and of Fig. 13-7, with its spines and with enough of them.
+
+    Columns port_Gbps, spines, interfaces (of a rail switch), downlink_Tbps, uplink_Tbps, oversubscription.
+    """
+    rows = []
+    fast = doubled_ports(pod)
+    enough = designs.connections_needed(fast.capacities_Bps[0][0])
+    for fabric in (pod, fast, designs.rail_design("fig13_8", port_Bps=fast.port_Bps, spines=enough)):
+        down, up = (_BITS * capacity / 1e12 for capacity in fabric.capacities_Bps[0])
+        used = sum(fabric.interfaces_used[0])
+        rows.append((fabric.port_Bps / Gbps, fabric.spines, used, down, up, fabric.oversubscription[0]))
+    columns = "port_Gbps spines interfaces downlink_Tbps uplink_Tbps oversubscription".split()
+    return pd.DataFrame(rows, columns=columns).round(9)
 
 
 def switch_claims(order: pd.DataFrame) -> Entries:

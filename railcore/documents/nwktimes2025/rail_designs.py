@@ -3,7 +3,7 @@
 It counts GPUs from 0 and rails, hosts and interfaces from 1; fabrics and their tables count all from 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import files
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, counted, number
@@ -69,6 +70,55 @@ _FLAT: dict[str, Any] = {"pods": 1, "spines": 0, "super_spines": 0}  # a segment
 def connections_needed(downlink_Bps: float, connection_Bps: float = CONNECTION_Bps) -> int:
     """Connections upwards, one to each switch above, that carry as much as comes from below [bytes/s each]."""
     return int(np.ceil(round(downlink_Bps / connection_Bps, 9)))
+
+
+def joined_segments(pod: SegmentFabric, rails_per_switch: int) -> SegmentFabric:
+    """A pod's servers in one segment without spines, with so many rails on a switch."""
+    alone = replace(pod, segments=1, spines=0, spine_links=1, routed=False, rails_per_switch=rails_per_switch)
+    return replace(alone, servers=pod.servers * pod.segments)
+
+
+@checked
+def own_segment(
+    servers: int, nic_ports: int, rails_per_switch: int, rail_switch: str, port_Bps: Quantity, uplinks: int = 0
+) -> SegmentFabric:
+    """A segment of one's own in the document's terms: servers of eight GPUs, NIC ports to as many switches.
+
+    Parameters
+    ----------
+    servers, nic_ports, rails_per_switch
+        Of the segment, of a NIC, and of a switch.
+    rail_switch
+        Of the catalog.
+    port_Bps
+        Bandwidth of a NIC port, one direction [bytes/s].
+    uplinks
+        Of a rail switch, at the speed of its interfaces, to a spine each; 0 for none.
+
+    Returns
+    -------
+    The fabric; slower ports share an interface where the switch has that mode.
+
+    Raises
+    ------
+    ValueError
+        What does not fit the switch, and what would.
+    """
+    options = {"nic_ports": nic_ports, "rails_per_switch": rails_per_switch, "spines": uplinks}
+    return SegmentFabric(servers, switch_model(rail_switch), port_Bps=port_Bps, **options)
+
+
+def switch_notes(fabric: SegmentFabric) -> dict[str, str]:
+    """Of each rail switch of a segment: its ports, its oversubscription, and what its failure takes."""
+    (down, up), *_ = fabric.capacities_Bps
+    ratio = f"{number(down / up, 3)}:1" if up else "no uplinks"
+    at_it = fabric.servers * fabric.rails_per_switch
+    if fabric.homing == 1:
+        lost = f"takes {counted(at_it, 'GPUs')} off {counted(fabric.rails_per_switch, 'rails')}"
+    else:
+        lost = f"leaves {1 - 1 / fabric.homing:.0%} of the bandwidth of {counted(at_it, 'GPUs')}"
+    names = [leaf_name(1, 1, n) for n in range(1, fabric.rail_switches_of_segment + 1)]
+    return dict.fromkeys(names, f"{fabric.host_ports} ports down, {ratio}; failed, it {lost}")
 
 
 def printed_interfaces() -> pd.DataFrame:
@@ -171,6 +221,11 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
         for peer, address in zip(links["peer"], links["address"], strict=True)
     )
     return {"vlans": vlans, "macs": macs, "routes": _routes(figure, plan.subnets["subnet"].tolist(), hops)}
+
+
+def contents_table(contents: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """`switch_contents` as one table: part (vlans, macs or routes), then all columns, "" where a part has none."""
+    return pd.concat(contents, names=["part"]).reset_index("part").fillna("").reset_index(drop=True)
 
 
 def _routes(figure: str, subnets: Sequence[str], hops: str) -> pd.DataFrame:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _PAGE, _MARGIN = 10.0, 0.12  # inches
-_NAME, _CELL, _LINKS = 0.26, 0.3, 0.75
+_NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names of rows
 _SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links between two tiers, and of a switch
 _THIN: dict[str, Any] = {"linewidth": 0.9}
 
@@ -53,7 +53,7 @@ def nic_wiring(
     if len(names) > 2 or by not in ("interface", "rail"):
         raise ValueError(f"by is {by!r} and switches are {names}: give 'interface' or 'rail', and one or two switches")
     several, links = len(names) > 1, _LINKS if by == "interface" else 1.35
-    host_high = _NAME + 0.42 + _CELL * len(names) + 0.12
+    host_high = _NAME + 0.3 + _CELL * len(names) + 0.12
     side = _NAME + _CELL + 0.14 + links  # of a switch and its links
     legend = 0.3
     page = Diagram(_PAGE, legend + host_high + side * len(names) + 0.1, title)
@@ -76,8 +76,8 @@ def _columns(ports: pd.DataFrame) -> dict[tuple[int, int], float]:
     """Middle of each NIC's column on the page, by server and GPU."""
     nics = list(dict.fromkeys(zip(ports["server"], ports["gpu"], strict=True)))
     hosts, gap = len({server for server, _ in nics}), 0.14
-    wide = (_PAGE - 2 * _MARGIN - (hosts - 1) * gap - hosts * 0.12) / len(nics)
-    places, x = {}, _MARGIN
+    wide = (_PAGE - 2 * _MARGIN - _LEFT - (hosts - 1) * gap - hosts * 0.12) / len(nics)
+    places, x = {}, _MARGIN + _LEFT
     for i, nic in enumerate(nics):
         x += 0.06 if i == 0 else 0.12 + gap if nic[0] != nics[i - 1][0] else 0
         places[nic] = x + wide / 2
@@ -89,24 +89,24 @@ def _hosts(
     page: Diagram, ports: pd.DataFrame, names: list[str], low: float, high: float
 ) -> dict[tuple[str, int, int], Box]:
     """Draw servers with their GPUs; the box of every NIC port, by switch, server and GPU."""
-    places = _columns(ports)
+    places, several = _columns(ports), len(names) > 1
     xs = list(places.values())
     wide = min((b - a for a, b in pairwise(xs)), default=1.0) - 0.03
+    gpu_low = low + 0.06 + _CELL * several + _NAME
+    rows = {"GPU": gpu_low + 0.15, "NIC port 1" if several else "NIC": gpu_low + 0.3 + (_CELL - 0.04) / 2}
+    rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
+    for text, y in rows.items():
+        page.text(_MARGIN, y, text, font=8, ha="left")
     found = {}
     for server, part in ports.groupby("server", sort=False):
         mine = [places[nic] for nic in places if nic[0] == server]
         frame = page.enclosure(mine[0] - wide / 2 - 0.06, low, mine[-1] - mine[0] + wide + 0.12, high)
-        several = len(names) > 1
-        page.text(frame.middle[0], low + 0.06 + _CELL * several + _NAME / 2, f"Host {server}", font=8)
+        page.text(frame.middle[0], gpu_low - _NAME / 2, f"Host {server}", font=8)
         for gpu, x in ((gpu, x) for (at, gpu), x in places.items() if at == server):
-            left, gpu_low = x - wide / 2, low + 0.06 + _CELL * several + _NAME
-            page.box(left, gpu_low, wide, 0.42, f"GPU\n{gpu}", kind="gpu", font=7)
-            for row in part[part["gpu"] == gpu].itertuples():
-                first = row.switch == names[0]
-                bottom = gpu_low + 0.42 if first else low + 0.06
-                face = {"face": rail_colour(row.rail)}
-                text = f"{row.nic_port}" if several else "NIC"
-                found[row.switch, server, gpu] = page.box(left, bottom, wide, _CELL - 0.04, text, font=7, **face)
+            page.box(x - wide / 2, gpu_low, wide, 0.3, f"{gpu}", kind="gpu")
+        for gpu, switch, rail in zip(part["gpu"], part["switch"], part["rail"], strict=True):
+            place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
+            found[switch, server, gpu] = page.box(*place, wide, _CELL - 0.04, face=rail_colour(rail))
     return found
 
 

@@ -71,10 +71,9 @@ def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int) -> No
     each, step = -(-len(lines) // columns), cell.width / columns
     for i in range(columns):
         left, top = cell.left + i * step + 0.12, head.bottom - 0.05
-        page.text(left, top - _LINE / 2, "port  MAC address", _FONT, ha="left", family="monospace", color=EDGE)
-        shown = lines[i * each : (i + 1) * each]
-        for j, line in enumerate(shown, start=1):
-            page.text(left, top - (j + 0.5) * _LINE, line, _FONT, ha="left", family="monospace")
+        shown = ["port  MAC address", *lines[i * each : (i + 1) * each]]
+        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * _LINE / _FONT / 1.2}
+        page.text(left, top, "\n".join(shown), _FONT, **style)
 
 
 def _table_heights(routes: pd.DataFrame) -> dict[str, float]:
@@ -117,15 +116,17 @@ def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     look: dict[str, Any] = {} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
     page.box(box.left, box.bottom, box.width, box.height, **look)
     page.text(box.left + 0.07, box.top - 0.12, head, 7, ha="left", weight="bold")
-    y = box.top - 0.22
-    for row in part.itertuples():
-        ink: dict[str, Any] = {} if row.valid else {"color": ALERT}
-        line = f"{row.prefix:<15} {row.via}".rstrip()
-        page.text(box.left + 0.1, y - _LINE / 2, line, 7, ha="left", family="monospace", **ink)
-        y -= _LINE
-        for line in _lines(row.text):
-            page.text(box.left + 0.1, y - _LINE / 2, line, 6.5, ha="left", **ink)
-            y -= _LINE
+    style: dict[str, Any] = {"ha": "left", "va": "top", "linespacing": 72 * _LINE / _FONT / 1.2}
+    style |= {} if valid else {"color": ALERT}
+    y = box.top - 0.24
+    for texts in (
+        [f"{row.prefix:<15} {row.via}".rstrip() for row in part.itertuples()],
+        [line for text in part["text"] for line in _lines(text)],
+    ):
+        if texts:
+            family = {} if y < box.top - 0.24 else {"family": "monospace"}
+            page.text(box.left + 0.1, y, "\n".join(texts), _FONT, **style, **family)
+        y -= len(texts) * _LINE + 0.02
     return box
 
 
