@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.nwktimes2025 import rail_claims
+from railcore.documents.nwktimes2025 import rail_designs as designs
+from railcore.facts import claims
 from railcore.facts.units import Gbps
+from railcore.network.addressing.mac_tables import mac_addresses, mac_tables
+from railcore.network.addressing.subnets import AddressPlan
+from railcore.network.topology.faults import fail
 from railcore.network.topology.forwarding import (
     pairs_apart,
     path_transfers,
@@ -93,3 +99,74 @@ def test_the_order_of_designs_is_that_of_their_cost():
     assert (table["total_usd"] == table["switches"] * 100 + table["ports_per_rail"] * 8).all()
     assert table["used"].max() == 1.0
     assert (cases["total_usd"].diff().dropna() >= 0).all()
+
+
+def test_the_printed_interfaces_follow_the_rule():
+    check = designs.interface_check(designs.rail_plan("fig13_7"))
+    assert len(check) == 32 and check["agrees"].all() and check["interface"].nunique() == 32
+    by_server = designs.interface_check(AddressPlan(designs.rail_design("fig13_7")))
+    assert not by_server["agrees"].all()
+
+
+def test_spines_follow_the_speed_of_the_host_ports():
+    assert designs.rail_design("fig13_8").spines == 4 and designs.rail_design("fig13_8").oversubscription == (1.0,)
+    assert designs.rail_design("fig13_8", port_Bps="200 Gbps").spines == 8
+    assert rail_claims.doubled_ports(designs.rail_design("fig13_8")).oversubscription == (2.0,)
+    assert list(rail_claims.port_speeds(designs.rail_design("fig13_8"))["oversubscription"]) == [1.0, 2.0, 1.0]
+    with pytest.raises(ValueError, match="figure is 'fig13_3'"):
+        designs.rail_design("fig13_3")
+
+
+def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
+    order = designs.model_order({"switch": 1.0, "host_link": 1.0})
+    mapping = designs.interface_check(designs.rail_plan("fig13_7"))
+    entries = rail_claims.rail_claims(mapping, designs.cross_rail_copies(), order)
+    mine = {claim_id: claim for claim_id, claim in claims.claims().items() if claim.notebook == "19_rail_designs"}
+    assert set(entries.values) == set(mine)
+    differ = {
+        claim_id
+        for claim_id, claim in mine.items()
+        if claims.verdict(entries.values[claim_id], claim.paper_value, claim.relation, claim.tolerance) != "reproduced"
+    }
+    assert differ == set(entries.reasons)
+    assert {claim_id.rpartition(".")[2] for claim_id in differ} == {"subnets_in_summary", "switch_order"}
+
+
+def test_a_failed_switch_takes_what_the_graph_loses():
+    """The closed form of failure domains against GPUs without a link on the graph, NICs of one port and of two."""
+    for r in (8, 2, 1):
+        for ports in (1, 2):
+            fabric = SegmentFabric(4, SWITCH, rails_per_switch=r, nic_ports=ports, breakout=False)
+            left = fail(fabric.graph(), "rail switch")
+            lost = [n for n, at in left.nodes(data=True) if at["kind"] == "gpu" and not _host_links(left, n)]
+            said = rail_claims.rail_losses(fabric)
+            assert said["gpus_lost"] == len(lost)
+            assert said["rails_lost"] == len({left.nodes[node]["rail"] for node in lost})
+
+
+def _host_links(graph, gpu):
+    return [other for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
+
+
+def test_routes_of_the_switches_say_what_the_summary_lacks():
+    routes = designs.switch_contents("fig13_10")["routes"]
+    assert list(routes.loc[~routes["valid"], "prefix"]) == [designs.ADVERTISED] * 2
+    assert list(routes.loc[routes["variant"] == "valid", "prefix"]) == ["10.0.0.0/20"] * 2
+    assert designs.switch_contents("fig13_12")["routes"]["valid"].all()
+    assert len(designs.contents_table(designs.switch_contents("fig13_11"))) == 2 + 32 + 8
+
+
+@given(st.integers(1, 2**24 - 1), st.integers(1, 255), st.integers(1, 255))
+def test_mac_addresses_are_local_and_tell_the_nic(domain, gpu, port):
+    (mac,) = mac_addresses(domain, gpu, port)
+    octets = [int(byte, 16) for byte in mac.split(":")]
+    assert len(octets) == 6 and octets[0] & 3 == 2  # locally administered, unicast
+    assert (octets[1] << 16 | octets[2] << 8 | octets[3], octets[4], octets[5]) == (domain, gpu, port)
+
+
+def test_mac_tables_of_both_switches_of_a_bundle_are_the_same():
+    table = mac_tables(designs.rail_plan("fig13_5").ports)
+    first, second = (part.drop(columns="switch").reset_index(drop=True) for _, part in table.groupby("switch"))
+    assert first.equals(second) and first["mac"].nunique() == 24
+    apart = mac_tables(AddressPlan(designs.rail_design("fig13_5"), bundling="none").ports)
+    assert apart["mac"].nunique() == 48

@@ -1,69 +1,38 @@
 """nwktimes2025's claims about rail designs: Fig. 13-4 to 13-12."""
 
 from ipaddress import ip_network
+from itertools import product
 
-import networkx as nx
 import pandas as pd
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.documents.readings import Entries, merge_entries, with_prefix
 from railcore.facts.units import Gbps, number
-from railcore.network.topology.faults import fail
+from railcore.network.addressing.resilience import failover, failure_domains
 from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
 _BITS = 8  # of a byte
-_ALONE = {"nic_ports": 1}
-_DUAL = {"nic_ports": 2}
 
 
-def cut_off(graph: nx.Graph, fault: str) -> pd.DataFrame:
-    """GPUs whose NIC has no link left after a fault (one of `faults.FAULT_KINDS`): columns gpu, rail."""
-    left = fail(graph, fault)
-    lost = [
-        (node, at["rail"])
-        for node, at in left.nodes(data=True)
-        if at["kind"] == "gpu" and not any(left.edges[node, other]["kind"] == "host" for other in left[node])
-    ]
-    return pd.DataFrame(lost, columns=["gpu", "rail"])
-
-
-def rail_losses(figure: str) -> pd.DataFrame:
-    """What one failed rail switch takes from a design, with NICs at it alone and with NICs at two switches.
-
-    Columns homing, rails_lost (no GPU of the switch's segment has a link of that rail left), gpus_lost, nic_share: of
-    the bandwidth of the switch's NICs that is left.
-    """
-    rows = []
-    for homing in (1, 2):
-        fabric = designs.rail_design(figure, nic_ports=homing)
-        lost = cut_off(fabric.graph(), "rail switch")
-        rows.append((homing, lost["rail"].nunique(), len(lost), 1 - 1 / homing))
-    return pd.DataFrame(rows, columns=["homing", "rails_lost", "gpus_lost", "nic_share"])
+def rail_losses(fabric: SegmentFabric) -> dict[str, float]:
+    """What one failed rail switch takes: the columns of `failure_domains` by name."""
+    return failure_domains(fabric).iloc[0].to_dict()
 
 
 def model_losses(servers: int, switch: SwitchModel) -> pd.DataFrame:
     """What one failed rail switch takes from the same servers with each model, with NICs of one port and of two.
 
-    Columns model, nic_ports, rail_switches, gpus, gpus_lost, rails_lost, gpus_touched (that have a port at the switch),
-    bandwidth_left (of those GPUs, all together).
+    Columns model, nic_ports, rail_switches, gpus, gpus_touched (that have a port at the switch), gpus_lost,
+    rails_lost, share_left (of the bandwidth of the GPUs touched).
     """
     rows = []
-    for model, r in designs.MODELS.items():
-        for ports in (1, 2):
-            fabric = SegmentFabric(servers, switch, rails_per_switch=r, nic_ports=ports)
-            graph = fabric.graph()
-            lost = cut_off(graph, "rail switch")
-            had, has = (
-                sum(at["bandwidth_Bps"] for *_, at in g.edges(data=True) if at["kind"] == "host")
-                for g in (graph, fail(graph, "rail switch"))
-            )
-            touched = fabric.host_ports // (fabric.nic_ports // fabric.homing)
-            left = 1 - (had - has) / (touched * fabric.nic_Bps)
-            rows.append(
-                (model, ports, fabric.switches_by_tier[0], fabric.gpus, len(lost), lost["rail"].nunique(), touched, left)
-            )
-    columns = "model nic_ports rail_switches gpus gpus_lost rails_lost gpus_touched bandwidth_left".split()
-    return pd.DataFrame(rows, columns=columns)
+    for (model, r), ports in product(designs.MODELS.items(), (1, 2)):
+        fabric = SegmentFabric(servers, switch, rails_per_switch=r, nic_ports=ports)
+        lost = rail_losses(fabric)
+        shown = {name: lost[name] for name in ("gpus_touched", "gpus_lost", "rails_lost", "share_left")}
+        switches = {"rail_switches": fabric.switches_by_tier[0], "gpus": fabric.gpus}
+        rows.append({"model": model, "nic_ports": ports, **switches, **shown})
+    return pd.DataFrame(rows)
 
 
 def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
@@ -72,8 +41,7 @@ def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
     mapping: of `rail_designs.interface_check`; copies: of `rail_designs.cross_rail_copies`.
     """
     single, dual, segment = (designs.rail_design(figure) for figure in ("fig13_4", "fig13_5", "fig13_7"))
-    one, graph = single.graph(), dual.graph()
-    isolated = max(len(cut_off(graph, fault)) for fault in ("rail switch", "host link"))
+    left = failover(designs.rail_plan("fig13_5")).set_index("failure")["gpus_isolated"]
     vlans = designs.rail_plan("fig13_4").ports["vlan"].nunique()
     source = copies[copies["side"] == "source"]
     kinds = source["network"].value_counts()
@@ -81,13 +49,13 @@ def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
     values = {
         "fig13_4.ports": single.host_ports,
         "fig13_4.vlans": vlans,
-        "fig13_4.gpus_lost": len(cut_off(one, "rail switch")),
+        "fig13_4.gpus_lost": rail_losses(single)["gpus_lost"],
         "fig13_4.cross_rail_scale_up": kinds["scale-up"],
         "fig13_4.cross_rail_scale_out": kinds["scale-out"],
         "fig13_4.cross_rail_exit": source.loc[source["network"] == "scale-out", "rail"].iloc[0],
         "fig13_5.switches": dual.switches_by_tier[0],
         "fig13_5.cable_ratio": dual.links_by_tier[0] / single.links_by_tier[0],
-        "fig13_5.gpus_isolated": isolated,
+        "fig13_5.gpus_isolated": left[["rail switch", "host link", "NIC port"]].max(),
         "fig13_6.interfaces": (panel["rail"] > 0).sum(),
         "fig13_6.mapping": 1 - mapping["agrees"].mean(),
         "fig13_7.gpus": segment.gpus,
@@ -160,17 +128,17 @@ def switch_claims(order: pd.DataFrame) -> Entries:
     values: dict[str, float] = {}
     reasons, readings = {}, {}
     for figure, subnets in designs.SUBNETS.items():
-        plan, losses = designs.rail_plan(figure), rail_losses(figure).set_index("homing")
+        plan, dual = designs.rail_plan(figure), rail_losses(designs.rail_design(figure, nic_ports=2))
         check = designs.advertised_check(figure)
         name = "interfaces" if figure == "fig13_12" else "interfaces_per_rail"
         values |= {
             f"{figure}.rails_subnet": ip_network(subnets[0]).num_addresses,
             f"{figure}.{name}": plan.ports.groupby("rail")["interface"].nunique().max(),
-            f"{figure}.rails_lost": losses.loc[1, "rails_lost"],
+            f"{figure}.rails_lost": rail_losses(designs.rail_design(figure))["rails_lost"],
         }
         readings[f"{figure}.rails_lost"] = (
             "each NIC at this switch alone; with NICs at two switches, as the section's opening has them, "
-            f"{losses.loc[2, 'rails_lost']} rails are lost, {losses.loc[2, 'nic_share']:.0%} of their bandwidth stays"
+            f"{dual['rails_lost']} rails are lost, and {dual['share_left']:.0%} of their bandwidth stays"
         )
         if len(subnets) > 1:
             values[f"{figure}.subnets_in_summary"] = len(check.covers)

@@ -16,6 +16,8 @@ from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, counted, number
 from railcore.network.addressing.mac_tables import mac_tables
+from railcore.network.addressing.resilience import failure_domains
+from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.addressing.summaries import SummaryCheck, summary_check
 from railcore.network.topology.forwarding import path_transfers
@@ -58,13 +60,14 @@ def rail_design(figure: str, **changes: Any) -> SegmentFabric:
     without a design.
     """
     options = {**DESIGNS[one_of("figure", figure, DESIGNS)], **changes}
-    fabric = SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **{**options, "segments": 1, **_FLAT})
     if options.get("segments", 1) > 1 and "spines" not in options:
-        options["spines"] = connections_needed(fabric.capacities_Bps[0][0])
+        alone: dict[str, Any] = {name: value for name, value in options.items() if name not in _OF_PODS}
+        segment = SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **alone)
+        options["spines"] = connections_needed(segment.capacities_Bps[0][0])
     return SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **options)
 
 
-_FLAT: dict[str, Any] = {"pods": 1, "spines": 0, "super_spines": 0}  # a segment alone
+_OF_PODS = ("segments", "pods", "spine_links", "super_spines", "super_spine_links")
 
 
 def connections_needed(downlink_Bps: float, connection_Bps: float = CONNECTION_Bps) -> int:
@@ -104,7 +107,7 @@ def own_segment(
     ValueError
         What does not fit the switch, and what would.
     """
-    options = {"nic_ports": nic_ports, "rails_per_switch": rails_per_switch, "spines": uplinks}
+    options: dict[str, Any] = {"nic_ports": nic_ports, "rails_per_switch": rails_per_switch, "spines": uplinks}
     return SegmentFabric(servers, switch_model(rail_switch), port_Bps=port_Bps, **options)
 
 
@@ -112,13 +115,13 @@ def switch_notes(fabric: SegmentFabric) -> dict[str, str]:
     """Of each rail switch of a segment: its ports, its oversubscription, and what its failure takes."""
     (down, up), *_ = fabric.capacities_Bps
     ratio = f"{number(down / up, 3)}:1" if up else "no uplinks"
-    at_it = fabric.servers * fabric.rails_per_switch
-    if fabric.homing == 1:
-        lost = f"takes {counted(at_it, 'GPUs')} off {counted(fabric.rails_per_switch, 'rails')}"
+    lost = failure_domains(fabric).iloc[0]
+    if lost["gpus_lost"]:
+        text = f"takes {counted(int(lost['gpus_lost']), 'GPUs')} off {counted(int(lost['rails_lost']), 'rails')}"
     else:
-        lost = f"leaves {1 - 1 / fabric.homing:.0%} of the bandwidth of {counted(at_it, 'GPUs')}"
+        text = f"leaves {lost['share_left']:.0%} of the bandwidth of {counted(int(lost['gpus_touched']), 'GPUs')}"
     names = [leaf_name(1, 1, n) for n in range(1, fabric.rail_switches_of_segment + 1)]
-    return dict.fromkeys(names, f"{fabric.host_ports} ports down, {ratio}; failed, it {lost}")
+    return dict.fromkeys(names, f"{fabric.host_ports} ports down, {ratio}\nfailed, it {text}")
 
 
 def printed_interfaces() -> pd.DataFrame:
@@ -215,43 +218,43 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
     )
     macs = mac_tables(plan.ports)
     macs = macs[macs["switch"] == name][["vlan", "interface", "mac"]].reset_index(drop=True)
-    links = plan.trunks[(plan.trunks["switch"] == name) & (plan.trunks["link"] == 1)]
-    hops = "\n".join(
-        f"to {peer.partition('.')[2]}: NEXT_HOP {address}"
-        for peer, address in zip(links["peer"], links["address"], strict=True)
-    )
-    return {"vlans": vlans, "macs": macs, "routes": _routes(figure, plan.subnets["subnet"].tolist(), hops)}
+    return {"vlans": vlans, "macs": macs, "routes": _routes(figure, BgpDesign(plan), name)}
 
 
 def contents_table(contents: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """`switch_contents` as one table: part (vlans, macs or routes), then all columns, "" where a part has none."""
-    return pd.concat(contents, names=["part"]).reset_index("part").fillna("").reset_index(drop=True)
+    parts = {name: table.astype(object) for name, table in contents.items()}
+    return pd.concat(parts, names=["part"]).reset_index("part").fillna("").reset_index(drop=True)
 
 
-def _routes(figure: str, subnets: Sequence[str], hops: str) -> pd.DataFrame:
+def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
+    """Routes of a switch on their way to the spines, with the printed summary and with a valid one."""
     check = advertised_check(figure)
-    rows: list[tuple] = [
-        ("RIB", "", subnet, f"connected, VLAN {VLAN_OF_RAIL_1 + i}", "", True) for i, subnet in enumerate(subnets)
-    ]
-    rows += [("BGP Loc-RIB", "", subnet, "imported from the RIB", "", True) for subnet in subnets]
-    policy, out = "BGP output policy", "Adj-RIB-Out"
-    if check.valid and len(subnets) == 1:
-        rows.append((policy, "", ADVERTISED, "", "the subnet itself: no summary", True))
-        rows.append((out, "", ADVERTISED, "", hops, True))
-    else:
-        text = f"INVALID summary: covers {len(check.covers)}\nof {counted(len(subnets), 'subnets')}"
-        rows.append((policy, "as printed", ADVERTISED, "", text, False))
-        more = check.cover.num_addresses - sum(net.num_addresses for net in check.covers + check.misses)
-        moved = _brief([str(net) for net in check.renumbered])
-        text = f"valid: covers all {len(subnets)}, and {number(more)}\nother addresses"
-        text += f"; or keep the /{check.summary.prefixlen} and\nrenumber: {moved}" if moved else ""
-        rows.append((policy, "valid", str(check.cover), "", text, True))
-        rows += [(out, "as printed", ADVERTISED, "", hops, False), (out, "valid", str(check.cover), "", hops, True)]
+    summaries = {"as printed": check.summary, "valid": check.cover} if check.misses else {"": ""}
+    rows: list[tuple] = []
+    for variant, summary in summaries.items():
+        tables = bgp.leaf_tables(switch, str(summary))
+        own, out = tables[tables["source"] == "connected"], tables[tables["table"] == "Adj-RIB-Out"]
+        if not rows:
+            inside = own[own["table"] == "RIB"]
+            rows += [("RIB", "", row.prefix, f"connected, {row.out}", "", True) for row in inside.itertuples()]
+            rows += [("BGP Loc-RIB", "", row.prefix, "imported from the RIB", "", True) for row in inside.itertuples()]
+        first = out.iloc[0]
+        flag = "" if first["valid"] else "INVALID"
+        text = first["reason"] or "the subnet itself: no summary"
+        if summary == check.cover:
+            more = check.cover.num_addresses - sum(net.num_addresses for net in check.covers + check.misses)
+            text += f", but {number(more)} further addresses. Or keep {check.summary} and renumber: "
+            text += _brief([str(net) for net in check.renumbered])
+        hops = [f"to {spine.partition('.')[2]} {hop}" for spine, hop in zip(out["out"], out["next_hop"], strict=True)]
+        told = "\n".join([f"AS path {first['as_path']}, NEXT_HOP", *hops])
+        rows.append(("BGP output policy", variant, first["prefix"], flag, text, first["valid"]))
+        rows.append(("Adj-RIB-Out", variant, first["prefix"], flag, told, first["valid"]))
     return pd.DataFrame(rows, columns=["table", "variant", "prefix", "via", "text", "valid"])
 
 
 def _brief(texts: Sequence[str]) -> str:
-    return ", ".join(texts) if len(texts) < 3 else f"{texts[0]}, ...\nto {texts[-1]}"
+    return ", ".join(texts) if len(texts) < 3 else f"{texts[0]}, {texts[1]} to {texts[-1]}"
 
 
 def _ranges(interfaces: pd.Series) -> str:

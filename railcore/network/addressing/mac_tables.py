@@ -5,11 +5,11 @@ import pandas as pd
 
 from railcore.facts.checks import Ints, whole
 
-_LOCAL = "02"  # first byte of a locally administered unicast address
+_LOCAL = "06"  # first byte of locally administered unicast addresses; those of bundles of switches begin with 02
 
 
 def mac_addresses(domain: Ints, gpu: Ints, nic_port: Ints) -> np.ndarray:
-    """Locally administered MAC address of NIC ports: 02, server (3 bytes, highest first), GPU, port, all from 1.
+    """Locally administered MAC address of NIC ports: 06, server (3 bytes, highest first), GPU, port, all from 1.
 
     Raises ValueError for numbers that their bytes do not hold.
     """

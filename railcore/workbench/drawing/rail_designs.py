@@ -306,18 +306,21 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
     names = list(dict.fromkeys(ports["switch"]))
     if len(names) > 16:
         raise ValueError(f"ports has {len(names)} switches: give those of a segment, 16 or fewer")
-    high, left, wide = 0.34, 1.05, 5.2
-    page = Diagram(_PAGE, 0.4 + high * len(names), title)
-    most = ports.groupby("switch")["interface"].nunique().max()
+    lanes = max(int(ports["lane"].max()), 1)
+    high, left = 0.38 + 0.1 * (lanes > 1), 1.05
+    page = Diagram(_PAGE, 0.36 + high * len(names), title)
+    most = int(ports["interface"].max())
+    step = min(5.8 / most, 0.42)
     for i, name in enumerate(names):
         y = page.height - (i + 1) * high
         page.text(_MARGIN, y + high / 2, name.rpartition(".")[2].replace("Leaf", "Rail switch "), ha="left", font=8)
-        mine = ports[ports["switch"] == name].drop_duplicates("interface").sort_values("interface")
-        step = min(wide / most, 0.4)
-        for j, row in enumerate(mine.itertuples()):
-            text = f"{row.interface}" if step >= 0.22 else ""
-            place = Box(left + j * step, y + 0.05, 0.96 * step, high - 0.1)
-            _fill(page, place, text, face=rail_colour(row.rail), font=7, linewidth=0.4)
-        page.text(left + step * most + 0.14, y + high / 2, notes.get(name, ""), ha="left", font=7.5)
+        mine = ports[ports["switch"] == name].sort_values(["interface", "lane"])
+        cell = (high - 0.08) / lanes
+        for interface, lane, rail in zip(mine["interface"], mine["lane"], mine["rail"], strict=True):
+            text = f"{interface}/{lane}" if lane else f"{interface}"
+            place = Box(left + (interface - 1) * step, y + 0.04 + (lanes - max(lane, 1)) * cell, 0.94 * step, cell)
+            fits = 72 * place.width > 4 + 6.5 * 0.6 * len(text)
+            _fill(page, place, text if fits else "", face=rail_colour(rail), font=6.5, linewidth=0.4)
+        page.text(left + step * most + 0.1, y + high / 2, notes.get(name, ""), ha="left", font=7, linespacing=1.15)
     page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
     return page.figure

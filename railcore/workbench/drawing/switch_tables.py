@@ -1,17 +1,17 @@
 """Inside a rail switch: interfaces by VLAN with their MAC tables, and its routes on their way to the spines."""
 
-from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from railcore.workbench.drawing.diagram import ALERT, EDGE, Box, Diagram
+from railcore.workbench.drawing.diagram import ALERT, Box, Diagram
 from railcore.workbench.drawing.symbols import rail_colour
 
 _PAGE, _MARGIN, _HEAD = 10.0, 0.12, 0.3  # inches
 _LINE = 0.13  # height of a line of a table [inches]
-_FONT = 7.0  # of a table [points]
+_FONT, _SMALL = 7.0, 6.5  # of a table, and of what is said of a route [points]
 _MOST_LINES = 16  # of a MAC table before it takes another column
 _ROUTES = 4.0  # width of the routes' side [inches]
 
@@ -80,7 +80,9 @@ def _table_heights(routes: pd.DataFrame) -> dict[str, float]:
     """Height of each table of routes, the longest of its variants [inches]."""
     high = {}
     for name, part in routes.groupby("table", sort=False):
-        lines = [sum(1 + len(_lines(text)) for text in of["text"]) for _, of in part.groupby("variant", sort=False)]
+        variants = [of for _, of in part.groupby("variant", sort=False)]
+        width = _ROUTES / len(variants)
+        lines = [sum(1 + len(_lines(text, width)) for text in of["text"]) for of in variants]
         high[str(name)] = 0.28 + max(lines) * _LINE
     return high
 
@@ -121,14 +123,16 @@ def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     y = box.top - 0.24
     for texts in (
         [f"{row.prefix:<15} {row.via}".rstrip() for row in part.itertuples()],
-        [line for text in part["text"] for line in _lines(text)],
+        [line for text in part["text"] for line in _lines(text, box.width)],
     ):
         if texts:
-            family = {} if y < box.top - 0.24 else {"family": "monospace"}
-            page.text(box.left + 0.1, y, "\n".join(texts), _FONT, **style, **family)
+            size, family = (_SMALL, {}) if y < box.top - 0.24 else (_FONT, {"family": "monospace"})
+            page.text(box.left + 0.1, y, "\n".join(texts), size, **style, **family)
         y -= len(texts) * _LINE + 0.02
     return box
 
 
-def _lines(text: str) -> Sequence[str]:
-    return text.split("\n") if text else []
+def _lines(text: str, width: float) -> list[str]:
+    """Lines of a text that fit a box of a width [inches]."""
+    letters = int(72 * (width - 0.25) / (_SMALL * 0.54))
+    return [line for part in text.split("\n") for line in wrap(part, letters)]
