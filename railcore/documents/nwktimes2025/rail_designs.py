@@ -237,8 +237,8 @@ def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
         own, out = tables[tables["source"] == "connected"], tables[tables["table"] == "Adj-RIB-Out"]
         if not rows:
             inside = own[own["table"] == "RIB"]
-            rows += [("RIB", "", row.prefix, f"connected, {row.out}", "", True) for row in inside.itertuples()]
-            rows += [("BGP Loc-RIB", "", row.prefix, "imported from the RIB", "", True) for row in inside.itertuples()]
+            rows += [("RIB: connected", "", row.prefix, row.out, "", True) for row in inside.itertuples()]
+            rows += [("BGP Loc-RIB: imported", "", row.prefix, "", "", True) for row in inside.itertuples()]
         first = out.iloc[0]
         flag = "" if first["valid"] else "INVALID"
         text = first["reason"] or "the subnet itself: no summary"
