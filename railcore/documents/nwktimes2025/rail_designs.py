@@ -75,6 +75,22 @@ def connections_needed(downlink_Bps: float, connection_Bps: float = CONNECTION_B
     return int(np.ceil(round(downlink_Bps / connection_Bps, 9)))
 
 
+def priced_plans() -> dict[str, AddressPlan]:
+    """The designs of Fig. 13-4 to 13-9 by name, and the pod of Fig. 13-8 in one segment on the same rail switches."""
+    plans = {f"Fig. {name[3:].replace('_', '-')}": rail_plan(name) for name in list(DESIGNS)[:5]}
+    pod = plans["Fig. 13-8"].fabric
+    joined = joined_segments(pod, pod.rails_per_switch // pod.segments)
+    return {**plans, "Fig. 13-8 without spines": AddressPlan(joined, vlan_base=VLAN_OF_RAIL_1)}
+
+
+def dual_homed_plans() -> dict[str, AddressPlan]:
+    """Fig. 13-4 and 13-5, and the latter with as much bandwidth a GPU as the former."""
+    single, dual = rail_plan("fig13_4"), rail_plan("fig13_5")
+    half = single.fabric.port_Bps / dual.fabric.nic_ports
+    named = {"Fig. 13-4": single, "Fig. 13-5": dual}
+    return {**named, f"Fig. 13-5, {number(half / Gbps)} Gbps a port": rail_plan("fig13_5", port_Bps=half)}
+
+
 def joined_segments(pod: SegmentFabric, rails_per_switch: int) -> SegmentFabric:
     """A pod's servers in one segment without spines, with so many rails on a switch."""
     alone = replace(pod, segments=1, spines=0, spine_links=1, routed=False, rails_per_switch=rails_per_switch)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.patches import FancyBboxPatch
 
 from railcore.facts.units import Gbps, number
-from railcore.workbench.drawing.diagram import EDGE, INK, Box, Diagram
-from railcore.workbench.drawing.symbols import rail_colour
+from railcore.workbench.drawing.diagram import EDGE, INK, KINDS, Box, Diagram
+from railcore.workbench.drawing.symbols import draw_marks, ink_on, rail_colour, text_outline
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -97,27 +98,30 @@ def _hosts(
     rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
     for text, y in rows.items():
         page.text(_MARGIN, y, text, font=8, ha="left")
-    found = {}
+    found, cells = {}, []
     for server, part in ports.groupby("server", sort=False):
         mine = [places[nic] for nic in places if nic[0] == server]
         frame = page.enclosure(mine[0] - wide / 2 - 0.06, low, mine[-1] - mine[0] + wide + 0.12, high)
         page.text(frame.middle[0], gpu_low - _NAME / 2, f"Host {server}", font=8)
         for gpu, x in ((gpu, x) for (at, gpu), x in places.items() if at == server):
-            page.box(x - wide / 2, gpu_low, wide, 0.3, f"{gpu}", kind="gpu")
+            cells.append((Box(x - wide / 2, gpu_low, wide, 0.3), KINDS["gpu"], f"{gpu}"))
         for gpu, switch, rail in zip(part["gpu"], part["switch"], part["rail"], strict=True):
             place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
-            found[switch, server, gpu] = page.box(*place, wide, _CELL - 0.04, face=rail_colour(rail))
+            found[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
+            cells.append((box, rail_colour(rail), ""))
+    _draw_cells(page, cells, 8.0)
     return found
 
 
 def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
     """Interfaces of a switch, each straight over (or under) the NIC port that it goes to."""
-    ends = []
+    ends, cells = [], []
     for row in ports.itertuples():
         nic = nics[row.switch, row.server, row.gpu]
-        face = {"face": rail_colour(row.rail)}
-        cell = page.box(nic.left, low, nic.width, _CELL, f"{row.interface}", font=7.5, **face)
+        cell = Box(nic.left, low, nic.width, _CELL)
+        cells.append((cell, rail_colour(row.rail), f"{row.interface}"))
         ends.append((nic.edge("top" if side == "bottom" else "bottom"), cell.edge(side)))
+    _draw_cells(page, cells)
     _draw_lines(page, ends, [rail_colour(rail) for rail in ports["rail"]])
 
 
@@ -126,9 +130,16 @@ def _draw_lines(page: Diagram, paths: Sequence[Sequence], colours: str | Sequenc
     page.ax.add_collection(LineCollection(paths, colors=colours, linewidths=width, zorder=2), autolim=False)
 
 
-def _fill(page: Diagram, place: Box, text: str, **style: Any) -> Box:
-    """Draw a box at a place."""
-    return page.box(place.left, place.bottom, place.width, place.height, text, **style)
+def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: float = 7.5) -> None:
+    """Draw small boxes with a face and a short text each, all boxes as one artist and all texts as another."""
+    corner: Any = {"boxstyle": "round,pad=0,rounding_size=0.04"}
+    patches = [FancyBboxPatch((box.left, box.bottom), box.width, box.height, **corner) for box, *_ in cells]
+    look: dict[str, Any] = {"edgecolors": EDGE, "linewidths": 0.8, "zorder": 3}
+    page.ax.add_collection(PatchCollection(patches, facecolors=[face for _, face, _ in cells], **look), autolim=False)
+    named = [(box.middle, ink_on(face), text_outline(text, font)[0]) for box, face, text in cells if text]
+    if named:
+        places, inks, outlines = zip(*named, strict=True)
+        draw_marks(page.ax, outlines, places, facecolors=inks, linewidths=0, zorder=4)
 
 
 def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
@@ -169,13 +180,15 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "")
     base = 0.36 + 0.3 * bool(note)
     frame = page.enclosure(_MARGIN, base, _PAGE - 2 * _MARGIN, 0.46 * rows + 0.16, facecolor="#E9E9E9")
     cells = frame.cells(count // rows, rows, 0.07)
-    for row in panel.itertuples():
-        column, line = divmod(row.interface - 1, rows)
-        look = {"face": rail_colour(row.rail)} if row.rail else {"kind": "plain"}
-        _fill(page, cells[line * (count // rows) + column], f"{row.interface}", font=9, **look)
+    drawn = []
+    for interface, rail in zip(panel["interface"], panel["rail"], strict=True):
+        column, line = divmod(interface - 1, rows)
+        face = rail_colour(rail) if rail else KINDS["plain"]
+        drawn.append((cells[line * (count // rows) + column], face, f"{interface}"))
+    _draw_cells(page, drawn, 9.0)
     entries = [(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(panel["rail"]) - {0})]
     if (panel["rail"] == 0).any():
-        entries.append(("free", "#FFFFFF"))
+        entries.append(("free", KINDS["plain"]))
     page.legend(entries, _MARGIN, 0.04 + 0.3 * bool(note))
     if note:
         page.text(_MARGIN, 0.17, note, ha="left", font=8)
@@ -259,7 +272,9 @@ def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box
     for name in _gpus(graph, leaves):
         hosts.setdefault(str(graph.nodes[name]["domain"]), []).append(name)
     for cell, (host, members) in zip(row.cells(len(hosts), gap=0.05), hosts.items(), strict=True):
-        box = _fill(page, cell, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7)
+        box = page.box(
+            cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7
+        )
         for i, leaf in enumerate(leaves):
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
@@ -277,18 +292,13 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     whole = [f"{total} {way}" for way, total in sums.items()]
     lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
-    _fill(page, place, "\n".join([text, *lines]), kind="switch", font=7)
+    page.box(place.left, place.bottom, place.width, place.height, "\n".join([text, *lines]), kind="switch", font=7)
     if rails:
         numbers = sorted({graph.nodes[gpu]["rail"] for gpu in _gpus(graph, [name])})
-        step = cell.width / len(numbers)
-        strips = [(cell.left + i * step, step) for i in range(len(numbers))]
-        look = {
-            "facecolors": [rail_colour(rail) for rail in numbers],
-            "edgecolors": INK,
-            "linewidths": 0.3,
-            "zorder": 3,
-        }
-        page.ax.broken_barh(strips, (cell.bottom, 0.08), **look)
+        step, look = cell.width / len(numbers), {"edgecolors": INK, "linewidths": 0.3, "zorder": 3}
+        strips: Any = [(cell.left + i * step, step) for i in range(len(numbers))]
+        bars: Any = {**look, "facecolors": [rail_colour(rail) for rail in numbers]}
+        page.ax.broken_barh(strips, (cell.bottom, 0.08), **bars)
     return cell
 
 
@@ -326,7 +336,7 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
     high, left = 0.38 + 0.1 * (lanes > 1), 1.05
     page = Diagram(_PAGE, 0.36 + high * len(names), title)
     most = int(ports["interface"].max())
-    step = min(5.8 / most, 0.42)
+    step, cells = min(5.8 / most, 0.42), []
     for i, name in enumerate(names):
         y = page.height - (i + 1) * high
         page.text(_MARGIN, y + high / 2, name.rpartition(".")[2].replace("Leaf", "Rail switch "), ha="left", font=8)
@@ -336,7 +346,8 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
             text = f"{interface}" if lane < 2 else ""
             place = Box(left + (interface - 1) * step, y + 0.04 + (lanes - max(lane, 1)) * cell, 0.94 * step, cell)
             fits = 72 * place.width > 4 + 6.5 * 0.6 * len(text)
-            _fill(page, place, text if fits else "", face=rail_colour(rail), font=6.5, linewidth=0.4)
+            cells.append((place, rail_colour(rail), text if fits else ""))
         page.text(left + step * most + 0.1, y + high / 2, notes.get(name, ""), ha="left", font=7, linespacing=1.15)
+    _draw_cells(page, cells, 6.5)
     page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
     return page.figure
