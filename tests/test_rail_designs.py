@@ -101,6 +101,13 @@ def test_the_order_of_designs_is_that_of_their_cost():
     assert (cases["total_usd"].diff().dropna() >= 0).all()
 
 
+def test_more_rails_on_a_switch_never_take_more_switches():
+    """Not strictly fewer, but never more: the order of all 32 cases, and of any other size."""
+    order = designs.model_order({"switch": 1.0, "host_link": 0.0})
+    steps = order.groupby("ports_per_rail")["switches"].diff().dropna()
+    assert (steps >= 0).all() and order["rises"].groupby(order["ports_per_rail"]).first().sum() == 12
+
+
 def test_the_printed_interfaces_follow_the_rule():
     check = designs.interface_check(designs.rail_plan("fig13_7"))
     assert len(check) == 32 and check["agrees"].all() and check["interface"].nunique() == 32

@@ -136,8 +136,10 @@ def switch_notes(fabric: SegmentFabric) -> dict[str, str]:
         text = f"takes {counted(int(lost['gpus_lost']), 'GPUs')} off {counted(int(lost['rails_lost']), 'rails')}"
     else:
         text = f"leaves {lost['share_left']:.0%} of the bandwidth of {counted(int(lost['gpus_touched']), 'GPUs')}"
-    names = [leaf_name(1, 1, n) for n in range(1, fabric.rail_switches_of_segment + 1)]
-    return dict.fromkeys(names, f"{fabric.host_ports} ports down, {ratio}\nfailed, it {text}")
+    return dict.fromkeys(
+        (leaf_name(1, 1, n) for n in _leaf_numbers(fabric)),
+        f"{fabric.host_ports} ports down, {ratio}\nfailed, it {text}",
+    )
 
 
 def printed_interfaces() -> pd.DataFrame:
@@ -169,6 +171,17 @@ def rail_plan(figure: str, **changes: Any) -> AddressPlan:
 def as_printed(ports: pd.DataFrame) -> pd.DataFrame:
     """A port map with GPUs counted from 0, as the document does."""
     return ports.assign(gpu=ports["gpu"] - 1)
+
+
+def switch_titles(fabric: SegmentFabric) -> dict[str, str]:
+    """Text for each rail switch of a segment: its number, model, interfaces in use and their speed."""
+    model, speed = fabric.rail_switch, number(fabric.port_Bps / Gbps)
+    used = f"{fabric.interfaces_used[0][0]} of {model.ports} interfaces, {speed} Gbps each"
+    return {leaf_name(1, 1, n): f"Rail switch {n} ({model.name}): {used}" for n in _leaf_numbers(fabric)}
+
+
+def _leaf_numbers(fabric: SegmentFabric) -> range:
+    return range(1, fabric.rail_switches_of_segment + 1)
 
 
 def front_panel_table(plan: AddressPlan) -> pd.DataFrame:

@@ -63,7 +63,7 @@ def nic_wiring(
     for i, name in enumerate(names):
         of_switch, above = ports[ports["switch"] == name], i == 0
         bottom = low + host_high + links if above else low - side
-        text = f"{(switches or {}).get(name, name)}: {len(of_switch)} interfaces"
+        text = (switches or {}).get(name, f"{name}: {len(of_switch)} interfaces")
         frame = page.enclosure(_MARGIN, bottom, _PAGE - 2 * _MARGIN, _NAME + _CELL + 0.14, facecolor="#E9E9E9")
         level = frame.top - _NAME / 2 if above else frame.bottom + _NAME / 2
         page.text(_PAGE / 2, level, text, font=8, weight="bold")
@@ -292,7 +292,8 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     whole = [f"{total} {way}" for way, total in sums.items()]
     lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
-    page.box(place.left, place.bottom, place.width, place.height, "\n".join([text, *lines]), kind="switch", font=7)
+    font = 7.0 if place.width > 1.1 else 6.5
+    page.box(place.left, place.bottom, place.width, place.height, "\n".join([text, *lines]), kind="switch", font=font)
     if rails:
         numbers = sorted({graph.nodes[gpu]["rail"] for gpu in _gpus(graph, [name])})
         step, look = cell.width / len(numbers), {"edgecolors": INK, "linewidths": 0.3, "zorder": 3}

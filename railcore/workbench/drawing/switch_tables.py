@@ -10,7 +10,7 @@ from railcore.workbench.drawing.diagram import ALERT, Box, Diagram
 from railcore.workbench.drawing.symbols import rail_colour
 
 _PAGE, _MARGIN, _HEAD = 10.0, 0.12, 0.3  # inches
-_LINE = 0.13  # height of a line of a table [inches]
+_LINE = 0.118  # height of a line of a table [inches]
 _FONT, _SMALL = 7.0, 6.5  # of a table, and of what is said of a route [points]
 _MOST_LINES = 16  # of a MAC table before it takes another column
 _ROUTES = 4.0  # width of the routes' side [inches]
@@ -49,7 +49,7 @@ def switch_tables(
     across = 2 if len(vlans) > 1 else 1
     columns = -(-longest // _MOST_LINES)
     lines = -(-longest // columns)
-    box_high, deep = _HEAD + 0.16 + lines * _LINE + 0.08, -(-len(vlans) // across)
+    box_high, deep = _HEAD + 0.12 + (lines + 1) * _LINE, -(-len(vlans) // across)
     high = max(deep * (box_high + 0.07) + 0.07 + 0.28, _routes_high(routes))
     page = Diagram(_PAGE, high + 0.15, title)
     wide = _PAGE - _ROUTES - 2 * _MARGIN - 0.15
@@ -72,7 +72,7 @@ def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int) -> No
     for i in range(columns):
         left, top = cell.left + i * step + 0.12, head.bottom - 0.05
         shown = ["port  MAC address", *lines[i * each : (i + 1) * each]]
-        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * _LINE / _FONT / 1.2}
+        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * _LINE / _FONT}
         page.text(left, top, "\n".join(shown), _FONT, **style)
 
 
@@ -83,7 +83,7 @@ def _table_heights(routes: pd.DataFrame) -> dict[str, float]:
         variants = [of for _, of in part.groupby("variant", sort=False)]
         width = _ROUTES / len(variants)
         lines = [sum(1 + len(_lines(text, width)) for text in of["text"]) for of in variants]
-        high[str(name)] = 0.28 + max(lines) * _LINE
+        high[str(name)] = 0.34 + max(lines) * _LINE
     return high
 
 
@@ -118,7 +118,7 @@ def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     look: dict[str, Any] = {} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
     page.box(box.left, box.bottom, box.width, box.height, **look)
     page.text(box.left + 0.07, box.top - 0.12, head, 7, ha="left", weight="bold")
-    style: dict[str, Any] = {"ha": "left", "va": "top", "linespacing": 72 * _LINE / _FONT / 1.2}
+    style: dict[str, Any] = {"ha": "left", "va": "top", "linespacing": 72 * _LINE / _FONT}
     style |= {} if valid else {"color": ALERT}
     y = box.top - 0.24
     for texts in (
