@@ -170,8 +170,23 @@ def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
 def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "") -> plt.Figure:
     """Interfaces of a switch as on its front, coloured by rail; numbers run down the columns.
 
-    panel: columns interface and rail, 0 for one without a rail. rows: interfaces above each other. note: below the
-    picture. Raises ValueError for interfaces that do not fill the rows.
+    Parameters
+    ----------
+    panel
+        Columns interface and rail, 0 for one without a rail.
+    rows
+        Interfaces above each other.
+    title, note
+        Over and below the picture.
+
+    Returns
+    -------
+    The figure.
+
+    Raises
+    ------
+    ValueError
+        Interfaces that do not fill the rows.
     """
     count = len(panel)
     if count % rows:
