@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from test_addressing import LARGE, SMALL, plans
+from test_addressing import LARGE, SMALL, every_kind
 
 from railcore.network.addressing import AddressPlan, address_use, renumbered_subnets, summary_check
 from railcore.network.addressing.subnets import address_texts
@@ -19,8 +19,7 @@ def apart(networks):
     return not any(a.overlaps(b) for a, b in pairwise(ordered))
 
 
-@given(plans())
-@settings(max_examples=50, deadline=None)
+@every_kind(50)
 def test_addresses_are_unique_and_in_their_subnet(plan):
     ports, gateways = plan.ports, dict(zip(plan.subnets["subnet"], plan.subnets["gateway"], strict=True))
     per_nic = ports.drop_duplicates(["domain", "gpu"]) if plan.is_bundled else ports
@@ -33,8 +32,7 @@ def test_addresses_are_unique_and_in_their_subnet(plan):
         assert int(network.network_address) < int(gateway) < int(host)
 
 
-@given(plans())
-@settings(max_examples=50, deadline=None)
+@every_kind(50)
 def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     subnets = [ip_network(text) for text in plan.subnets["subnet"]]
     assert apart(subnets) and all(net.subnet_of(ip_network(plan.pool)) for net in subnets)
@@ -51,8 +49,7 @@ def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     assert plan.fabric_summary.subnet_of(ip_network(plan.pool))
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_vlans_and_subnets_are_those_of_the_ports(plan):
     """A VLAN is one subnet on a switch; a switch's rails stand in its unit's subnets."""
     ports = plan.ports
@@ -69,8 +66,7 @@ def test_vlans_and_subnets_are_those_of_the_ports(plan):
     assert set(ports["subnet"]) == set(table)
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_links_and_loopbacks_have_addresses_of_their_own(plan):
     trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
     assert (plan.trunks.loc[plan.trunks["kind"] == "peer", "address"] == "").all()
