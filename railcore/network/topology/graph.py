@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import networkx as nx
 import pandas as pd
 
+from railcore.facts.checks import one_of
 from railcore.facts.units import convert
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
@@ -115,7 +116,7 @@ def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
     return bisection_bandwidth(graph, *halves)
 
 
-def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> list[str]:
+def route(graph: nx.Graph, source: str, target: str, forward: bool = True, side: str = "source") -> list[str]:
     """Shortest path between two GPUs.
 
     Parameters
@@ -123,8 +124,9 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> li
     graph, source, target
         Fabric, and the names of two GPUs in it.
     forward
-        Whether HB domains may carry it to another rail first, the source's domain before the target's, as NCCL's PXN
-        does; else the scale-out network alone does.
+        Whether HB domains may carry it to another rail, as NCCL's PXN does; else the scale-out network alone does.
+    side
+        Whose HB domain carries it where either can: that of the "source", as PXN does, or of the "destination".
 
     Returns
     -------
@@ -133,12 +135,13 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> li
     Raises
     ------
     ValueError
-        The graph lacks a GPU, or they are cut off from each other.
+        The graph lacks a GPU, they are cut off from each other, or `side` is another.
     """
+    one_of("side", side, ("source", "destination"))
     for end in (source, target):
         if end not in graph:
             raise ValueError(f"no route from {source} to {target}: the graph has no {end}")
-    home = graph.nodes[source]["domain"]
+    home = graph.nodes[source if side == "source" else target]["domain"]
 
     def weight(a: str, b: str, at: dict) -> float | None:
         if at["kind"] != "hb":

@@ -1,0 +1,369 @@
+"""Hosts, rails and switches as block diagrams: NIC ports wired to interfaces, a front panel, pods and multi-pods.
+
+Port maps have the columns server, gpu, nic_port, rail, switch and interface; fabrics are graphs whose switches have
+tier, pod and segment.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.patches import FancyBboxPatch
+
+from railcore.facts.units import Gbps, number
+from railcore.workbench.drawing.diagram import EDGE, INK, KINDS, Box, Diagram
+from railcore.workbench.drawing.symbols import draw_marks, ink_on, rail_colour, text_outline
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_PAGE, _MARGIN = 10.0, 0.12  # inches
+_NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names of rows
+_SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links between two tiers, and of a switch
+
+
+def nic_wiring(
+    ports: pd.DataFrame, title: str = "", switches: Mapping[str, str] | None = None, by: str = "interface"
+) -> plt.Figure:
+    """Every NIC port and where it goes: hosts in the middle, the first switch above them, the second below.
+
+    Parameters
+    ----------
+    ports
+        Port map of one or two switches, with the numbers to show.
+    title
+        Over the picture.
+    switches
+        Text for each switch, by its name in the map.
+    by
+        "interface" draws every interface with its number, in the order of the hosts; "rail" one box for each rail.
+
+    Returns
+    -------
+    The figure.
+
+    Raises
+    ------
+    ValueError
+        More than two switches, or another `by`.
+    """
+    names = list(dict.fromkeys(ports["switch"]))
+    if len(names) > 2 or by not in ("interface", "rail"):
+        raise ValueError(f"by is {by!r} and switches are {names}: give 'interface' or 'rail', and one or two switches")
+    several, links = len(names) > 1, _LINKS if by == "interface" else 1.35
+    host_high = _NAME + 0.3 + _CELL * len(names) + 0.12
+    side = _NAME + _CELL + 0.14 + links  # of a switch and its links
+    legend = 0.3
+    page = Diagram(_PAGE, legend + host_high + side * len(names) + 0.1, title)
+    low = legend + side * several
+    nics = _hosts(page, ports, names, low, host_high)
+    for i, name in enumerate(names):
+        of_switch, above = ports[ports["switch"] == name], i == 0
+        bottom = low + host_high + links if above else low - side
+        text = (switches or {}).get(name, f"{name}: {len(of_switch)} interfaces")
+        frame = page.enclosure(_MARGIN, bottom, _PAGE - 2 * _MARGIN, _NAME + _CELL + 0.14, facecolor="#E9E9E9")
+        level = frame.top - _NAME / 2 if above else frame.bottom + _NAME / 2
+        page.text(_PAGE / 2, level, text, font=8, weight="bold")
+        cells = frame.bottom + 0.1 if above else frame.top - 0.1 - _CELL
+        (_interfaces if by == "interface" else _rails)(page, of_switch, nics, cells, "bottom" if above else "top")
+    _rail_legend(page, ports)
+    return page.figure
+
+
+def _columns(ports: pd.DataFrame) -> dict[tuple[int, int], float]:
+    """Middle of each NIC's column on the page, by server and GPU."""
+    nics = list(dict.fromkeys(zip(ports["server"], ports["gpu"], strict=True)))
+    hosts, gap = len({server for server, _ in nics}), 0.14
+    wide = (_PAGE - 2 * _MARGIN - _LEFT - (hosts - 1) * gap - hosts * 0.12) / len(nics)
+    places, x = {}, _MARGIN + _LEFT
+    for i, nic in enumerate(nics):
+        x += 0.06 if i == 0 else 0.12 + gap if nic[0] != nics[i - 1][0] else 0
+        places[nic] = x + wide / 2
+        x += wide
+    return places
+
+
+def _hosts(
+    page: Diagram, ports: pd.DataFrame, names: list[str], low: float, high: float
+) -> dict[tuple[str, int, int], Box]:
+    """Draw servers with their GPUs; the box of every NIC port, by switch, server and GPU."""
+    places, several = _columns(ports), len(names) > 1
+    xs = list(places.values())
+    wide = min((b - a for a, b in pairwise(xs)), default=1.0) - 0.03
+    gpu_low = low + 0.06 + _CELL * several + _NAME
+    rows = {"GPU": gpu_low + 0.15, "NIC port 1" if several else "NIC": gpu_low + 0.3 + (_CELL - 0.04) / 2}
+    rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
+    for text, y in rows.items():
+        page.text(_MARGIN, y, text, font=8, ha="left")
+    found, cells = {}, []
+    for server, part in ports.groupby("server", sort=False):
+        mine = [places[nic] for nic in places if nic[0] == server]
+        frame = page.enclosure(mine[0] - wide / 2 - 0.06, low, mine[-1] - mine[0] + wide + 0.12, high)
+        page.text(frame.middle[0], gpu_low - _NAME / 2, f"Host {server}", font=8)
+        for gpu, x in ((gpu, x) for (at, gpu), x in places.items() if at == server):
+            cells.append((Box(x - wide / 2, gpu_low, wide, 0.3), KINDS["gpu"], f"{gpu}"))
+        for gpu, switch, rail in zip(part["gpu"], part["switch"], part["rail"], strict=True):
+            place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
+            found[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
+            cells.append((box, rail_colour(rail), ""))
+    _draw_cells(page, cells, 8.0)
+    return found
+
+
+def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
+    """Interfaces of a switch, each straight over (or under) the NIC port that it goes to."""
+    ends, cells = [], []
+    for row in ports.itertuples():
+        nic = nics[row.switch, row.server, row.gpu]
+        cell = Box(nic.left, low, nic.width, _CELL)
+        cells.append((cell, rail_colour(row.rail), f"{row.interface}"))
+        ends.append((nic.edge("top" if side == "bottom" else "bottom"), cell.edge(side)))
+    _draw_cells(page, cells)
+    _draw_lines(page, ends, [rail_colour(rail) for rail in ports["rail"]])
+
+
+def _draw_lines(page: Diagram, paths: Sequence[Sequence], colours: str | Sequence[str], width: float = 0.9) -> None:
+    """Draw straight lines as one artist, which is far quicker than one each."""
+    page.ax.add_collection(LineCollection(paths, colors=colours, linewidths=width, zorder=2), autolim=False)
+
+
+def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: float = 7.5) -> None:
+    """Draw small boxes with a face and a short text each, all boxes as one artist and all texts as another."""
+    corner: Any = {"boxstyle": "round,pad=0,rounding_size=0.04"}
+    patches = [FancyBboxPatch((box.left, box.bottom), box.width, box.height, **corner) for box, *_ in cells]
+    look: dict[str, Any] = {"edgecolors": EDGE, "linewidths": 0.8, "zorder": 3}
+    page.ax.add_collection(PatchCollection(patches, facecolors=[face for _, face, _ in cells], **look), autolim=False)
+    named = [(box.middle, ink_on(face), text_outline(text, font)[0]) for box, face, text in cells if text]
+    if named:
+        places, inks, outlines = zip(*named, strict=True)
+        draw_marks(page.ax, outlines, places, facecolors=inks, linewidths=0, zorder=4)
+
+
+def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
+    """A box for each rail of a switch, with a line to each NIC port of it."""
+    rails = sorted(set(ports["rail"]))
+    row = Box(_MARGIN + 0.06, low, _PAGE - 2 * _MARGIN - 0.12, _CELL)
+    ends, colours = [], []
+    for cell, rail in zip(row.cells(len(rails), gap=0.05), rails, strict=True):
+        mine, colour = ports[ports["rail"] == rail], rail_colour(rail)
+        box = page.box(cell.left, low, cell.width, _CELL, f"Rail {rail}: {len(mine)} ports", face=colour, font=8)
+        for i, port in enumerate(mine.itertuples()):
+            nic = nics[port.switch, port.server, port.gpu]
+            ends.append((nic.edge("top" if side == "bottom" else "bottom"), box.edge(side, (i + 0.5) / len(mine))))
+            colours.append(colour)
+    _draw_lines(page, ends, colours)
+
+
+def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
+    """Colours of the rails, with their VLANs where the map has them."""
+    vlans = ports.groupby("rail")["vlan"].unique() if "vlan" in ports else {}
+    entries = []
+    for rail in sorted(set(ports["rail"])):
+        vlan = " and ".join(map(str, sorted(vlans[rail]))) if "vlan" in ports else ""
+        entries.append((f"Rail {rail}" + (f", VLAN {vlan}" if vlan else ""), rail_colour(rail)))
+    page.legend(entries, _MARGIN, 0.04)
+
+
+def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "") -> plt.Figure:
+    """Interfaces of a switch as on its front, coloured by rail; numbers run down the columns.
+
+    Parameters
+    ----------
+    panel
+        Columns interface and rail, 0 for one without a rail.
+    rows
+        Interfaces above each other.
+    title, note
+        Over and below the picture.
+
+    Returns
+    -------
+    The figure.
+
+    Raises
+    ------
+    ValueError
+        Interfaces that do not fill the rows.
+    """
+    count = len(panel)
+    if count % rows:
+        raise ValueError(f"rows is {rows}: the {count} interfaces do not fill so many, give a divisor of {count}")
+    page = Diagram(_PAGE, 0.62 + 0.46 * rows + 0.3 * bool(note), title)
+    base = 0.36 + 0.3 * bool(note)
+    frame = page.enclosure(_MARGIN, base, _PAGE - 2 * _MARGIN, 0.46 * rows + 0.16, facecolor="#E9E9E9")
+    cells = frame.cells(count // rows, rows, 0.07)
+    drawn = []
+    for interface, rail in zip(panel["interface"], panel["rail"], strict=True):
+        column, line = divmod(interface - 1, rows)
+        face = rail_colour(rail) if rail else KINDS["plain"]
+        drawn.append((cells[line * (count // rows) + column], face, f"{interface}"))
+    _draw_cells(page, drawn, 9.0)
+    entries = [(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(panel["rail"]) - {0})]
+    if (panel["rail"] == 0).any():
+        entries.append(("free", KINDS["plain"]))
+    page.legend(entries, _MARGIN, 0.04 + 0.3 * bool(note))
+    if note:
+        page.text(_MARGIN, 0.17, note, ha="left", font=8)
+    return page.figure
+
+
+def pod_figure(graph: "nx.Graph", title: str = "") -> plt.Figure:
+    """A pod or several: hosts, rail switches by segment, spines by pod, super-spines, with what each switch carries.
+
+    graph: of a SegmentFabric, with its hosts as HB domains. Raises ValueError for a graph without rail switches.
+    """
+    import networkx as nx
+
+    if not _tier(graph, 1):
+        raise ValueError("the graph has no rail switches: give that of a SegmentFabric")
+    graph = nx.relabel_nodes(graph, nx.get_node_attributes(graph, "chassis"))  # VLANs of a switch as one box
+    supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in _tier(graph, 1)})
+    pod_high = _SEGMENT + 0.24 + (_RISE + _SWITCH + 0.12 if _tier(graph, 2) else 0.08)
+    page = Diagram(_PAGE, 0.34 + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
+    wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.2) / len(pods), dict[str, Box]()
+    for i, pod in enumerate(pods):
+        frame = page.enclosure(_MARGIN + i * (wide + 0.2), 0.34, wide, pod_high, facecolor="#FFFFFF")
+        _pod(page, graph, pod, frame, boxes)
+    if supers:
+        row = Box(_PAGE * 0.1, 0.34 + pod_high + _RISE - 0.05, _PAGE * 0.8, _SWITCH)
+        for cell, name in zip(row.cells(len(supers), gap=0.12), supers, strict=True):
+            boxes[name] = _switch(page, graph, name, cell, f"Super-spine {name.removeprefix('Super')}")
+    trunks = []
+    for a, b, at in graph.edges(data=True):
+        if at["kind"] == "trunk":
+            lower, upper = sorted((a, b), key=lambda node: graph.nodes[node]["tier"])
+            above, below = (_neighbours(graph, node, at["tier"], way) for node, way in ((lower, 0), (upper, -1)))
+            ends = boxes[lower].edge("top", _share(above, upper)), boxes[upper].edge("bottom", _share(below, lower))
+            trunks.append(ends)
+    _draw_lines(page, trunks, EDGE, 0.6)
+    page.text(_MARGIN, 0.17, _links_text(graph), ha="left", font=7.5)
+    return page.figure
+
+
+def _tier(graph: "nx.Graph", tier: int) -> list[str]:
+    return [name for name, at in graph.nodes(data=True) if at["kind"] == "switch" and at["tier"] == tier]
+
+
+def _neighbours(graph: "nx.Graph", name: str, tier: int, way: int) -> list[str]:
+    """Switches on the other side of a node's trunks of a tier: above it (way 0) or below it (-1)."""
+    return [n for n in graph[name] if graph.edges[n, name]["tier"] == tier and graph.nodes[n]["tier"] == tier + way]
+
+
+def _share(names: list[str], name: str) -> float:
+    """How far along its side a box's line to one of its neighbours begins."""
+    return 0.12 + 0.76 * (names.index(name) + 0.5) / len(names)
+
+
+def _gpus(graph: "nx.Graph", switches: list[str]) -> list[str]:
+    return list(dict.fromkeys(n for name in switches for n in graph[name] if graph.nodes[n]["kind"] == "gpu"))
+
+
+def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str, Box]) -> None:
+    """Draw a pod: its segments with hosts and rail switches, and its spines."""
+    leaves = [name for name in _tier(graph, 1) if graph.nodes[name]["pod"] == pod]
+    segments = sorted({graph.nodes[name]["segment"] for name in leaves})
+    wide = (frame.width - 0.2 - (len(segments) - 1) * 0.14) / len(segments)
+    page.text(frame.middle[0], frame.bottom + 0.13, f"Pod {pod}: {len(_gpus(graph, leaves))} GPUs", weight="bold")
+    for i, segment in enumerate(segments):
+        mine = [name for name in leaves if graph.nodes[name]["segment"] == segment]
+        box = page.enclosure(frame.left + 0.1 + i * (wide + 0.14), frame.bottom + 0.24, wide, _SEGMENT)
+        page.text(box.middle[0], box.bottom + 0.12, f"Segment {segment}: {len(_gpus(graph, mine))} GPUs", font=7.5)
+        row = Box(box.left, box.top - _SWITCH - 0.14, wide, _SWITCH + 0.14)
+        for cell, name in zip(row.cells(len(mine), gap=0.07), mine, strict=True):
+            boxes[name] = _switch(page, graph, name, cell, f"Rail switch {name.rpartition('Leaf')[2]}", rails=True)
+        _segment_hosts(page, graph, mine, Box(box.left, box.bottom + 0.2, wide, 0.5), boxes)
+    spines = [name for name in _tier(graph, 2) if graph.nodes[name]["pod"] == pod]
+    row = Box(frame.left + 0.03 * frame.width, frame.top - 0.08 - _SWITCH, 0.94 * frame.width, _SWITCH)
+    for cell, name in zip(row.cells(len(spines), gap=0.08) if spines else [], spines, strict=True):
+        boxes[name] = _switch(page, graph, name, cell, f"Spine {name.rpartition('Spine')[2]}")
+
+
+def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box, boxes: Mapping[str, Box]) -> None:
+    """Hosts of a segment, a line from each to each of its rail switches."""
+    hosts, lines = dict[str, list[str]](), []
+    for name in _gpus(graph, leaves):
+        hosts.setdefault(str(graph.nodes[name]["domain"]), []).append(name)
+    for cell, (host, members) in zip(row.cells(len(hosts), gap=0.05), hosts.items(), strict=True):
+        box = page.box(
+            cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7
+        )
+        for i, leaf in enumerate(leaves):
+            if any(graph.has_edge(gpu, leaf) for gpu in members):
+                start = box.edge("top", (i + 0.5) / len(leaves))
+                lines.append((start, boxes[leaf].edge("bottom", _share([*hosts], host))))
+    _draw_lines(page, lines, EDGE, 0.7)
+
+
+def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, rails: bool = False) -> Box:
+    """Draw a switch with what it carries up and down, and its rails as a strip of colours."""
+    tier, carried = graph.nodes[name]["tier"], dict[str, list[float]]()
+    for *_, at in graph.edges(name, data=True):
+        carried.setdefault("up" if at["tier"] > tier else "down", []).append(at["bandwidth_Bps"])
+    lines = [f"{len(each)} x {_speed(each[0])} {way}" for way, each in sorted(carried.items(), reverse=True)]
+    sums = {way: _speed(sum(each)) for way, each in sorted(carried.items(), reverse=True)}
+    whole = [f"{total} {way}" for way, total in sums.items()]
+    lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
+    place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
+    font = 7.0 if place.width > 1.1 else 6.5
+    page.box(place.left, place.bottom, place.width, place.height, "\n".join([text, *lines]), kind="switch", font=font)
+    if rails:
+        numbers = sorted({graph.nodes[gpu]["rail"] for gpu in _gpus(graph, [name])})
+        step, look = cell.width / len(numbers), {"edgecolors": INK, "linewidths": 0.3, "zorder": 3}
+        strips: Any = [(cell.left + i * step, step) for i in range(len(numbers))]
+        bars: Any = {**look, "facecolors": [rail_colour(rail) for rail in numbers]}
+        page.ax.broken_barh(strips, (cell.bottom, 0.08), **bars)
+    return cell
+
+
+def _speed(Bps: float) -> str:
+    rate = round(Bps / Gbps, 6)
+    return f"{number(rate / 1000)} Tbps" if rate >= 1000 else f"{number(rate)} Gbps"
+
+
+def _links_text(graph: "nx.Graph") -> str:
+    """What a line stands for, tier by tier."""
+    hosts, trunks = dict[tuple, list[float]](), set()
+    for a, b, at in graph.edges(data=True):
+        if at["kind"] == "trunk":
+            kind = {2: "rail switch to spine", 3: "spine to super-spine"}[at["tier"]]
+            links, Bps = at["links"], at["bandwidth_Bps"]
+            trunks.add((at["tier"], f"{kind} {_speed(Bps)}" + f" ({links} x {_speed(Bps / links)})" * (links > 1)))
+        elif at["kind"] == "host":
+            gpu, leaf = (a, b) if graph.nodes[a]["kind"] == "gpu" else (b, a)
+            hosts.setdefault((graph.nodes[gpu]["domain"], leaf), []).append(at["bandwidth_Bps"])
+    widths = {f"host to rail switch {len(each)} x {_speed(each[0])}" for each in hosts.values()}
+    parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
+    return f"Lines, in one direction: {'; '.join(parts)}. Strips: rails of a switch."
+
+
+def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str = "") -> plt.Figure:
+    """The interfaces of every rail switch of a segment that NIC ports take, coloured by rail, a line a switch.
+
+    An interface that breaks out has its lanes above each other, lane 1 uppermost. ports: port map of one segment.
+    notes: text beside each switch, by its name. Raises ValueError for more than 16 switches.
+    """
+    names = list(dict.fromkeys(ports["switch"]))
+    if len(names) > 16:
+        raise ValueError(f"ports has {len(names)} switches: give those of a segment, 16 or fewer")
+    lanes = max(int(ports["lane"].max()), 1)
+    high, left = 0.38 + 0.1 * (lanes > 1), 1.05
+    page = Diagram(_PAGE, 0.36 + high * len(names), title)
+    most = int(ports["interface"].max())
+    step, cells = min(5.8 / most, 0.42), []
+    for i, name in enumerate(names):
+        y = page.height - (i + 1) * high
+        page.text(_MARGIN, y + high / 2, name.rpartition(".")[2].replace("Leaf", "Rail switch "), ha="left", font=8)
+        mine = ports[ports["switch"] == name].sort_values(["interface", "lane"])
+        cell = (high - 0.08) / lanes
+        for interface, lane, rail in zip(mine["interface"], mine["lane"], mine["rail"], strict=True):
+            text = f"{interface}" if lane < 2 else ""
+            place = Box(left + (interface - 1) * step, y + 0.04 + (lanes - max(lane, 1)) * cell, 0.94 * step, cell)
+            fits = 72 * place.width > 4 + 6.5 * 0.6 * len(text)
+            cells.append((place, rail_colour(rail), text if fits else ""))
+        page.text(left + step * most + 0.1, y + high / 2, notes.get(name, ""), ha="left", font=7, linespacing=1.15)
+    _draw_cells(page, cells, 6.5)
+    page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
+    return page.figure

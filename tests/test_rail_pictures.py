@@ -1,0 +1,140 @@
+"""Pictures of rail designs: no text over another or off the page, and what they show is what was counted."""
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection, PatchCollection, PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyBboxPatch
+
+from railcore.documents.nwktimes2025 import rail_designs as designs
+from railcore.facts.units import Gbps
+from railcore.network.addressing.subnets import AddressPlan
+from railcore.network.topology.segments import SegmentFabric, SwitchModel
+from railcore.workbench import plotting
+from railcore.workbench.drawing.diagram import text_collisions
+from railcore.workbench.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips
+from railcore.workbench.drawing.switch_tables import switch_tables
+from railcore.workbench.drawing.symbols import rail_colour
+
+
+@pytest.fixture(autouse=True)
+def _style():
+    plotting.house_style()
+    yield
+    plt.close("all")
+
+
+def texts(figure):
+    return [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+def boxes(figure, colour):
+    """Small boxes of a colour, which are drawn as collections."""
+    rounded = [each for each in figure.axes[0].collections if isinstance(each, PatchCollection)]
+    return sum(to_hex(face).upper() == colour for each in rounded for face in each.get_facecolors())
+
+
+def numbers_drawn(figure):
+    """Places of numbers in small boxes, which are drawn as outlines."""
+    return [
+        tuple(place)
+        for each in figure.axes[0].collections
+        if type(each) is PathCollection
+        for place in each.get_offsets()
+    ]
+
+
+def line_sets(figure):
+    return [each for each in figure.axes[0].collections if isinstance(each, LineCollection)]
+
+
+@pytest.mark.parametrize(("figure", "by"), [("fig13_4", "interface"), ("fig13_5", "interface"), ("fig13_7", "rail")])
+def test_every_nic_port_has_a_line_of_its_rail(figure, by):
+    ports = designs.as_printed(designs.rail_plan(figure).ports)
+    drawn = nic_wiring(ports, figure, by=by)
+    assert not text_collisions(drawn)
+    found = [to_hex(colour).upper() for lines in line_sets(drawn) for colour in lines.get_colors()]
+    assert sorted(found) == sorted(rail_colour(rail) for rail in ports["rail"])
+    if by == "interface":
+        assert len(set(numbers_drawn(drawn))) == len(ports) + len(ports.drop_duplicates(["server", "gpu"]))
+
+
+def test_no_more_than_two_switches_around_the_hosts():
+    ports = designs.rail_plan("fig13_12").ports
+    with pytest.raises(ValueError, match="give 'interface' or 'rail'"):
+        nic_wiring(ports, by="port")
+    four = AddressPlan(designs.rail_design("fig13_11")).ports
+    with pytest.raises(ValueError, match="one or two switches"):
+        nic_wiring(four)
+
+
+def test_the_panel_has_every_interface_once():
+    panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
+    drawn = front_panel(panel, designs.PANEL_ROWS, "panel", "a note")
+    assert not text_collisions(drawn)
+    assert len(set(numbers_drawn(drawn))) == 48
+    assert all(boxes(drawn, rail_colour(rail)) == 4 for rail in range(1, 9))
+    with pytest.raises(ValueError, match="rows is 5: the 48 interfaces"):
+        front_panel(panel, 5)
+
+
+@pytest.mark.parametrize("figure", ["fig13_8", "fig13_9"])
+def test_a_pod_says_what_its_switches_carry(figure):
+    fabric = designs.rail_design(figure)
+    graph = fabric.graph()
+    drawn = pod_figure(graph, figure)
+    assert not text_collisions(drawn)
+    shown = "\n".join(texts(drawn))
+    assert shown.count("32 x 100 Gbps down\n3.2 Tbps each way") == fabric.switches_by_tier[0]
+    trunks = [edge for *edge, at in graph.edges(data=True) if at["kind"] == "trunk"]
+    hosts = {(graph.nodes[a]["domain"], b) for a, b, at in graph.edges(data=True) if at["kind"] == "host"}
+    assert sum(len(lines.get_segments()) for lines in line_sets(drawn)) == len(trunks) + len(hosts)
+    assert f"Pod 1: {fabric.gpus // fabric.pods} GPUs" in shown
+
+
+@pytest.mark.parametrize("rails", [8, 4, 2])
+def test_a_pod_without_spines_has_a_box_for_each_switch(rails):
+    fabric = SegmentFabric(4, SwitchModel("s", 64, 400 * Gbps), rails_per_switch=rails, nic_ports=2)
+    drawn = pod_figure(fabric.graph())
+    assert not text_collisions(drawn)
+    assert sum("Rail switch" in text for text in texts(drawn)) == fabric.switches_by_tier[0]
+    with pytest.raises(ValueError, match="no rail switches"):
+        pod_figure(nx.Graph())
+
+
+@pytest.mark.parametrize("figure", list(designs.SUBNETS))
+def test_what_is_inside_a_switch_is_readable(figure):
+    contents = designs.switch_contents(figure)
+    drawn = switch_tables(**contents, title=figure)
+    assert not text_collisions(drawn)
+    shown = "\n".join(texts(drawn))
+    assert all(mac in shown for mac in contents["macs"]["mac"]) and all(net in shown for net in designs.SUBNETS[figure])
+    assert ("INVALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
+    frame = drawn.axes[0].get_window_extent()
+    for text in drawn.axes[0].texts:  # nothing leaves the page, nor the box that it stands in
+        extent = text.get_window_extent(drawn.canvas.get_renderer())
+        holders = [p.get_window_extent() for p in drawn.axes[0].patches if isinstance(p, FancyBboxPatch)]
+        x, y = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
+        inside = [box for box in holders if box.contains(x, y)]
+        smallest = min(inside, key=lambda box: box.width * box.height, default=frame)
+        assert extent.x0 >= smallest.x0 - 1 and extent.x1 <= smallest.x1 + 1, text.get_text()
+        assert extent.y0 >= smallest.y0 - 1 and extent.y1 <= smallest.y1 + 1, text.get_text()
+    with pytest.raises(ValueError, match="vlans is empty"):
+        switch_tables(contents["vlans"][:0], contents["macs"], contents["routes"])
+
+
+@pytest.mark.parametrize(("servers", "ports", "rails"), [(1, 1, 1), (8, 2, 4), (32, 1, 1), (4, 2, 8), (32, 2, 1)])
+def test_strips_of_any_segment_are_readable(servers, ports, rails):
+    fabric = designs.own_segment(servers, ports, rails, designs.SWITCH, "200 Gbps", 8)
+    plan = AddressPlan(fabric)
+    drawn = rail_switch_strips(plan.ports, designs.switch_notes(fabric), "strips")
+    assert not text_collisions(drawn)
+    assert sum(boxes(drawn, rail_colour(rail)) for rail in range(1, 9)) == len(plan.ports)
+
+
+def test_strips_refuse_more_than_a_segment():
+    ports = pd.DataFrame({"switch": [f"Leaf{n}" for n in range(17)]}).assign(interface=1, lane=0, rail=1)
+    with pytest.raises(ValueError, match="17 switches"):
+        rail_switch_strips(ports, {})
