@@ -209,7 +209,7 @@ class _ClusterPage:
         self._box(cell, network, KINDS["nic"])
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-            self._text(cell, _NAMES[network] if cell.width > 0.75 else short, True, 6.5)
+            self._text(cell, _NAMES[network] if cell.width > 0.062 * len(network) else short, True, 6.5)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
