@@ -209,7 +209,7 @@ class _ClusterPage:
         self._box(cell, network, KINDS["nic"])
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-            self._text(cell, _NAMES[network] if cell.width > 0.75 else short, True, 6.5)
+            self._text(cell, _NAMES[network] if cell.width > 0.062 * len(network) else short, True, 6.5)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
@@ -337,7 +337,7 @@ def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataF
     for i, row in enumerate(rows.itertuples()):
         y = head.bottom - 0.1 - 0.172 * i
         texts = {0.1: _field_name(row.field), 1.5: str(row.value), 2.72: getattr(row, "document", "")}
-        for x, text in texts.items():
+        for x, text in ((x, text) for x, text in texts.items() if text):
             weight, ink = ("bold", INK) if x == 1.5 else ("normal", INK if x < 1 else _SECOND_INK)
             page.text(box.left + x, y, text, font=7 if x > 2 else 7.5, ha="left", weight=weight, color=ink)
 
