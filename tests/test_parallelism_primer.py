@@ -82,6 +82,15 @@ def test_larger_nodes_take_bytes_off_the_scale_out_network(size):
     assert large["scale-out"] <= small["scale-out"]
 
 
+def test_any_placement_of_ranks_on_nodes_trains_alike():
+    network, way = FeedForward([4] * 5), Strategy(tensor=2, pipeline=2)
+    near, far = (comparison.emulated_run(network, way, 2, nodes=nodes) for nodes in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    assert near.step.loss == far.step.loss
+    links = [run.ranks.log.groupby("kind")["link"].unique().map(list).to_dict() for run in (near, far)]
+    assert links[0] == {"pipeline": ["scale-out"], "tensor": ["scale-up"]}
+    assert links[1] == {"pipeline": ["scale-up"], "tensor": ["scale-out"]}
+
+
 def test_every_possible_strategy_trains_alike_and_sends_what_is_predicted():
     network, samples = FeedForward([8, 8, 8, 8], "linear"), 16
     ways = comparison.possible_strategies(network, 8, samples, 2)

@@ -425,7 +425,7 @@ def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
 _SERIES = {
     ("forward", "tensor"): "AllGather of outputs",
     ("forward", "pipeline"): "outputs to the next stage",
-    ("backward", "tensor"): "AllReduce of deltas",
+    ("backward", "tensor"): "AllReduce of deltas, within a replica",
     ("backward", "pipeline"): "deltas to the stage before",
-    ("after", "data"): "AllReduce of gradients",
+    ("after", "data"): "AllReduce of gradients, across replicas",
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -239,36 +240,15 @@ def strategy_traffic(
     return pd.concat(tables, ignore_index=True)[columns]
 
 
-def emulated_idle_shares(
-    stages: Iterable[int], microbatches: Iterable[int], training: bool = False, scale_out_time: float = 0.0
-) -> pd.DataFrame:
-    """Idle share of pipelines of one layer a stage, by stages and micro-batches, from emulated runs.
+def emulated_idle_shares(stages: Iterable[int], microbatches: Iterable[int]) -> pd.DataFrame:
+    """Idle share of the forward pass of pipelines of one layer a stage, transfers free, from emulated runs.
 
-    Parameters
-    ----------
-    stages, microbatches
-        Of the pipelines.
-    training
-        Forward and backward pass, the latter twice as long; else forward alone.
-    scale_out_time
-        Of a transfer between stages, over the time of a layer.
-
-    Returns
-    -------
-    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1), without time for transfers).
-
-    Raises
-    ------
-    ValueError
-        For values out of range.
+    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1)), a row for each pair.
     """
     rows = []
-    for p in stages:
-        for m in microbatches:
-            rate = 0.1 if training else None
-            run = emulated_run(FeedForward([1] * (p + 1), "linear"), Strategy(pipeline=p), m, 1, rate)
-            line = rank_timeline(run.ranks, backward_time=2.0, scale_out_time=scale_out_time)
-            rows.append((p, m, line.idle_share, (p - 1) / (m + p - 1)))
+    for p, m in product(stages, microbatches):
+        run = emulated_run(FeedForward([1] * (p + 1)), Strategy(pipeline=p), m, 1, learning_rate=None)
+        rows.append((p, m, rank_timeline(run.ranks).idle_share, (p - 1) / (m + p - 1)))
     return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share", "closed_form"])
 
 

@@ -13,10 +13,10 @@ from railcore.workbench.plotting import COLOURS, line_style, panel_title, percen
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": COLOURS[2],
-    "AllReduce of deltas": COLOURS[2],
+    "AllReduce of deltas, within a replica": COLOURS[2],
     "outputs to the next stage": COLOURS[3],
     "deltas to the stage before": COLOURS[3],
-    "AllReduce of gradients": COLOURS[1],
+    "AllReduce of gradients, across replicas": COLOURS[1],
 }
 _COMPUTES = ("#9CC8E6", "#F6E3B8", "#D9D9D9", "#E9D3E2", "#BFE3D4")
 _KINDS = {"tensor": COLOURS[2], "pipeline": COLOURS[3], "data": COLOURS[1], "none": COLOURS[7]}
@@ -71,19 +71,10 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> p
     return figure
 
 
-def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
-    """Bytes of a step by strategy: bars of kinds on top of each other, hatched where they leave the node.
+def strategy_bytes(table: pd.DataFrame) -> plt.Figure:
+    """Bytes of a step by strategy: bars of kinds on top of each other, hatched where they leave the node; idle shares.
 
-    Parameters
-    ----------
-    table
-        Columns strategy, kind, link ("scale-up" or "scale-out"), bytes and idle_share.
-    title
-        Of the panel.
-
-    Returns
-    -------
-    The figure, with the idle share of each strategy in a panel of its own.
+    Columns strategy, kind, link ("scale-up" or "scale-out"), bytes and idle_share (in a panel of its own).
     """
     names = list(dict.fromkeys(table["strategy"]))
     figure, (left, right) = plt.subplots(
@@ -108,7 +99,6 @@ def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:
     handles.append(Patch(facecolor="white", edgecolor="black", label="scale-up"))
     handles.append(Patch(facecolor="white", edgecolor="black", hatch="///", label="scale-out"))
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
-    panel_title(left, title, left=True)
     return figure
 
 

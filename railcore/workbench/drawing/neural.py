@@ -19,7 +19,6 @@ def chain_diagram(
     transfers: pd.DataFrame,
     inputs: Sequence[str] = (),
     result: str = "",
-    title: str = "",
     lines: int = 2,
 ) -> plt.Figure:
     """Layers on GPUs side by side, each neuron with its numbers, and what GPUs send to each other below them.
@@ -32,8 +31,6 @@ def chain_diagram(
         Columns source, target (of gpu), link and text.
     inputs, result
         Texts of the boxes before the first GPU and behind the last.
-    title
-        Of the page.
     lines
         Of text in the tallest neuron.
 
@@ -47,7 +44,7 @@ def chain_diagram(
     drawn = bool((gpus["node"] != "").any())
     high, band = 0.2 + 0.13 * lines, 0.95 if drawn else 0.55
     tall = 0.4 + neurons.groupby("gpu").size().max() * (high + 0.1)
-    page = Diagram(_PAGE, band + tall + (0.45 if drawn else 0.1), title)
+    page = Diagram(_PAGE, band + tall + (0.45 if drawn else 0.1))
     places: dict[str, Box] = {}
     for number_, row in enumerate(gpus.itertuples()):
         places[row.gpu] = page.enclosure(
@@ -96,7 +93,7 @@ def _under(page: Diagram, source: Box, target: Box, band: float, row) -> None:
     page.link(points, colour, label=row.text, arrow="->", linewidth=1.6, zorder=4)
 
 
-def split_matrix_diagram(weights: pd.DataFrame, title: str = "") -> plt.Figure:
+def split_matrix_diagram(weights: pd.DataFrame) -> plt.Figure:
     """A weight matrix, its rows by GPU, the same input on each GPU, and the part of the output that each computes.
 
     Columns of weights, a row for each: gpu, neuron, input, value (of the input), weight, output (of the neuron).
@@ -109,7 +106,7 @@ def split_matrix_diagram(weights: pd.DataFrame, title: str = "") -> plt.Figure:
     cell, high = min(0.4, 3.2 / len(inputs)), 0.3
     parts = [of_gpu.index[of_gpu == gpu] for gpu in faces]
     each = [0.5 + len(rows) * high for rows in parts]
-    page = Diagram(_PAGE, max(sum(each), len(matrix) * high + 0.45) + 0.35, title)
+    page = Diagram(_PAGE, max(sum(each), len(matrix) * high + 0.45) + 0.35)
     top = page.height - 0.4
     page.text(0.35 + cell * len(inputs) / 2, top + 0.2, f"weights of the layer, {len(matrix)} x {len(inputs)}")
     for place, (neuron, row) in enumerate(matrix.iterrows()):
@@ -146,7 +143,7 @@ def _cells(page: Diagram, left: float, bottom: float, wide: float, high: float, 
         )
 
 
-def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame, title: str = "") -> plt.Figure:
+def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame) -> plt.Figure:
     """What each GPU holds before, between and after the steps of a gather, and what is sent in each step.
 
     Parameters
@@ -156,8 +153,6 @@ def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame, title: str = "") ->
         GPU whose part it is) and note (under the GPU).
     sends
         Columns stage (behind which it is sent), source, target (of gpu) and text.
-    title
-        Of the page.
 
     Returns
     -------
@@ -166,7 +161,7 @@ def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame, title: str = "") ->
     stages, gpus = slots["stage"].unique(), list(slots["gpu"].unique())
     count = slots["slot"].nunique()
     wide, high = (_PAGE - 0.2) / len(stages), 0.95
-    page = Diagram(_PAGE, 0.45 + high * len(gpus), title)
+    page = Diagram(_PAGE, 0.45 + high * len(gpus))
     inside = wide - 1.1
     left = {stage: 1.0 + place * wide for place, stage in enumerate(stages)}
     bottom = {gpu: high * (len(gpus) - 1 - place) + 0.3 for place, gpu in enumerate(gpus)}
