@@ -31,6 +31,7 @@ SWITCH = dataclasses.replace(GPT, name="switch", sequence_length=16, positions=1
 MIXTRAL = dataclasses.replace(LLAMA, name="mixtral", sequence_length=16, experts=4, top_k=2, expert_layer_interval=2)
 EACH_LAYER = dataclasses.replace(MIXTRAL, expert_layer_interval=1)
 MODELS = (GPT, LLAMA, PALM, FALCON, SWITCH, MIXTRAL)
+THREES = Transformer("threes", 2, 36, 6, 3, 36, 36, 18, head_dim=18, ffn_matrices=3)
 OPTIONS = TrafficOptions()
 
 
@@ -90,6 +91,7 @@ def dense(part):
 @example((GPT, Strategy(2, 2, 2, 2, interleave=2, sequence_parallel=True, sharding="gradients"), 8, OPTIONS))
 @example((PALM, Strategy(4, 1, 4, 1, recompute="full"), 4, TrafficOptions(scatter_gather=True)))
 @example((LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True, sharding="weights", recompute="full"), 4, OPTIONS))
+@example((THREES, Strategy(3, 1, 2, 3, sequence_parallel=True, sharding="gradients"), 6, OPTIONS))
 @example((MIXTRAL, Strategy(2, 2, 1, 2, 4, sequence_parallel=True, sharding="weights"), 4, OPTIONS))
 @example((SWITCH, Strategy(2, 1, 2, 2, 2, recompute="full", sharding="optimizer"), 4, OPTIONS))
 @settings(max_examples=10, deadline=None)
@@ -101,7 +103,7 @@ def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
     assert worst(found.weights, wanted.weights) < 1e-12
     table = sharded.comparison()
     counted = table[~table["kind"].isin(UNCOUNTED_KINDS)]
-    assert counted["emulated_bytes"].tolist() == counted["predicted_bytes"].tolist()
+    assert counted["emulated_bytes"].tolist() == pytest.approx(counted["predicted_bytes"].tolist(), rel=1e-14)
     assert (counted["predicted_bytes"] > 0).all()
     if strategy.gpus > 1:
         for kind, part in iteration_traffic(model, strategy, batch, options).matrices.items():

@@ -20,7 +20,7 @@ What `transfers` says by convention, and what is done here so that it holds:
 What `transfers` leaves out is logged under kinds of its own: "copies" (gradients and weights that tensor ranks hold
 copies of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where the options leave those out.
 The vocabulary and the positions must divide by the tensor ranks. Units that the replicas do not divide are filled with
-zeros, which are sent and which `transfers` does not count.
+zeros, which are sent and which `transfers` does not count; an AllReduce has a smaller last block instead.
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence, recompute); Narayanan et al. 2021 (pipeline);
 Rajbhandari et al. 2020 (sharding).
