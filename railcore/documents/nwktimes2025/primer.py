@@ -153,7 +153,7 @@ def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.Da
     log = run.ranks.log
     sent = log[(log["kind"] == "pipeline") & (log["phase"] == phase)].reset_index(drop=True)
     elements = (sent["bytes"] / run.ranks.element_bytes).astype(int)
-    what = "outputs" if phase == "forward" else "deltas"
+    what = "activations" if phase == "forward" else "deltas"
     texts = [
         f"{count} {what}, {number(size)} B\n{link} ({_HOW[link]})"
         for count, size, link in zip(elements, sent["bytes"], sent["link"], strict=True)
@@ -175,7 +175,7 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
         for i in range(len(first))
     ]
     texts = [
-        f"{row.elements} outputs, {number(row.bytes)} B\n{link}"
+        f"{row.elements} activations, {number(row.bytes)} B\n{link}"
         for row, link in zip(first.itertuples(), links, strict=True)
     ]
     every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
@@ -391,7 +391,7 @@ def three_d_text(run: EmulatedRun) -> str:
 
 
 def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:
-    """Events, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
+    """Events with their layers, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
 
     scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
     """
@@ -401,7 +401,9 @@ def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) 
         f"{link} {show(n, 'B', 4)}" for link, n in out.items()
     )
     nodes = run.ranks.nodes
-    return step_events(line, PHASES), [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
+    events = step_events(line, PHASES)
+    events["text"] = events["layer"].astype(str)
+    return events, [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
