@@ -36,7 +36,7 @@ TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
-_DIGITS, _DECIMALS = 3, 1
+_DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
 _EQUAL = 1e-12  # difference below which sums of another order are the same
 _HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
 
@@ -143,7 +143,9 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
 
 
 def _shown(*values: float) -> str:
-    return " ".join(number(value + 0.0, _DIGITS) for value in values)
+    """Numbers side by side, no more than fit a box: the CSV has all."""
+    shown = values if len(values) <= _MOST_SHOWN else values[: _MOST_SHOWN - 1]
+    return " ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
@@ -151,7 +153,7 @@ def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.Da
     log = run.ranks.log
     sent = log[(log["kind"] == "pipeline") & (log["phase"] == phase)].reset_index(drop=True)
     elements = (sent["bytes"] / run.ranks.element_bytes).astype(int)
-    what = "outputs" if phase == "forward" else "deltas"
+    what = "activations" if phase == "forward" else "deltas"
     texts = [
         f"{count} {what}, {number(size)} B\n{link} ({_HOW[link]})"
         for count, size, link in zip(elements, sent["bytes"], sent["link"], strict=True)
@@ -173,7 +175,7 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
         for i in range(len(first))
     ]
     texts = [
-        f"{row.elements} outputs, {number(row.bytes)} B\n{link}"
+        f"{row.elements} activations, {number(row.bytes)} B\n{link}"
         for row, link in zip(first.itertuples(), links, strict=True)
     ]
     every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
@@ -389,7 +391,7 @@ def three_d_text(run: EmulatedRun) -> str:
 
 
 def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:
-    """Events, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
+    """Events with their layers, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
 
     scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
     """
@@ -399,7 +401,9 @@ def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) 
         f"{link} {show(n, 'B', 4)}" for link, n in out.items()
     )
     nodes = run.ranks.nodes
-    return step_events(line, PHASES), [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
+    events = step_events(line, PHASES)
+    events["text"] = events["layer"].astype(str)
+    return events, [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
