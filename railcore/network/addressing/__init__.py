@@ -1,0 +1,13 @@
+"""From a segment fabric to what an engineer deploys: ports, VLANs, subnets, routes, failover and cost, as tables."""
+
+from railcore.network.addressing.port_map import (
+    cabling_table,
+    fabric_switches,
+    host_port_map,
+    interface_texts,
+    nic_bundling,
+    rail_switch_ports,
+    trunk_port_map,
+)
+from railcore.network.addressing.subnets import AddressPlan, address_use
+from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check

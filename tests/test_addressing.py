@@ -1,0 +1,229 @@
+"""Port map of a segment fabric: interfaces used once, both ends of a trunk, the graph's edges, rules of one's own."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_segments import LARGE
+
+from railcore.facts.units import Gbps
+from railcore.network.addressing import (
+    AddressPlan,
+    cabling_table,
+    host_port_map,
+    nic_bundling,
+    rail_switch_ports,
+    trunk_port_map,
+)
+from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
+
+SN5600 = switch_model("SN5600")
+SMALL = SwitchModel("small", 48, 400 * Gbps)
+
+
+@st.composite
+def plans(draw):
+    """Plans of fabrics of every kind: tiers, homing, NIC ports, rails per switch, planes, bundling and break-out."""
+    tiers, homing = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4]))
+    planes = draw(st.sampled_from([1, 2])) if tiers > 2 else 1
+    rails = draw(st.sampled_from([1, 2, 4]))
+    fabric = SegmentFabric(
+        servers=draw(st.integers(1, 5)),
+        rail_switch=draw(st.sampled_from([LARGE, SwitchModel("broken out", 512, 800 * Gbps, ((400 * Gbps, 1024),))])),
+        gpus_per_server=rails,
+        homing=homing,
+        nic_ports=homing * draw(st.sampled_from([1, 2])),
+        rails_per_switch=draw(st.sampled_from([r for r in (1, 2, 4) if rails % r == 0])),
+        segments=draw(st.integers(1, 3)) if tiers > 1 else 1,
+        pods=draw(st.integers(1, 3)) if tiers > 2 else 1,
+        spines=planes * draw(st.integers(1, 3)) if tiers > 1 else 0,
+        spine_links=draw(st.integers(1, 3)),
+        super_spines=planes * draw(st.integers(1, 2)) if tiers > 2 else 0,
+        super_spine_planes=planes,
+        super_spine_links=draw(st.integers(1, 2)),
+        uplink_Bps=draw(st.sampled_from([400, 800])) * Gbps,
+        breakout=draw(st.booleans()),
+    )
+    fits = {1: ["none", "lag"], 2: ["none", "mlag", "evpn"], 4: ["none", "evpn"]}[homing]
+    return AddressPlan(
+        fabric,
+        rule=draw(st.sampled_from(["by server", "by rail"])),
+        bundling=draw(st.sampled_from(fits if fabric.nic_ports > 1 else ["none"])),
+        trunk_bundles=draw(st.booleans()),
+        peer_links=draw(st.integers(1, 3)),
+    )
+
+
+def ends(plan):
+    """Every interface in use: (switch, interface, lane), of host ports and of both ends of links between switches."""
+    hosts, trunks = plan.ports, plan.trunks
+    found = list(zip(hosts["switch"], hosts["interface"], hosts["lane"], strict=True))
+    found += zip(trunks["switch"], trunks["interface"], trunks["lane"], strict=True)
+    return found + list(zip(trunks["peer"], trunks["peer_interface"], trunks["peer_lane"], strict=True))
+
+
+@given(plans())
+@settings(max_examples=60, deadline=None)
+def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
+    used = ends(plan)
+    assert len(set(used)) == len(used)
+    models = dict(zip(plan.switches["switch"], plan.switches["tier"], strict=True))
+    lanes = {}
+    for switch, interface, lane in used:
+        assert 1 <= interface <= plan.fabric.models[models[switch] - 1].ports
+        lanes.setdefault((switch, interface), set()).add(lane)
+    for taken in lanes.values():
+        assert taken == {0} or 0 not in taken
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
+def test_the_port_map_is_the_graph_s_edges(plan):
+    graph, ports, trunks = plan.graph(), plan.ports, plan.trunks[plan.trunks["kind"] == "trunk"]
+    counted = Counter(zip(ports["domain"], ports["gpu"], ports["switch"], strict=True))
+    wired = {}
+    for a, b, at in graph.edges(data=True):
+        gpu, switch = sorted((a, b), key=lambda node: graph.nodes[node]["kind"])
+        if at["kind"] == "host":
+            wired[graph.nodes[gpu]["domain"], graph.nodes[gpu]["rank"], graph.nodes[switch]["chassis"]] = at["links"]
+            assert len(at["interfaces"]) == len(at["addresses"]) == len(at["vlans"]) == at["links"]
+    assert wired == dict(counted)
+    joined = Counter(frozenset(pair) for pair in zip(trunks["switch"], trunks["peer"], strict=True))
+    assert joined == {frozenset((a, b)): at["links"] for a, b, at in graph.edges(data=True) if at["kind"] == "trunk"}
+    for _, _, at in graph.edges(data=True):
+        if at["kind"] == "trunk":
+            assert len(at["interfaces"]) == len(at["peer_interfaces"]) == len(at["peer_addresses"]) == at["links"]
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
+def test_both_ends_of_a_trunk_agree(plan):
+    """Parallel links count from 1, share a port channel of both ends or none, and channels of a switch are apart."""
+    for _, links in plan.trunks.groupby(["switch", "peer"]):
+        assert sorted(links["link"]) == list(range(1, len(links) + 1))
+        low, high = set(links["port_channel"]), set(links["peer_port_channel"])
+        assert len(low) == len(high) == 1 and ((0 in low) == (0 in high))
+        assert 0 not in low or len(links) == 1 or not plan.trunk_bundles
+    channels = {}
+    hosts = plan.ports[plan.ports["port_channel"] > 0]
+    for switch, channel, host, gpu in hosts[["switch", "port_channel", "host", "gpu"]].itertuples(index=False):
+        channels.setdefault((switch, channel), set()).add((host, gpu))
+    for one, two in (("", "peer_"), ("peer_", "")):
+        names = ["switch" if side == "" else "peer" for side in (one, two)]
+        for row in plan.trunks[[names[0], f"{one}port_channel", names[1]]].itertuples(index=False):
+            if row[1]:
+                channels.setdefault(tuple(row[:2]), set()).add(row[2])
+    assert all(len(users) == 1 for users in channels.values())
+
+
+@given(plans())
+@settings(max_examples=30, deadline=None)
+def test_members_of_a_bundle_have_the_same_numbers_on_every_switch(plan):
+    for _, nic in plan.ports.groupby(["domain", "gpu"]):
+        assert len(nic) == plan.fabric.nic_ports and nic["switch"].nunique() == plan.fabric.homing
+        if plan.is_bundled:
+            assert nic["port_channel"].nunique() == nic["vlan"].nunique() == nic["address"].nunique() == 1
+        else:
+            assert set(nic["port_channel"]) == {0} and nic["vlan"].nunique() == len(nic)
+
+
+def test_groups_of_consecutive_ports_one_a_server():
+    fabric = SegmentFabric(3, SMALL, port_Bps="200 Gbps")
+    table = host_port_map(fabric)
+    assert list(table["interface"]) == list(range(1, 25)) and list(table["vlan"]) == list(range(101, 109)) * 3
+    assert set(table["host"]) == {"Pod1.Seg1.Host1", "Pod1.Seg1.Host2", "Pod1.Seg1.Host3"}
+
+
+def test_groups_of_consecutive_ports_one_a_rail():
+    table = host_port_map(SegmentFabric(4, SMALL), rule="by rail")
+    of_rail = table.groupby("rail")["interface"].agg(["min", "max"])
+    assert of_rail.loc[1].tolist() == [1, 4] and of_rail.loc[2].tolist() == [5, 8] and of_rail["max"].max() == 32
+
+
+def test_a_rule_of_ones_own_as_function_and_as_array():
+    fabric = SegmentFabric(4, SMALL, nic_ports=2, port_Bps="200 Gbps", spines=4, spine_links=2)
+
+    def every_third(rail, server, port):
+        return 12 * ((rail - 1) % 4) + 1 + (rail > 4) + 3 * (server - 1)
+
+    table, array = host_port_map(fabric, every_third), rail_switch_ports(fabric, every_third)
+    assert table.query("rail == 6 and nic_port == 2")["interface"].tolist() == [14, 17, 20, 23]
+    assert array.shape == (8, 4, 1) and host_port_map(fabric, array).equals(table)
+    trunks = trunk_port_map(fabric, every_third)
+    uplinks = trunks.query("switch == 'Pod1.Seg1.Leaf1' and kind == 'trunk'")["interface"].tolist()
+    assert uplinks == [3, 6, 9, 12, 15, 18, 21, 24]  # what the rule leaves free, lowest first
+    assert not set(trunks["interface"]) & set(table["interface"])
+
+
+def test_slower_ports_take_the_lanes_of_an_interface():
+    table = host_port_map(SegmentFabric(2, SN5600, port_Bps="400 Gbps"))
+    assert table["interface"].tolist() == [n // 2 + 1 for n in range(16)] and set(table["lane"]) == {1, 2}
+    whole = host_port_map(SegmentFabric(2, SN5600, port_Bps="400 Gbps", breakout=False))
+    assert set(whole["lane"]) == {0} and whole["interface"].tolist() == list(range(1, 17))
+
+
+def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
+    fabric = SegmentFabric(2, SN5600, segments=2, spines=2)
+    hosts, trunks = host_port_map(fabric), trunk_port_map(fabric)
+    cables = cabling_table(fabric, hosts, trunks, {"host": 2, "spine": 100})
+    assert len(cables) == sum(fabric.links_by_tier) and cables["cable"].tolist() == list(range(1, len(cables) + 1))
+    assert cables.groupby("kind")["medium"].unique().map(list).to_dict() == {
+        "host": ["400G DAC"],
+        "spine": ["800G DR8"],
+    }
+    assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}
+    assert "medium" not in cabling_table(fabric, hosts, trunks)
+    with pytest.raises(ValueError, match="lengths_m is 'hosts': give one of host, spine"):
+        cabling_table(fabric, hosts, trunks, {"hosts": 2})
+
+
+@pytest.mark.parametrize(
+    ("nic_ports", "homing", "default", "refused"),
+    [
+        (1, 1, "none", {"lag": "one port a NIC", "mlag": "one port a NIC", "evpn": "one port a NIC"}),
+        (2, 1, "lag", {"mlag": "give homing 2 or 'lag'", "evpn": "give 'lag' or 'none'"}),
+        (2, 2, "mlag", {"lag": "give 'evpn', 'mlag' or 'none'"}),
+        (4, 4, "evpn", {"mlag": "give homing 2 or 'evpn'", "lag": "give 'evpn' or 'none'"}),
+    ],
+)
+def test_bundling_is_what_the_homing_allows(nic_ports, homing, default, refused):
+    fabric = SegmentFabric(4, LARGE, nic_ports=nic_ports, homing=homing)
+    assert nic_bundling(fabric) == default
+    for bundling, message in refused.items():
+        with pytest.raises(ValueError, match=message):
+            nic_bundling(fabric, bundling)
+
+
+def test_what_does_not_fit_is_refused_with_what_would():
+    fabric = SegmentFabric(4, SMALL, nic_ports=2, spines=4, spine_links=4)
+    with pytest.raises(ValueError, match=r"uplinks take 16 and peer links 2, but 16 are left. give bundling 'evpn'"):
+        trunk_port_map(fabric)
+    assert not trunk_port_map(fabric, bundling="evpn").empty
+    with pytest.raises(ValueError, match="peer_links 1, or bundling 'evpn'"):
+        trunk_port_map(SegmentFabric(4, SMALL, nic_ports=2, spines=15), peer_links=2)
+    with pytest.raises(ValueError, match=r"vlan_base is 4090: 8 VLANs end at 4097, above 4094: give 4087 or less"):
+        host_port_map(fabric, vlan_base=4090)
+    for rule, message in (
+        ("by host", "give one of by server, by rail"),
+        (np.arange(1, 31), "rule gives 30 ports, but a rail switch has 32 NIC ports"),
+        (np.arange(20, 52), "rule gives port 51, but small has 48: give 1 to 48"),
+        (np.append(np.arange(1, 32), 4), "rule gives port 4 to rail 1 of server 4 and rail 8 of server 4"),
+        (lambda rail, server, port: rail / 3, "whole numbers of at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            host_port_map(fabric, rule)
+
+
+def test_a_rule_that_spreads_over_lanes_leaves_fewer_interfaces():
+    fabric = SegmentFabric(4, SN5600, port_Bps="400 Gbps", spines=40)
+    with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left. give a rule"):
+        trunk_port_map(fabric, 2 * np.arange(1, 33) - 1)
+    assert len(trunk_port_map(fabric)) == 40
+
+
+def test_a_fabric_of_one_switch_has_no_trunks():
+    table = trunk_port_map(SegmentFabric(4, SMALL))
+    assert table.empty and isinstance(table, pd.DataFrame) and "peer_interface" in table

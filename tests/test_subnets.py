@@ -1,0 +1,200 @@
+"""Subnets, summaries and addresses: unique, inside, apart; pools that overlap or do not suffice."""
+
+import re
+from ipaddress import ip_address, ip_network
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_addressing import LARGE, SMALL, plans
+
+from railcore.network.addressing import AddressPlan, address_use, renumbered_subnets, summary_check
+from railcore.network.addressing.subnets import address_texts
+from railcore.network.topology.segments import SegmentFabric
+
+
+def apart(networks):
+    ordered = sorted(networks)
+    return not any(a.overlaps(b) for a, b in pairwise(ordered))
+
+
+@given(plans())
+@settings(max_examples=50, deadline=None)
+def test_addresses_are_unique_and_in_their_subnet(plan):
+    ports, gateways = plan.ports, dict(zip(plan.subnets["subnet"], plan.subnets["gateway"], strict=True))
+    per_nic = ports.drop_duplicates(["domain", "gpu"]) if plan.is_bundled else ports
+    assert per_nic["address"].is_unique
+    assert len(set(ports["address"])) == plan.fabric.gpus * (1 if plan.is_bundled else plan.fabric.nic_ports)
+    for subnet, address in set(zip(ports["subnet"], ports["address"], strict=True)):
+        network, host, gateway = ip_network(subnet), ip_address(address), ip_address(gateways[subnet])
+        assert host in network and gateway in network
+        assert int(network.network_address) + plan.gateways < int(host) < int(network.broadcast_address)
+        assert int(network.network_address) < int(gateway) < int(host)
+
+
+@given(plans())
+@settings(max_examples=50, deadline=None)
+def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
+    subnets = [ip_network(text) for text in plan.subnets["subnet"]]
+    assert apart(subnets) and all(net.subnet_of(ip_network(plan.pool)) for net in subnets)
+    assert plan.summaries["valid"].all()
+    for level, names in (("unit", ["unit"]), ("segment", ["pod", "segment"]), ("pod", ["pod"])):
+        rows = plan.summaries[plan.summaries["level"] == level]
+        assert apart([ip_network(text) for text in rows["summary"]])
+        groups = [[ip_network(text) for text in part["subnet"]] for _, part in plan.subnets.groupby(names, sort=False)]
+        assert len(rows) == len(groups)
+        for i, (text, own) in enumerate(zip(rows["summary"], groups, strict=True)):
+            others = [net for j, group in enumerate(groups) if i != j for net in group]
+            check = summary_check(text, own, others)
+            assert check.valid and check.cover == check.summary == check.smallest_valid, check.reason
+    assert plan.fabric_summary.subnet_of(ip_network(plan.pool))
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
+def test_vlans_and_subnets_are_those_of_the_ports(plan):
+    """A VLAN is one subnet on a switch; a switch's rails stand in its unit's subnets."""
+    ports = plan.ports
+    assert (ports.groupby(["switch", "vlan"])["subnet"].nunique() == 1).all()
+    assert (ports.groupby(["switch", "subnet"])["vlan"].nunique() == 1).all()
+    unit = dict(zip(plan.switches["switch"], plan.switches["unit"], strict=True))
+    table = {row.subnet: row for row in plan.subnets.itertuples()}
+    assert len(table) == len(plan.subnets)
+    seen = ports[["switch", "vlan", "subnet", "rail", "nic_port", "pod", "segment"]].drop_duplicates()
+    for row in seen.itertuples():
+        own = table[row.subnet]
+        assert (own.unit, own.vlan, own.rail) == (unit[row.switch], row.vlan, row.rail)
+        assert (own.pod, own.segment) == (row.pod, row.segment) and own.nic_port in (0, row.nic_port)
+    assert set(ports["subnet"]) == set(table)
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
+def test_links_and_loopbacks_have_addresses_of_their_own(plan):
+    trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
+    assert (plan.trunks.loc[plan.trunks["kind"] == "peer", "address"] == "").all()
+    by_link = trunks.drop_duplicates("subnet")
+    assert len(by_link) == plan.routed_links
+    both = [*by_link["address"], *by_link["peer_address"], *plan.switches["loopback"], *set(plan.ports["address"])]
+    assert len(set(both)) == len(both)
+    for row in by_link.itertuples():
+        assert set(ip_network(row.subnet)) == {ip_address(row.address), ip_address(row.peer_address)}
+    bundles = trunks[trunks["port_channel"] > 0]
+    assert (bundles.groupby(["switch", "port_channel"])["subnet"].nunique() == 1).all()
+    use = address_use(plan).set_index("use")
+    assert use.loc["links between switches", "networks"] == len(by_link)
+    assert use.loc["NIC subnets", "used"] == len(set(plan.ports["address"])) + len(plan.subnets) * plan.gateways
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=30))
+def test_addresses_are_written_as_ipaddress_does(values):
+    assert address_texts(values).tolist() == [str(ip_address(value)) for value in values]
+
+
+NETWORKS = st.builds(
+    lambda start, prefix: ip_network((start >> (32 - prefix) << (32 - prefix), prefix)),
+    st.integers(0, 2**20),
+    st.integers(20, 32),
+)
+
+
+@given(NETWORKS, st.lists(NETWORKS, min_size=1, max_size=6), st.lists(NETWORKS, max_size=4))
+def test_a_summary_is_valid_where_it_holds_all_its_own_and_none_of_others(summary, own, others):
+    if not apart(own):
+        with pytest.raises(ValueError, match="which overlap"):
+            summary_check(summary, own, others)
+        return
+    check = summary_check(str(summary), own, others)
+    inside = all(set_of(net) <= set_of(summary) for net in own)
+    touched = any(set_of(net) & set_of(summary) for net in others)
+    assert check.valid == (inside and not touched) and set(check.covers) | set(check.misses) == set(own)
+    assert all(net.subnet_of(check.cover) for net in own)
+    if check.cover.prefixlen < 32:  # none of its halves would do
+        assert not any(all(net.subnet_of(half) for net in own) for half in check.cover.subnets())
+    if check.renumbered:
+        assert summary_check(summary, check.renumbered).valid
+        assert [net.prefixlen for net in check.renumbered] == [net.prefixlen for net in own]
+
+
+def set_of(network):
+    return set(range(int(network.network_address), int(network.broadcast_address) + 1))
+
+
+def test_rails_outside_the_summary_are_named_and_valid_ones_given():
+    rails = [f"10.0.{rail}.0/28" for rail in range(1, 9)]
+    check = summary_check("10.0.1.0/24", rails)
+    assert not check.valid and len(check.covers) == 1 and str(check.smallest_valid) == "10.0.0.0/20"
+    assert [str(net) for net in check.renumbered[:2]] == ["10.0.1.0/28", "10.0.1.16/28"]
+    assert "covers 1 of 8 subnets, not 10.0.2.0/28 and 6 more: not valid" in check.reason
+    two = summary_check("10.0.1.0/24", ["10.0.1.0/25", "10.0.128.0/25"], ["10.0.2.0/24"])
+    assert len(two.covers) == 1 and str(two.cover) == "10.0.0.0/16" and two.smallest_valid is None
+    assert "overlaps 10.0.2.0/24. Advertise 10.0.1.0/25, 10.0.128.0/25" in two.reason
+    assert summary_check("10.0.1.0/24", two.renumbered, ["10.0.2.0/24"]).valid
+    with pytest.raises(ValueError, match="with 16 addresses: the subnets take 256, give a /24 or shorter"):
+        renumbered_subnets("10.0.1.0/28", two.misses + two.covers)
+    for text, message in (("10.0.1.5/24", "write '10.0.1.0/24'"), ("fe80::/64", "IPv6"), ("ten", "give an IPv4")):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            summary_check(text, rails)
+
+
+def test_subnets_hold_hosts_gateways_network_and_broadcast():
+    plan = AddressPlan(SegmentFabric(13, LARGE))
+    assert (plan.prefix_length, plan.gateways) == (28, 1) and set(plan.subnets["spare"]) == {0}
+    assert AddressPlan(SegmentFabric(14, LARGE)).prefix_length == 27
+    pair = AddressPlan(SegmentFabric(13, LARGE, nic_ports=2))
+    assert (pair.gateways, pair.prefix_length, set(pair.subnets["reserved"])) == (3, 27, {5})
+    with pytest.raises(ValueError, match="hold 13 hosts, but servers is 14: give 27 or less, or at most 13 servers"):
+        AddressPlan(SegmentFabric(14, LARGE), prefix_length=28)
+
+
+def test_subnets_go_round_what_is_reserved():
+    fabric = SegmentFabric(4, LARGE, segments=2, pods=2, spines=2, super_spines=2)
+    free, beside = AddressPlan(fabric), AddressPlan(fabric, reserved=["10.0.0.64/26", "10.0.2.0/23"])
+    assert free.subnets["subnet"].iloc[0] == "10.0.0.0/29"
+    assert beside.subnets["subnet"].iloc[0] == "10.0.4.0/29" or beside.subnets["subnet"].iloc[0] == "10.0.0.128/29"
+    nets = [ip_network(text) for text in beside.subnets["subnet"]]
+    assert not any(net.overlaps(ip_network(text)) for net in nets for text in beside.reserved)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"pool": "10.0.0.0/24"},
+            "2 pods of 256 addresses (a /24 each, of /28 subnets) do not fit. a /23 would fit, or 1 pod",
+        ),
+        ({"pool": "10.0.0.0/26"}, "a /23 would fit"),
+        ({"pool": "10.0.0.0/23", "reserved": ["10.0.0.0/25"]}, "beside 1 reserved network"),
+        ({"link_pool": "172.16.0.0/30"}, "link_pool is 172.16.0.0/30 with 4 addresses, the plan takes 32"),
+        ({"loopback_pool": "192.168.0.0/29"}, "loopback_pool is 192.168.0.0/29 with 8 addresses, the plan takes 11"),
+        (
+            {"link_pool": "10.1.0.0/16"},
+            "link_pool is 10.1.0.0/16, which overlaps pool 10.0.0.0/8: give others, such as 172.16.0.0/27",
+        ),
+        ({"loopback_pool": "172.16.9.0/24"}, "loopback_pool is 172.16.9.0/24, which overlaps link_pool 172.16.0.0/12"),
+        ({"reserved": ["172.16.0.0/16"]}, "link_pool is 172.16.0.0/12, which overlaps reserved 172.16.0.0/16"),
+        ({"pool": "10.0.0.1/8"}, "pool is '10.0.0.1/8', which has bits after its prefix: write '10.0.0.0/8'"),
+        ({"pool": "2001:db8::/32"}, "which is IPv6"),
+        ({"own_subnets": ["10.0.0.0/28"]}, "own_subnets has 1 networks, but the fabric takes 32: give 32"),
+    ],
+)
+def test_pools_that_overlap_or_do_not_suffice_are_refused_with_what_would(options, message):
+    fabric = SegmentFabric(8, LARGE, segments=2, pods=2, spines=2, super_spines=2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        AddressPlan(fabric, **options)
+
+
+def test_subnets_of_ones_own_are_summarised_as_they_stand():
+    fabric = SegmentFabric(4, SMALL)
+    plan = AddressPlan(fabric, "by rail", own_subnets=[f"10.0.{rail}.0/28" for rail in range(1, 9)])
+    assert plan.prefix_length == 28 and str(plan.fabric_summary) == "10.0.0.0/20"
+    assert plan.summaries["summary"].tolist() == ["10.0.0.0/20"] * 3 and plan.summaries["valid"].all()
+    assert plan.ports["address"].iloc[:2].tolist() == ["10.0.1.2", "10.0.2.2"]
+    interleaved = AddressPlan(
+        SegmentFabric(4, SMALL, gpus_per_server=4, rails_per_switch=2),
+        own_subnets=["10.0.1.0/28", "10.0.3.0/28", "10.0.2.0/28", "10.0.4.0/28"],
+    )
+    assert interleaved.summaries.query("level == 'unit'")["valid"].tolist() == [False, False]
+    with pytest.raises(ValueError, match=r"10.0.1.0/28 and 10.0.1.0/28, which overlap: give 10.0.1.0/28 other"):
+        AddressPlan(fabric, own_subnets=["10.0.1.0/28"] * 8)
