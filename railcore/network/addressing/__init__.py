@@ -9,5 +9,6 @@ from railcore.network.addressing.port_map import (
     rail_switch_ports,
     trunk_port_map,
 )
+from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
 from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check

@@ -145,9 +145,10 @@ def renumbered_subnets(summary: str | IPv4Network, subnets: Iterable) -> list[IP
     """
     over = ipv4_network("summary", summary)
     own = [ipv4_network("subnets", each) for each in subnets]
+    smallest_cover(own)
     found = _side_by_side(over, own)
     if not found:
-        needed = max([0, *_ends(own)])
+        needed = _ends(own)[-1]
         raise ValueError(
             f"summary is {over} with {number(over.num_addresses)} addresses: the subnets take {number(needed)}, "
             f"give a /{32 - (needed - 1).bit_length()} or shorter"
