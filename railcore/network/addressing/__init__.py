@@ -9,6 +9,14 @@ from railcore.network.addressing.port_map import (
     rail_switch_ports,
     trunk_port_map,
 )
+from railcore.network.addressing.resilience import (
+    bundle_units,
+    ethernet_segments,
+    failover,
+    failure_domains,
+    path_diversity,
+    tier_use,
+)
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
 from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check

@@ -1,0 +1,175 @@
+"""Failover, failure domains and paths against the graph: max-flow, what is cut off, all shortest paths."""
+
+import math
+import re
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from test_addressing import LARGE, plans
+
+from railcore.facts.units import Gbps
+from railcore.network.addressing import AddressPlan
+from railcore.network.addressing.resilience import (
+    FAILURES,
+    bundle_units,
+    ethernet_segments,
+    failover,
+    failure_domains,
+    path_diversity,
+    tier_use,
+)
+from railcore.network.topology.graph import bisection_bandwidth
+from railcore.network.topology.segments import SegmentFabric
+
+
+def network(graph):
+    """Without HB domains."""
+    return nx.Graph((a, b, at) for a, b, at in graph.edges(data=True) if at["kind"] != "hb")
+
+
+def without(plan, failure):
+    """The plan's graph after a failure that `failover` names, and the name of GPU 1."""
+    graph, gpu = plan.fabric.graph(), "D1.GPU1"
+    hosts = plan.ports[(plan.ports["domain"] == 1) & (plan.ports["gpu"] == 1)]
+    chassis = {"rail switch": {hosts["switch"].iloc[0]}, "rail switches of a NIC": set(hosts["switch"])}
+    gone = chassis.get(failure, set())
+    graph.remove_nodes_from([node for node, at in graph.nodes(data=True) if at.get("chassis") in gone])
+    for leaf in list(graph[gpu]):
+        at = graph.edges[gpu, leaf]
+        if at["kind"] != "host" or failure not in ("NIC", "NIC port", "host link"):
+            continue
+        here = at.get("chassis") or graph.nodes[leaf]["chassis"]
+        links = at["links"] - 1 if failure != "NIC" and here == hosts["switch"].iloc[0] else at["links"]
+        links = 0 if failure == "NIC" else links
+        at.update(links=links, bandwidth_Bps=links * plan.fabric.port_Bps)
+    return graph, gpu
+
+
+FABRICS = [
+    {"nic_ports": 1},
+    {"nic_ports": 2},
+    {"nic_ports": 2, "homing": 1},
+    {"nic_ports": 4},
+    {"nic_ports": 4, "homing": 2, "rails_per_switch": 2},
+    {"nic_ports": 2, "rails_per_switch": 1, "segments": 2, "spines": 4, "spine_links": 4},
+]
+
+
+@pytest.mark.parametrize("options", FABRICS, ids=str)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failover_is_the_max_flow_that_is_left(options, failure):
+    plan = AddressPlan(SegmentFabric(3, LARGE, gpus_per_server=4, port_Bps="100 Gbps", **options))
+    row = failover(plan).set_index("failure").loc[failure]
+    graph, gpu = without(plan, failure)
+    others = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu" and node != gpu]
+    flow = bisection_bandwidth(graph, [gpu], others)
+    assert flow == pytest.approx(row["nic_Gbps_left"] * Gbps)
+    assert row["nic_share_left"] == pytest.approx(flow / plan.fabric.nic_Bps)
+    left = network(graph)
+    cut = [n for n in [gpu, *others] if n not in left or not left.degree(n, weight="links")]
+    assert len(cut) == row["gpus_isolated"]
+
+
+def test_no_gpu_is_isolated_by_one_part_where_nics_go_to_two_switches():
+    for bundling, lost in (("mlag", 0), ("evpn", 0), ("none", 1)):
+        table = failover(AddressPlan(SegmentFabric(3, LARGE, nic_ports=2), bundling=bundling)).set_index("failure")
+        one = table.loc[["NIC port", "host link", "rail switch"]]
+        assert (one["gpus_isolated"] == 0).all() and (one["nic_share_left"] == 0.5).all()
+        assert table.loc["NIC port", "addresses_lost"] == lost
+        assert table.loc["rail switch", "addresses_lost"] == lost * 24
+        assert table.loc["rail switches of a NIC", "gpus_isolated"] == 24
+    alone = failover(AddressPlan(SegmentFabric(3, LARGE))).set_index("failure")
+    assert alone.loc["rail switch", "gpus_isolated"] == 24 and alone.loc["NIC port", "gpus_isolated"] == 1
+
+
+@given(plans())
+@settings(max_examples=30, deadline=None)
+def test_failure_domains_are_those_of_the_graph(plan):
+    fabric, graph = plan.fabric, plan.fabric.graph()
+    gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+    table = failure_domains(fabric)
+    assert len(table) == sum(fabric.switches_by_tier)
+    for row in table.groupby("role", sort=False).head(2).itertuples():
+        failed = [node for node, at in graph.nodes(data=True) if at.get("chassis") == row.switch]
+        left = graph.copy()
+        left.remove_nodes_from(failed)
+        lost = [gpu for gpu in gpus if not any(left.edges[gpu, at]["kind"] == "host" for at in left[gpu])]
+        assert len(lost) == row.gpus_lost
+        assert len({graph.nodes[gpu]["rail"] for gpu in lost}) == row.rails_lost
+        if row.role == "rail switch":
+            touched = [gpu for gpu in gpus if any(graph.has_edge(gpu, node) for node in failed)]
+            assert len(touched) == row.gpus_touched
+            assert len({graph.nodes[gpu]["rail"] for gpu in touched}) == row.rails_touched
+            assert row.share_left == pytest.approx(1 - 1 / fabric.homing)
+        before, after = reached(graph, gpus), reached(left, gpus)
+        cut = [gpu for gpu in gpus if gpu in lost or before[gpu] - set(lost) != after[gpu]]
+        assert len(cut) == row.gpus_cut_off, row
+
+
+def reached(graph, gpus):
+    """GPUs that each GPU reaches over the network."""
+    parts = [part & set(gpus) for part in nx.connected_components(network(graph))]
+    return {gpu: {gpu} for gpu in gpus} | {gpu: part for part in parts for gpu in part}
+
+
+@given(plans())
+@settings(max_examples=30, deadline=None)
+def test_path_counts_are_those_of_all_shortest_paths(plan):
+    fabric = plan.fabric
+    graph = network(fabric.graph())
+    at = fabric.graph().nodes
+    r, one = fabric.rails_per_switch, "D1.GPU1"
+    places = {
+        "same segment": 2,
+        "other segment": fabric.servers + 1,
+        "other pod": fabric.servers * fabric.segments + 1,
+        "same rail switch": min(2, fabric.servers),
+        "same segment, other rail switch": min(2, fabric.servers),
+    }
+    for row in path_diversity(fabric).itertuples():
+        rail = 1 if row.rail == "same" else r + 1 if "other rail" in row.place or r == 1 else 2
+        other = f"D{places[row.place]}.GPU{rail}"
+        assert at[other]["rail"] == rail
+        try:
+            paths = list(nx.all_shortest_paths(graph, one, other))
+        except nx.NetworkXNoPath:
+            paths = []
+        assert len(paths) == row.paths, row
+        links = sum(math.prod(graph.edges[pair]["links"] for pair in nx.utils.pairwise(path)) for path in paths)
+        assert links == row.link_paths and all(len(path) - 2 == row.switches for path in paths)
+
+
+@given(plans())
+@settings(max_examples=30, deadline=None)
+def test_bundles_and_ethernet_segments(plan):
+    table, segments = bundle_units(plan), ethernet_segments(plan)
+    assert len(table) == (plan.unit_names.size if plan.bundling in ("mlag", "evpn") else 0)
+    assert table["system_mac"].is_unique and all(len(text.split()) == plan.fabric.homing for text in table["switches"])
+    assert (table["peer_link_Gbps"] > 0).all() == (plan.bundling == "mlag") or table.empty
+    assert len(segments) == (plan.fabric.gpus if plan.bundling == "evpn" else 0) and segments["esi"].is_unique
+    for row in segments.itertuples():
+        assert re.fullmatch(r"03(:[0-9a-f]{2}){9}", row.esi) and row.esi[3:20] == row.system_mac
+        first = int(row.system_mac[:2], 16)
+        assert first & 1 == 0 and first & 2 and int(row.esi[21:].replace(":", ""), 16) == row.es_id
+    warned = plan.bundling == "evpn" and not plan.fabric.spines
+    assert bool(table.attrs.get("warnings")) == warned
+
+
+@given(plans())
+@settings(max_examples=30, deadline=None)
+def test_use_of_ports_is_that_of_the_port_map(plan):
+    table = tier_use(plan).set_index("role")
+    used = {}
+    ports, trunks = plan.ports, plan.trunks
+    for names in (("switch", "interface"), ("peer", "peer_interface")):
+        for switch, interface in trunks[list(names)].itertuples(index=False):
+            used.setdefault(switch, set()).add(interface)
+    for switch, interface in ports[["switch", "interface"]].itertuples(index=False):
+        used.setdefault(switch, set()).add(interface)
+    tiers = dict(zip(plan.switches["switch"], plan.switches["tier"], strict=True))
+    for switch, interfaces in used.items():
+        row = table.iloc[tiers[switch] - 1]
+        assert len(interfaces) == row["down"] + row["up"] + row["peer"]
+        assert row["share_used"] == pytest.approx(len(interfaces) / row["interfaces"])
+    assert table["switches"].tolist() == list(plan.fabric.switches_by_tier)
