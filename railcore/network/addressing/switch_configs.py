@@ -16,6 +16,7 @@ from railcore.network.addressing.frr import (
     SwitchConfig,
     VlanGateway,
 )
+from railcore.network.addressing.resilience import ethernet_segments
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.addressing.summaries import ipv4_network
@@ -66,7 +67,7 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
         mtu=mtu,
         links=links,
         gateways=_vlan_gateways(plan, subnets, switch) if fabric.routed else (),
-        ethernet_segments=_ethernet_segments_of(plan, switch, at["unit"]) if peers and tier == 1 else (),
+        ethernet_segments=_segments_of(plan, at["unit"]) if peers and tier == 1 else (),
         networks=tuple(subnets["subnet"]) if links else (),
         aggregates=own if summary and many > 1 else (),
         summary_only=tier == 1,
@@ -147,12 +148,11 @@ def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tup
     return tuple(found)
 
 
-def _ethernet_segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
-    """Port channels to NICs: numbered by channel, with a MAC of the unit (locally administered)."""
-    number = int((plan.unit_names.ravel() == unit).argmax()) + 1
-    mac = ":".join(f"{byte:02x}" for byte in (2, 0, *number.to_bytes(4, "big")))
-    channels = plan.ports.loc[plan.ports["switch"] == switch, "port_channel"].unique()
-    return tuple(EthernetSegment(f"bond{channel}", int(channel), mac) for channel in sorted(channels))
+def _segments_of(plan: AddressPlan, unit: str) -> tuple[EthernetSegment, ...]:
+    """Port channels of a switch that its unit shares."""
+    table = ethernet_segments(plan)
+    own = table.loc[table["unit"] == unit, ["port_channel", "es_id", "system_mac"]].sort_values("port_channel")
+    return tuple(EthernetSegment(f"bond{at}", int(number), mac) for at, number, mac in own.itertuples(index=False))
 
 
 def _summary(bgp: BgpDesign, at: pd.Series) -> str:
