@@ -9,7 +9,7 @@ from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
 from railcore.network.addressing.design_comparison import (
     LOSSES,
-    compare_designs,
+    design_measures,
     expected_losses,
     lost_nics,
     parts_of_fabric,
@@ -97,7 +97,7 @@ def test_the_nics_of_a_rail_switch_are_those_on_its_ports(fabric):
 @pytest.mark.parametrize("gpus", [1024, 16_384])
 def test_rails_per_switch_change_what_is_left_of_a_server_not_how_many_nics_are_lost(gpus):
     plans = [sized(gpus, r) for r in (8, 4, 2, 1)]
-    table = compare_designs(plans, {"cost_usd": [4.0, 3.0, 2.0, 1.0]})
+    table = design_measures(plans, {"cost_usd": [4.0, 3.0, 2.0, 1.0]})
     assert table["design"].tolist() == ["multi-rail", "4 rails", "dual-rail", "single-rail"]
     assert table["cost_usd"].tolist() == [4.0, 3.0, 2.0, 1.0]
     assert np.ptp(table["nics_lost_per_year"]) < 1e-9 * table["nics_lost_per_year"].max()
@@ -109,7 +109,7 @@ def test_rails_per_switch_change_what_is_left_of_a_server_not_how_many_nics_are_
 
 def test_two_homes_lose_no_nic_to_a_switch_and_no_more_bandwidth():
     one, two = sized(1024, 2), sized(1024, 2, nic_ports=2, port_Bps=200 * Gbps)
-    table = compare_designs([one, two])
+    table = design_measures([one, two])
     assert table["gpus_lost"].tolist() == [one.fabric.host_ports, 0]
     assert table["nics_lost_per_year"].iloc[1] < table["nics_lost_per_year"].iloc[0]
     switches = [expected_losses(plan.fabric, "bandwidth").query("part == 'rail switch'") for plan in (one, two)]
@@ -121,5 +121,5 @@ def test_what_is_given_wrongly_is_refused():
     with pytest.raises(ValueError, match="loss is 'GPU': give one of NIC, server, bandwidth"):
         expected_losses(sized(64, 8).fabric, "GPU")
     with pytest.raises(ValueError, match=r"costs\['cost_usd'\] has 2 values for 1 plans"):
-        compare_designs([sized(64, 8)], {"cost_usd": [1, 2]})
+        design_measures([sized(64, 8)], {"cost_usd": [1, 2]})
     assert rails_name(SegmentFabric(2, SN5600, rails_per_switch=4)) == "4 rails"

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.facts.units import hour, year
 from railcore.network.addressing.resilience import path_diversity
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
+from railcore.network.cabling import COPPER
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segments import SegmentFabric
 
@@ -82,8 +84,19 @@ def rails_name(fabric: SegmentFabric) -> str:
     return {1: "single-rail", 2: "dual-rail"}.get(fabric.rails_per_switch, f"{fabric.rails_per_switch} rails")
 
 
+def design_power(parts: pd.DataFrame) -> float:
+    """Power of the switches and transceivers of a design [W]: what `design_cost` lists, times the catalog's power."""
+    total = 0.0
+    for part, family in (("switches", "switches"), ("links", "transceivers")):
+        own = parts[parts["part"] == part]
+        for item, count in zip(own["item"], own["count"], strict=True):
+            ends = 2 if item.split()[-1] in COPPER else 1  # a cable has both ends, a transceiver is one
+            total += float(count) * ends * catalog.item(family, item)["power"]
+    return total
+
+
 @checked
-def compare_designs(plans: Iterable, costs: Mapping = {}, rates: str = "value") -> pd.DataFrame:
+def design_measures(plans: Iterable, costs: Mapping = {}, rates: str = "value") -> pd.DataFrame:
     """Address plans beside each other, a row for each.
 
     Parameters

@@ -281,6 +281,33 @@ def _overlay(config: SwitchConfig) -> list[_Block]:
     return found
 
 
+def frr_excerpt(text: str, each: int = 2) -> str:
+    """A configuration with at most so many interfaces, neighbours and list entries of a kind, and how many are left out.
+
+    Raises ValueError for a text that `parse_frr` does not know.
+    """
+    return "\n".join(_lines(_excerpt(_read_blocks(text), each), "top", 0)) + "\n"
+
+
+def _excerpt(blocks: list[_Block], each: int) -> list[_Block]:
+    """Blocks without those that follow `each` others of their kind, and a comment in their place."""
+    runs: list[tuple[tuple, dict[str, list[_Block]]]] = []
+    for block in blocks:
+        inside = block.inside[0].form if block.form == "interface" else block.words.get("list", "")
+        kind = (block.form.partition(" ")[0], inside)
+        name = block.words.get("address", "") if kind[0] == "neighbor" else str(id(block))
+        if not runs or runs[-1][0] != kind:
+            runs.append((kind, {}))
+        runs[-1][1].setdefault(name, []).append(block)
+    found: list[_Block] = []
+    for (form, _), members in runs:
+        kept = list(members.values()) if form in _ALONE else list(members.values())[:each]
+        found += [replace(block, inside=_excerpt(block.inside, each)) for one in kept for block in one]
+        if len(kept) < len(members):
+            found.append(_Block("left out", {"count": str(len(members) - len(kept)), "what": _KINDS[form]}))
+    return found
+
+
 def _pattern(form: str) -> re.Pattern:
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^\\s,]+)", re.escape(form)))
 
