@@ -171,7 +171,7 @@ def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
     cables = cabling_table(fabric, hosts, trunks, {"host": 2, "spine": 100})
     assert len(cables) == sum(fabric.links_by_tier) and cables["cable"].tolist() == list(range(1, len(cables) + 1))
     assert cables.groupby("kind")["medium"].unique().map(list).to_dict() == {
-        "host": ["400G DAC"],
+        "host": ["800G DAC for 2"],
         "spine": ["800G DR8"],
     }
     assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}

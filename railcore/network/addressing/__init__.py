@@ -1,7 +1,8 @@
 """From a segment fabric to what an engineer deploys: ports, VLANs, subnets, routes, failover and cost, as tables."""
 
+from railcore.network.addressing.cables import cabling_table, link_medium
+from railcore.network.addressing.design_cost import compare_designs, design_cost
 from railcore.network.addressing.port_map import (
-    cabling_table,
     fabric_switches,
     host_port_map,
     interface_texts,

@@ -4,7 +4,6 @@ Names count from 1: "Pod1.Seg2.Host3" is host 3 of segment 2 of pod 1, domain 5 
 that breaks out has lanes from 1; lane 0 is a whole interface.
 """
 
-from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -13,9 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Ints, at_least, numbers, one_of, whole
-from railcore.facts.units import Gbps
-from railcore.network.cabling import cheapest_media, link_media
+from railcore.facts.checks import Ints, numbers, one_of, whole
 from railcore.network.topology.segments import SegmentFabric, leaf_name
 
 InterfaceRule = Any  # a name of RULES, an array, or a function: see `rail_switch_ports`
@@ -94,7 +91,7 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
             f"rule gives {given.size} ports, but a rail switch has {rail.size} NIC ports: give an array of "
             f"{r} rails x {servers} servers x {k} ports"
         )
-    ports = fabric.rail_switch.ports * _lanes(fabric, 1, up=False)
+    ports = fabric.rail_switch.ports * lanes_of(fabric, 1, up=False)
     numbers("rule", given, f"whole numbers from 1 to {ports}")
     found = whole("rule", given, 1).reshape(shape)
     if found.max() > ports:
@@ -108,7 +105,7 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
     return found
 
 
-def _lanes(fabric: SegmentFabric, tier: int, up: bool) -> int:
+def lanes_of(fabric: SegmentFabric, tier: int, up: bool) -> int:
     """Ports that an interface of a switch of a tier gives at the speed of its links up or down."""
     speed = fabric.port_Bps if tier == 1 and not up else fabric.uplink_Bps
     return fabric.models[tier - 1].ports_of_interface(speed) if fabric.breakout else 1
@@ -122,7 +119,7 @@ def _place(port: Ints, lanes: int) -> tuple[Ints, Ints]:
 def _free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int) -> Ints:
     """Interfaces of a rail switch that no NIC port takes. Raises ValueError for fewer than uplinks and peer links."""
     ports, model = rail_switch_ports(fabric, rule), fabric.rail_switch
-    taken, _ = _place(ports.ravel(), _lanes(fabric, 1, up=False))
+    taken, _ = _place(ports.ravel(), lanes_of(fabric, 1, up=False))
     free = np.setdiff1d(np.arange(1, model.ports + 1), taken)
     uplinks = fabric.interfaces_used[0][1]
     if uplinks + peer_links > free.size:
@@ -185,7 +182,7 @@ def host_port_map(
         )
     ports, rail_here = rail_switch_ports(fabric, rule), (at["gpu"] - 1) % fabric.rails_per_switch
     port = ports[rail_here, at["server"] - 1, (at["nic_port"] - 1) // fabric.homing]
-    interface, lane = _place(port, _lanes(fabric, 1, up=False))
+    interface, lane = _place(port, lanes_of(fabric, 1, up=False))
     shape = fabric.pods, fabric.segments, fabric.servers
     hosts = [f"Pod{pod + 1}.Seg{segment + 1}.Host{server + 1}" for pod, segment, server in np.ndindex(shape)]
     nic = (at["server"] - 1) * fabric.rails_per_switch + rail_here + 1
@@ -278,10 +275,10 @@ def _leaf_uplinks(fabric: SegmentFabric, free: Ints, on_leaf: int) -> tuple[Ints
     """(pod, lower ends, upper ends, link) of the links between rail switches and spines; channels follow `on_leaf`."""
     shape = fabric.pods, fabric.segments, fabric.rail_switches_of_segment, fabric.spines, fabric.spine_links
     pod, segment, leaf, spine, link = np.indices(shape).reshape(5, -1)
-    slot, lane = _place(spine * fabric.spine_links + link + 1, _lanes(fabric, 1, up=True))
+    slot, lane = _place(spine * fabric.spine_links + link + 1, lanes_of(fabric, 1, up=True))
     low = leaf_names(fabric)[pod, segment, leaf], free[slot - 1], lane, on_leaf + spine + 1
     below = segment * fabric.rail_switches_of_segment + leaf
-    high = _place(below * fabric.spine_links + link + 1, _lanes(fabric, 2, up=False))
+    high = _place(below * fabric.spine_links + link + 1, lanes_of(fabric, 2, up=False))
     return pod, low, (spine_names(fabric)[pod, spine], *high, below + 1), link
 
 
@@ -291,10 +288,10 @@ def _spine_uplinks(fabric: SegmentFabric) -> tuple[Ints, Ends, Ends, Ints]:
     shape = fabric.pods, fabric.spines, fabric.super_spines // planes, links
     pod, spine, nth, link = np.indices(shape).reshape(4, -1)
     down = fabric.interfaces_used[1][0]
-    interface, lane = _place(nth * links + link + 1, _lanes(fabric, 2, up=True))
+    interface, lane = _place(nth * links + link + 1, lanes_of(fabric, 2, up=True))
     low = spine_names(fabric)[pod, spine], down + interface, lane, fabric.rail_switches_of_pod + nth + 1
     below = pod * (fabric.spines // planes) + spine // planes
-    high = _place(below * links + link + 1, _lanes(fabric, 3, up=False))
+    high = _place(below * links + link + 1, lanes_of(fabric, 3, up=False))
     return pod, low, (super_spine_names(fabric)[nth * planes + spine % planes], *high, below + 1), link
 
 
@@ -316,61 +313,3 @@ def interface_texts(interface: ArrayLike, lane: ArrayLike, prefix: str = "") -> 
         f"{prefix}{i}/{n}" if n else f"{prefix}{i}" for i, n in zip(interface.tolist(), lane.tolist(), strict=True)
     ]
     return np.array(texts, dtype=object)
-
-
-@checked
-def cabling_table(
-    fabric: SegmentFabric, hosts: pd.DataFrame, trunks: pd.DataFrame, lengths_m: Mapping = {}
-) -> pd.DataFrame:
-    """One line a cable, for those who lay them.
-
-    Parameters
-    ----------
-    fabric, hosts, trunks
-        Fabric, and its tables of `host_port_map` and `trunk_port_map`.
-    lengths_m
-        Length of the cables of some kinds [m]: "host", "spine", "super-spine", "peer". The cheapest medium of the
-        catalog that reaches so far is given; a kind without a length has none.
-
-    Returns
-    -------
-    Columns cable (number from 1), kind, from, from_port, to, to_port, speed_Gbps, and length_m and medium where there
-    are lengths.
-    """
-    kinds = dict(zip((("trunk", 2), ("trunk", 3), ("peer", 1)), CABLE_KINDS[1:], strict=True))
-    for kind, length in lengths_m.items():
-        one_of("lengths_m", kind, CABLE_KINDS)
-        at_least(f"length of {kind}", length)
-    ports = zip(hosts["gpu"].tolist(), hosts["nic_port"].tolist(), strict=True)
-    nic = [f"GPU{gpu} NIC port {port}" for gpu, port in ports]
-    down = {"kind": "host", "from": hosts["host"], "from_port": nic, "to": hosts["switch"]}
-    frames = [pd.DataFrame({**down, "to_port": interface_texts(hosts["interface"], hosts["lane"])})]
-    for (kind, tier), part in trunks.groupby(["kind", "tier"], sort=False):
-        ends = {"kind": kinds[kind, tier], "from": part["switch"].to_numpy()}
-        ends |= {"from_port": interface_texts(part["interface"], part["lane"]), "to": part["peer"].to_numpy()}
-        frames.append(pd.DataFrame({**ends, "to_port": interface_texts(part["peer_interface"], part["peer_lane"])}))
-    table = pd.concat(frames, ignore_index=True)
-    table.insert(0, "cable", np.arange(1, len(table) + 1))
-    speeds = {kind: cable_speed(fabric, kind) for kind in CABLE_KINDS}
-    table["speed_Gbps"] = table["kind"].map({kind: round(speed / Gbps, 6) for kind, speed in speeds.items()})
-    if lengths_m:
-        table["length_m"] = table["kind"].map(dict(lengths_m)).astype(float)
-        media = {kind: reaching_medium(speeds[kind], length)[0] for kind, length in lengths_m.items()}
-        table["medium"] = table["kind"].map(media).fillna("")
-    return table
-
-
-CABLE_KINDS = ("host", "spine", "super-spine", "peer")
-
-
-def cable_speed(fabric: SegmentFabric, kind: str) -> float:
-    """Bandwidth of a cable of a kind, one direction [bytes/s]."""
-    speeds = (fabric.port_Bps, fabric.uplink_Bps, fabric.uplink_Bps, fabric.rail_switch.port_Bps)
-    return float(dict(zip(CABLE_KINDS, speeds, strict=True))[one_of("kind", kind, CABLE_KINDS)])
-
-
-def reaching_medium(speed_Bps: float, length_m: float) -> tuple[str, float]:
-    """Cheapest medium of the catalog for a link of a speed [bytes/s] and length, and its price with both ends [USD]."""
-    media = link_media(speed_Bps)
-    row = media.iloc[int(cheapest_media(np.array([length_m]), media)[0])]
-    return str(row["medium"]), float(row["price_usd"])

@@ -1,0 +1,132 @@
+"""CapEx of a fabric item by item, media that reach, and designs that are comparable by counting."""
+
+import pytest
+from hypothesis import given, settings
+from test_addressing import LARGE, SN5600, plans
+
+from railcore.facts import catalog
+from railcore.facts.units import Gbps
+from railcore.network.addressing import AddressPlan, compare_designs, design_cost, link_medium
+from railcore.network.addressing.cables import CABLE_KINDS, ports_at_ends
+from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
+
+PRICES = {"large": 1000.0, "broken out": 1000.0}
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
+def test_items_are_what_the_design_has(plan):
+    fabric = plan.fabric
+    table = design_cost(plan, prices=PRICES)
+    switches = table[table["part"] == "switches"]
+    assert switches["count"].tolist() == list(fabric.switches_by_tier)
+    assert table.loc[table["part"] == "NICs", "count"].sum() == fabric.gpus * -(-fabric.nic_Bps // (800 * Gbps))
+    links = dict(zip(CABLE_KINDS, [*fabric.links_by_tier, 0, 0][:3], strict=False))
+    links["peer"] = (plan.trunks["kind"] == "peer").sum()
+    for kind, count in links.items():
+        part = table[(table["part"] == "links") & (table["where"] == kind)]
+        if not count:
+            assert part.empty
+        elif ports_at_ends(fabric, kind) == (1, 1):
+            (_, _, side), _ = link_medium(fabric, kind).ends
+            assert part["count"].sum() == 2 * side * count
+            assert part["cost_usd"].sum() == pytest.approx(count * link_medium(fabric, kind).link_usd)
+        else:
+            assert count <= part["count"].sum() <= 2 * count
+    assert (table["low_usd"] <= table["cost_usd"]).all() and (table["cost_usd"] <= table["high_usd"]).all()
+    assert table["cost_usd"].tolist() == pytest.approx((table["count"] * table["unit_usd"]).tolist())
+
+
+@given(plans())
+@settings(max_examples=20, deadline=None)
+def test_dearer_parts_cost_more_and_short_links_less(plan):
+    total = design_cost(plan, prices=PRICES)["cost_usd"].sum()
+    dearer = design_cost(plan, prices={name: 2000.0 for name in PRICES})["cost_usd"].sum()
+    assert dearer - total == pytest.approx(1000.0 * sum(plan.fabric.switches_by_tier))
+    copper = design_cost(plan, dict.fromkeys(CABLE_KINDS, 1), PRICES)["cost_usd"].sum()
+    assert copper < total
+    assert design_cost(plan, dict.fromkeys(CABLE_KINDS, 400), PRICES)["cost_usd"].sum() >= total
+
+
+@pytest.mark.parametrize(
+    ("speed", "breakout", "length", "text"),
+    [
+        ("400 Gbps", True, 1.5, "800G DAC for 2"),
+        ("400 Gbps", False, 1.5, "400G DAC"),
+        ("400 Gbps", True, 100, "400G DR4 to 800G DR8 for 2"),
+        ("400 Gbps", False, 1000, "400GBASE-XDR4"),
+        ("200 Gbps", True, 1.5, "800G DAC for 4"),
+        ("200 Gbps", False, 3, "200G DAC"),
+        ("200 Gbps", False, 10, "200G DR4"),
+        ("100 Gbps", False, 4, "100G DAC"),
+        ("800 Gbps", True, 40, "800G SR8"),
+    ],
+)
+def test_a_host_link_takes_the_cheapest_medium_that_reaches(speed, breakout, length, text):
+    fabric = SegmentFabric(2, SN5600, port_Bps=speed, breakout=breakout)
+    assert link_medium(fabric, "host", length).text == text
+
+
+def test_a_splitter_cable_is_bought_once_for_its_links():
+    fabric = SegmentFabric(8, SN5600, segments=2, spines=2, spine_links=4, uplink_Bps="400 Gbps")
+    table = design_cost(fabric, {"host": 1.5, "spine": 2}).query("part == 'links'").set_index("where")
+    assert table.loc["host", ["item", "count"]].tolist() == ["800G DAC", 64]
+    assert table.loc["spine", ["item", "count"]].tolist() == ["800G DAC", 8]
+
+
+def test_what_has_no_price_or_medium_is_refused():
+    fabric = SegmentFabric(2, SwitchModel("ours", 64, 800 * Gbps))
+    with pytest.raises(ValueError, match=r"'ours' of switches has no price: give prices={'ours': 30000}"):
+        design_cost(fabric)
+    with pytest.raises(ValueError, match="lengths_m of host is 9000: no medium of 400 Gbps reaches that far"):
+        design_cost(fabric, {"host": 9000}, {"ours": 1})
+    with pytest.raises(ValueError, match="lengths_m is 'leaf': give one of host, spine"):
+        design_cost(fabric, {"leaf": 3}, {"ours": 1})
+    with pytest.raises(ValueError, match="lengths_m of host is -1"):
+        design_cost(fabric, {"host": -1}, {"ours": 1})
+    with pytest.raises(catalog.UnknownName, match="ConnectX-7"):
+        design_cost(fabric, prices={"ours": 1}, nic="ConnectX-77")
+
+
+def test_the_smallest_nic_that_has_the_bandwidth():
+    for ports, speed, nic, each in ((1, 400, "ConnectX-7", 1), (2, 400, "ConnectX-8", 1), (4, 400, "ConnectX-8", 2)):
+        fabric = SegmentFabric(2, LARGE, nic_ports=ports, port_Bps=speed * Gbps)
+        row = design_cost(fabric, prices=PRICES).set_index("part").loc["NICs"]
+        assert (row["item"], row["count"]) == (nic, each * fabric.gpus)
+
+
+def test_comparable_is_counted():
+    base = {"servers": 8, "rail_switch": SN5600, "segments": 2, "spines": 4}
+    whole = SegmentFabric(**base)
+    designs = {
+        "multi-rail": whole,
+        "single-rail": SegmentFabric(**base, rails_per_switch=1, uplink_Bps="100 Gbps", breakout=False),
+        "half uplinks": SegmentFabric(**{**base, "spines": 2}),
+        "two ports": AddressPlan(SegmentFabric(**base, nic_ports=2, port_Bps="200 Gbps")),
+        "more servers": SegmentFabric(**{**base, "segments": 3}),
+        "no spines": SegmentFabric(16, SN5600, port_Bps="400 Gbps"),
+    }
+    table = compare_designs(designs).set_index("design")
+    assert table.loc["multi-rail", "oversubscription"] == 8 and table.loc["multi-rail", "comparable"]
+    assert table["differs_in"].to_dict() == {
+        "multi-rail": "",
+        "single-rail": "",
+        "half uplinks": "oversubscription",
+        "two ports": "oversubscription, nic_switches",
+        "more servers": "gpus",
+        "no spines": "oversubscription, reach",
+    }
+    assert table.loc["single-rail", "gpus_lost"] == 8 < table.loc["multi-rail", "gpus_lost"] == 64
+    assert (table["comparable"] == (table["differs_in"] == "")).all()
+    assert table.loc["single-rail", "cost_usd"] > table.loc["multi-rail", "cost_usd"]
+    assert "cost_usd" not in compare_designs({"one": SegmentFabric(2, LARGE)}, cost=False)
+    for wrong in ({}, {"one": 3}):
+        with pytest.raises(ValueError, match="give a SegmentFabric or AddressPlan by name"):
+            compare_designs(wrong)
+
+
+@pytest.mark.parametrize("name", ["Nexus 9348D-GX2A", "7060X6-64PE", "Nexus 9364E-SG2"])
+def test_models_of_the_catalog_add_up(name):
+    item, model = catalog.item("switches", name), switch_model(name)
+    assert item["capacity"] == pytest.approx(model.ports * model.port_Bps)
+    assert all(speed * ports == pytest.approx(item["capacity"]) for speed, ports in model.slower)
