@@ -13,7 +13,7 @@ from test_addressing import plans
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
+from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_excerpt, frr_text, parse_frr
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.switch_configs import switch_config
 from railcore.network.topology.segments import SegmentFabric, switch_model
@@ -208,6 +208,18 @@ def test_a_neighbour_beyond_every_link_is_refused():
     lines = "\n".join(f" neighbor 9.9.9.9 {words}" for words in ("remote-as 7", "peer-group ABOVE", "description X"))
     with pytest.raises(ValueError, match=r"neighbor 9.9.9.9 is on no interface's network"):
         parse_frr(GOOD.replace(" neighbor OVERLAY peer-group", lines + "\n neighbor OVERLAY peer-group", 1))
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_an_excerpt_leaves_out_what_repeats_and_says_how_much(each):
+    text = frr_text(switch_config(design(segments=3), "Pod1.Spine1"))
+    short = frr_excerpt(text, each)
+    assert f"and {3 * 4 - each} more interfaces like these" in short
+    assert short.count("remote-as") == min(each, 2) + each
+    kept = [line for line in short.splitlines() if not line.strip().startswith("! and")]
+    lines = iter(text.splitlines())
+    assert all(any(line == other for other in lines) for line in kept), "lines in their order"
+    assert frr_excerpt(text, 99) == text
 
 
 def test_options_stand_in_the_text():

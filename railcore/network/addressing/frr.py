@@ -183,6 +183,9 @@ def frr_text(config: SwitchConfig) -> str:
 
 def _lines(blocks: list[_Block], place: str, depth: int) -> Iterator[str]:
     for block in blocks:
+        if not block.form:
+            yield " " * depth + "! " + block.words["text"]
+            continue
         yield " " * depth + _FORMS[place][block.form].format(**block.words)
         if block.form in _FORMS:
             yield from _lines(block.inside, block.form, depth + 1)
@@ -282,29 +285,34 @@ def _overlay(config: SwitchConfig) -> list[_Block]:
 
 
 def frr_excerpt(text: str, each: int = 2) -> str:
-    """A configuration with at most so many interfaces, neighbours and list entries of a kind, and how many are left out.
+    """A configuration with so many interfaces, neighbours and list entries of a kind at most, the others counted.
 
     Raises ValueError for a text that `parse_frr` does not know.
     """
     return "\n".join(_lines(_excerpt(_read_blocks(text), each), "top", 0)) + "\n"
 
 
+_MANY = {"interface": "interfaces", "neighbor": "neighbours", "prefix": "networks"}  # forms of which a switch has many
+
+
 def _excerpt(blocks: list[_Block], each: int) -> list[_Block]:
     """Blocks without those that follow `each` others of their kind, and a comment in their place."""
     runs: list[tuple[tuple, dict[str, list[_Block]]]] = []
-    for block in blocks:
-        inside = block.inside[0].form if block.form == "interface" else block.words.get("list", "")
-        kind = (block.form.partition(" ")[0], inside)
-        name = block.words.get("address", "") if kind[0] == "neighbor" else str(id(block))
+    peers = {block.words["address"]: block.words["peer"] for block in blocks if block.form == "neighbor name"}
+    for number, block in enumerate(blocks):
+        form, first = block.form.partition(" ")[0], (block.inside or [block])[0]
+        peer = peers.get(block.words.get("address", ""), first.words.get("peer", ""))
+        kind = form, first.form if form == "interface" else block.words.get("list", ""), re.sub(r"\d+", "", peer)
         if not runs or runs[-1][0] != kind:
             runs.append((kind, {}))
+        name = block.words["address"] if form == "neighbor" else str(number)
         runs[-1][1].setdefault(name, []).append(block)
     found: list[_Block] = []
-    for (form, _), members in runs:
-        kept = list(members.values()) if form in _ALONE else list(members.values())[:each]
+    for (form, *_), members in runs:
+        kept = list(members.values())[: each if form in _MANY else None]
         found += [replace(block, inside=_excerpt(block.inside, each)) for one in kept for block in one]
-        if len(kept) < len(members):
-            found.append(_Block("left out", {"count": str(len(members) - len(kept)), "what": _KINDS[form]}))
+        if left := len(members) - len(kept):
+            found.append(_Block("", {"text": f"and {left} more {_MANY[form]} like these"}))
     return found
 
 
