@@ -214,9 +214,9 @@ def test_a_neighbour_beyond_every_link_is_refused():
 def test_an_excerpt_leaves_out_what_repeats_and_says_how_much(each):
     text = frr_text(switch_config(design(segments=3), "Pod1.Spine1"))
     short = frr_excerpt(text, each)
-    assert f"and {3 * 4 - each} more interfaces like these" in short
+    assert f"! left out: {3 * 4 - each} interfaces like this" in short
     assert short.count("remote-as") == min(each, 2) + each
-    kept = [line for line in short.splitlines() if not line.strip().startswith("! and")]
+    kept = [line for line in short.splitlines() if not line.strip().startswith("! left out")]
     lines = iter(text.splitlines())
     assert all(any(line == other for other in lines) for line in kept), "lines in their order"
     assert frr_excerpt(text, 99) == text

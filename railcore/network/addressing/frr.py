@@ -14,6 +14,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from railcore.facts.checks import whole
+from railcore.facts.units import counted
 from railcore.network.addressing.summaries import ipv4_network
 
 ABOVE, BELOW = "ABOVE", "BELOW"  # peer groups: the switches of the tier above, of the tier below
@@ -312,7 +313,7 @@ def _excerpt(blocks: list[_Block], each: int) -> list[_Block]:
         kept = list(members.values())[: each if form in _MANY else None]
         found += [replace(block, inside=_excerpt(block.inside, each)) for one in kept for block in one]
         if left := len(members) - len(kept):
-            found.append(_Block("", {"text": f"and {left} more {_MANY[form]} like these"}))
+            found.append(_Block("", {"text": f"left out: {counted(left, _MANY[form])} like this"}))
     return found
 
 
