@@ -11,11 +11,13 @@ import pytest
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage_figures
+from railcore.network.addressing import AddressPlan, BgpDesign, ethernet_segments, failover, failure_domains
 from railcore.network.cost import compare_rail_networks
 from railcore.network.photonic_cost import photonic_network_costs
 from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
+from railcore.network.topology.segments import SegmentFabric, switch_model
 from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
@@ -237,3 +239,28 @@ def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
     found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
     assert found.overhead.shape == (1000, 100)
+
+
+def test_addresses_of_65536_gpus_in_64_pods(benchmark):
+    """2-port NICs on two switches of two rails each: ports, subnets, BGP sessions, routes; target 3 s on one core."""
+    switch = switch_model("SN5600")
+    design = {"servers": 32, "segments": 4, "pods": 64, "nic_ports": 2, "rails_per_switch": 2}
+    above = {"spines": 32, "super_spines": 1024, "super_spine_planes": 32, "uplink_Bps": "800 Gbps"}
+
+    def deploy():
+        fabric = SegmentFabric(rail_switch=switch, **design, **above)
+        routes = BgpDesign(AddressPlan(fabric, bundling="evpn"))
+        plan = routes.plan
+        tables = plan.ports, plan.trunks, plan.subnets, plan.summaries, plan.switches, ethernet_segments(plan)
+        return (
+            *tables,
+            routes.neighbours,
+            routes.advertised,
+            routes.route_counts,
+            failover(plan),
+            failure_domains(fabric),
+        )
+
+    tables = benchmark.pedantic(deploy, rounds=3, warmup_rounds=1)
+    assert [len(table) for table in tables[:3]] == [131072, 131072, 2048]
+    assert tables[0]["address"].nunique() == 65536

@@ -156,6 +156,12 @@ def test_bundles_and_ethernet_segments(plan):
     assert bool(table.attrs.get("warnings")) == warned
 
 
+def test_switches_that_nothing_joins_are_warned_of():
+    plan = AddressPlan(SegmentFabric(3, LARGE, nic_ports=2), peer_links=0)
+    assert plan.trunks.empty and "MLAG pair: give spines" in bundle_units(plan).attrs["warnings"][0]
+    assert "warnings" not in bundle_units(AddressPlan(plan.fabric)).attrs
+
+
 @given(plans())
 @settings(max_examples=30, deadline=None)
 def test_use_of_ports_is_that_of_the_port_map(plan):

@@ -139,8 +139,8 @@ def _free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int
 
 
 def peer_link_count(fabric: SegmentFabric, bundling: str, peer_links: int) -> int:
-    """Interfaces of a rail switch that join it to its MLAG peer: none without MLAG."""
-    whole("peer_links", peer_links)
+    """Interfaces of a rail switch that join it to its MLAG peer: none without MLAG, perhaps none with it."""
+    whole("peer_links", peer_links, 0)
     return int(peer_links) if nic_bundling(fabric, bundling) == "mlag" else 0
 
 

@@ -39,10 +39,10 @@ def bundle_units(plan: AddressPlan) -> pd.DataFrame:
             rows.append((*where, round(speed, 6), int(peers.get(members[0], 0))))
     columns = "unit pod segment kind switches nics system_mac peer_link_Gbps peer_channel".split()
     table = pd.DataFrame(rows, columns=columns)
-    if plan.bundling == "evpn" and not fabric.spines:
-        table.attrs["warnings"] = (
-            "Nothing joins the switches of an EVPN group: give spines, or a link between them for their sessions.",
-        )
+    if not len(table) or fabric.spines or plan.peer_links:
+        return table
+    kind = {"evpn": "EVPN group", "mlag": "MLAG pair"}[plan.bundling]
+    table.attrs["warnings"] = (f"Nothing joins the switches of an {kind}: give spines, or a link between them.",)
     return table
 
 

@@ -123,11 +123,12 @@ class BgpDesign:
         return pd.concat(frames, ignore_index=True)
 
     def _sessions(self, links: pd.DataFrame, session: str, family: str) -> pd.DataFrame:
-        ends = [links[name].to_numpy() for name in ("switch", "address", "peer", "peer_address")]
-        both = [np.concatenate([one, two]) for one, two in zip(ends, ends[2:] + ends[:2], strict=True)]
-        table = pd.DataFrame(dict(zip("switch address neighbour neighbour_address".split(), both, strict=True)))
-        table.insert(1, "asn", table["switch"].map(self.asns))
-        table.insert(4, "neighbour_asn", table["neighbour"].map(self.asns))
+        ends = []
+        for name, address in (("switch", "address"), ("peer", "peer_address")):
+            ends += [links[name].to_numpy(), links[name].map(self.asns).to_numpy(), links[address].to_numpy()]
+        columns = "switch asn address neighbour neighbour_asn neighbour_address".split()
+        both = [np.concatenate([one, two]) for one, two in zip(ends, ends[3:] + ends[:3], strict=True)]
+        table = pd.DataFrame(dict(zip(columns, both, strict=True)))
         table["session"], table["family"] = session, family
         table["kind"] = np.where(table["asn"] == table["neighbour_asn"], "internal", "external")
         table["client"] = self.is_internal & (np.arange(len(table)) >= len(links))

@@ -297,7 +297,7 @@ class AddressPlan:
     @cached_property
     def trunks(self) -> pd.DataFrame:
         """`trunk_port_map` with the /31 of every routed link: subnet, address, peer_address ("" for a peer link)."""
-        options = (self.rule, self.bundling, self.peer_links or PEER_LINKS, self.trunk_bundles)
+        options = (self.rule, self.bundling, self.peer_links, self.trunk_bundles)
         table = trunk_port_map(self.fabric, *options)
         routed = (table["kind"] == "trunk").to_numpy()
         first = routed & ((table["port_channel"] == 0) | (table["link"] == 1)).to_numpy()
