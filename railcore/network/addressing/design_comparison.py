@@ -8,13 +8,15 @@ import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of
-from railcore.facts.units import hour, year
+from railcore.facts.checks import one_of, whole
+from railcore.facts.units import counted, hour, year
+from railcore.network.addressing.cables import CABLE_KINDS
 from railcore.network.addressing.resilience import path_diversity
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
-from railcore.network.cabling import COPPER
+from railcore.network.cabling import COPPER, Floor, rail_link_lengths
 from railcore.network.reliability import expected_failures
+from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric
 
 HOURS_OF_A_YEAR = year / hour
@@ -77,11 +79,32 @@ def lost_nics(fabric: SegmentFabric) -> np.ndarray:
     return shares
 
 
+def sized_loss(demand: SegmentDemand) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """What one rail switch of the smallest fabric for a demand takes with it, and the fabric in words, by its name."""
+    sizing = smallest_segment_fabric(demand)
+    fabric, name = sizing.fabric, rails_name(sizing.fabric)
+    names = ("rail switches", "spines", "super-spines")
+    switches = [counted(count, each) for count, each in zip(fabric.switches_by_tier, names, strict=False)]
+    words = f"{counted(fabric.gpus, 'GPUs')}, {counted(fabric.servers, 'servers')} a segment; {', '.join(switches)}"
+    return {name: lost_nics(fabric)}, {name: words}
+
+
 def rails_name(fabric: SegmentFabric) -> str:
     """Name of a fabric's rail switches: multi-rail, dual-rail, single-rail, or "4 rails"."""
     if fabric.rails_per_switch == fabric.rails:
         return "multi-rail"
     return {1: "single-rail", 2: "dual-rail"}.get(fabric.rails_per_switch, f"{fabric.rails_per_switch} rails")
+
+
+def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: int) -> dict[str, float]:
+    """Longest cable of each kind of a fabric on a floor of racks [m]: host, spine, super-spine.
+
+    Switches stand in the middle of what they join, as of `cabling.rail_link_lengths`.
+    """
+    racks = -(-fabric.domains // int(whole("servers_per_rack", servers_per_rack)))
+    blocks = (fabric.servers, fabric.servers * fabric.segments)[: fabric.tiers - 1]
+    lengths = rail_link_lengths(floor, racks, servers_per_rack, blocks)
+    return {kind: float(each[-1]) for kind, each in zip(CABLE_KINDS, lengths, strict=False)}
 
 
 def design_power(parts: pd.DataFrame) -> float:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
 
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, legend_below, panel_title
+from railcore.workbench.plotting import COLOURS, legend_below, panel_title, percent
 
 _LOST, _LEFT = COLOURS[1], "#E8E8E8"
 
@@ -60,22 +61,20 @@ def nics_of_a_rail_switch(shares: Mapping[str, np.ndarray], titles: Mapping[str,
     """
     most = max(len(each) for each in shares.values())
     figure, axes = plt.subplots(1, len(shares), figsize=(10, 1.6 + most / 16), sharey=True, squeeze=False)
+    colours = LinearSegmentedColormap.from_list("lost", [_LEFT, _LOST])
     for ax, (design, lost) in zip(axes.flat, shares.items(), strict=True):
         servers, rails = lost.shape
-        for y, x in np.ndindex(servers, rails):
-            share = float(lost[y, x])
-            ax.add_patch(plt.Rectangle((x + 0.54, y + 0.58), 0.92, 0.84, facecolor=_LEFT, linewidth=0))
-            if share > 0:
-                ax.add_patch(plt.Rectangle((x + 0.54, y + 0.58), 0.92 * share, 0.84, facecolor=_LOST, linewidth=0))
+        edges = np.arange(rails + 1) + 0.5, np.arange(servers + 1) + 0.5
+        ax.pcolormesh(*edges, lost, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
         ax.set(xlim=(0.4, rails + 0.6), ylim=(most + 0.8, 0.2), xlabel="rail")
         ax.set_xticks(range(1, rails + 1))
         ax.grid(visible=False)
         ax.tick_params(length=0, labelsize=8)
         panel_title(ax, f"{design}\n{titles.get(design, '')}", left=True)
     axes[0, 0].set_ylabel("server of the segment")
-    handles = [
-        plt.Rectangle((0, 0), 1, 1, facecolor=colour, label=label)
-        for colour, label in ((_LOST, "bandwidth of the NIC that is lost"), (_LEFT, "that is left"))
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    levels = sorted({float(share) for lost in shares.values() for share in np.unique(lost)})
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colours(share), label=percent(share)) for share in levels]
+    figure.legend(
+        handles=handles, title="bandwidth of the NIC that is lost", loc="outside lower center", ncols=len(levels)
+    )
     return figure
