@@ -1,21 +1,28 @@
 """What parts take with them, against the graph; the three ways to put rails on switches beside each other."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from test_segments import fabrics
 
+from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
 from railcore.network.addressing.design_comparison import (
     LOSSES,
+    design_lengths,
     design_measures,
+    design_power,
     expected_losses,
     lost_nics,
     parts_of_fabric,
     rails_name,
+    sized_loss,
 )
+from railcore.network.addressing.design_cost import design_cost
 from railcore.network.addressing.resilience import failure_domains
+from railcore.network.cabling import catalog_floor
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric, switch_model
@@ -115,6 +122,36 @@ def test_two_homes_lose_no_nic_to_a_switch_and_no_more_bandwidth():
     switches = [expected_losses(plan.fabric, "bandwidth").query("part == 'rail switch'") for plan in (one, two)]
     hours = [float(each["lost_gpu_hours_per_year"].iloc[0]) for each in switches]
     assert hours[0] == pytest.approx(hours[1])
+
+
+@pytest.mark.parametrize("rails_per_switch", [8, 2, 1])
+def test_cables_grow_with_the_servers_that_share_a_switch(rails_per_switch):
+    floor = catalog_floor("GPU hall")
+    lengths = design_lengths(sized(4096, rails_per_switch).fabric, floor, 4)
+    assert list(lengths) == ["host", "spine"] and lengths["host"] < lengths["spine"]
+    wider = design_lengths(sized(4096, max(rails_per_switch // 2, 1)).fabric, floor, 4)
+    assert wider["host"] >= lengths["host"]
+    assert set(design_lengths(sized(65_536, rails_per_switch).fabric, floor, 4)) == {"host", "spine", "super-spine"}
+    (one_rack,) = design_lengths(SegmentFabric(4, SN5600), floor, 4).values()
+    assert one_rack == pytest.approx(2 * floor.drop_m * (1 + floor.slack))  # up to the tray and down
+
+
+def test_power_is_that_of_the_parts():
+    plan = sized(4096, 8)
+    parts = design_cost(plan, {"host": 2.0, "spine": 30.0})
+    switches = parts[parts["part"] == "switches"]["count"].sum() * catalog.item("switches", "SN5600")["power"]
+    assert design_power(parts[parts["part"] != "links"]) == pytest.approx(switches)
+    assert design_power(parts) > switches
+    twice = pd.concat([parts, parts])
+    assert design_power(twice) == pytest.approx(2 * design_power(parts))
+
+
+def test_a_sized_loss_is_that_of_the_smallest_fabric():
+    demand = SegmentDemand(4096, SN5600, rails_per_switch=2)
+    shares, words = sized_loss(demand)
+    assert set(shares) == set(words) == {"dual-rail"}
+    assert "64 rail switches, 32 spines" in words["dual-rail"]
+    assert (shares["dual-rail"] == lost_nics(smallest_segment_fabric(demand).fabric)).all()
 
 
 def test_what_is_given_wrongly_is_refused():

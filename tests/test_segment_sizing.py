@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.facts.units import Gbps
+from railcore.network.addressing import AddressPlan
 from railcore.network.topology.clos import clos_reach, ideal_clos_parts
 from railcore.network.topology.segment_sizing import SegmentDemand, sizing_table, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
@@ -125,6 +126,16 @@ def test_links_between_switches_take_the_speed_that_saves_a_tier():
     assert without.tiers == 3
 
 
+@pytest.mark.parametrize("spare", [0, 2, 10])
+def test_interfaces_kept_free_are_free(spare):
+    given = {"nic_ports": 2, "port_Bps": "200 Gbps", "rails_per_switch": 2, "spare_interfaces": spare}
+    for gpus in (512, 4096):
+        fabric = smallest_segment_fabric(SegmentDemand(gpus, SN5600, **given)).fabric
+        assert sum(fabric.interfaces_used[0]) <= 64 - spare
+    plan = AddressPlan(fabric, bundling="mlag", peer_links=max(spare, 1)) if spare else None
+    assert plan is None or (plan.trunks["kind"] == "peer").any(), "a pair has its peer links there"
+
+
 def test_oversubscription_saves_spines():
     fabrics = [smallest_segment_fabric(SegmentDemand(4096, SN5600, oversubscription=s)).fabric for s in (1, 2, 4)]
     assert [fabric.oversubscription[0] for fabric in fabrics] == sorted(f.oversubscription[0] for f in fabrics)
@@ -148,6 +159,7 @@ def test_the_reasons_name_the_limits():
         ({"gpus": 0}, "gpus is 0"),
         ({"gpus_per_server": 12}, "servers is 1: .* 12 host ports .* no number of servers fits"),
         ({"rails_per_switch": 3, "gpus_per_server": 4}, "rails_per_switch is 3, which does not divide the rails, 4"),
+        ({"spare_interfaces": 8}, "spare_interfaces is 8: give whole numbers from 0 to 7"),
         ({"oversubscription": 0.5}, "oversubscription is 0.5"),
         ({"uplink_Bps": "800 Gbps"}, "a port of 800 Gbps is asked of small"),
         ({"gpus": 1000}, "hold 128 at most. Give 128 GPUs or fewer, switches with more ports"),

@@ -31,7 +31,8 @@ class SegmentDemand:
     interfaces or that of the NIC's ports, whichever gives the smaller fabric.
     oversubscription, spine_oversubscription: most that the downlinks of a rail switch, of a spine may carry over its
     uplinks; 1 is non-blocking. rails_apart: whether a fabric of one segment may leave its rails apart, joined by the
-    HB domains alone; otherwise it has spines wherever rails are on several switches.
+    HB domains alone; otherwise it has spines wherever rails are on several switches. spare_interfaces: of every rail
+    switch, kept free, such as for the peer links of an MLAG pair.
     """
 
     gpus: int
@@ -48,9 +49,11 @@ class SegmentDemand:
     spine_oversubscription: float = 1.0
     rails_apart: bool = True
     breakout: bool = True
+    spare_interfaces: int = 0
 
     def __post_init__(self) -> None:
         whole("gpus", self.gpus)
+        whole("spare_interfaces", self.spare_interfaces, 0, self.rail_switch.ports - 1)
         for name in ("oversubscription", "spine_oversubscription"):
             at_least(name, getattr(self, name), 1)
         self.one_server  # noqa: B018  refuses what does not divide, and a server that no rail switch holds
@@ -134,16 +137,20 @@ class _Room:
         """Ports of a speed that an interface of a tier's switch gives."""
         return self.models[tier - 1].ports_of_interface(speed_Bps) if self.demand.breakout else 1
 
+    def free(self, tier: int) -> int:
+        """Interfaces of a tier's switch that are not kept free."""
+        return self.models[tier - 1].ports - self.demand.spare_interfaces * (tier == 1)
+
     @cached_property
     def below(self) -> tuple[int, int, int]:
         """Links that a switch of each tier takes at most where none goes up."""
         speeds = (self.base.port_Bps, self.uplink_Bps, self.uplink_Bps)
-        return tuple(self.models[i].ports * self.ports(i + 1, speed) for i, speed in enumerate(speeds))  # type: ignore
+        return tuple(self.free(i) * self.ports(i, speed) for i, speed in enumerate(speeds, start=1))  # type: ignore
 
     def fits(self, tier: int, down: int, up: int) -> bool:
         """Whether a switch of a tier has interfaces for so many links below and above it."""
         lower = self.ports(tier, self.base.port_Bps if tier == 1 else self.uplink_Bps)
-        return -(-down // lower) + -(-up // self.ports(tier, self.uplink_Bps)) <= self.models[tier - 1].ports
+        return -(-down // lower) + -(-up // self.ports(tier, self.uplink_Bps)) <= self.free(tier)
 
     def leaf_uplinks(self, servers: int) -> int:
         """Fewest uplinks of a rail switch with so many servers."""

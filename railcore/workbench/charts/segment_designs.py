@@ -40,10 +40,10 @@ def designs_by_size(data: pd.DataFrame, measures: Mapping[str, str], columns: in
         if log:
             ax.set_yscale("log")
             ax.set_ylim(floor, top * (top / floor) ** 0.15)
-            ax.yaxis.set_major_formatter(lambda value, _: number(value))
             ax.minorticks_off()
         else:
             ax.set_ylim(0, 1.15 * top)
+        ax.yaxis.set_major_formatter(lambda value, _: number(value))
         ax.set_xticks(at, [f"{size:,} GPUs" for size in sizes])
         ax.grid(axis="x", visible=False)
         ax.tick_params(labelsize=8)
