@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_segments import LARGE
 
@@ -57,6 +57,26 @@ def plans(draw):
     )
 
 
+def every_kind(examples):
+    """Property test over `plans`, and always over one of each bundling, with break-out, planes and port channels."""
+    two = {"servers": 3, "gpus_per_server": 4, "rails_per_switch": 2, "port_Bps": "200 Gbps", "spine_links": 2}
+    three = {**two, "segments": 2, "pods": 2, "spines": 4, "super_spines": 4, "super_spine_planes": 2}
+    kinds = [
+        AddressPlan(SegmentFabric(rail_switch=SN5600, segments=2, spines=2, nic_ports=2, **two), bundling="mlag"),
+        AddressPlan(SegmentFabric(rail_switch=SN5600, nic_ports=4, homing=2, **three), bundling="mlag"),
+        AddressPlan(SegmentFabric(rail_switch=SN5600, nic_ports=2, **three), bundling="evpn"),
+        AddressPlan(SegmentFabric(rail_switch=SN5600, nic_ports=4, homing=2, **three), bundling="none"),
+        AddressPlan(SegmentFabric(rail_switch=LARGE, nic_ports=2, homing=1, **three), bundling="lag"),
+    ]
+
+    def decorate(test):
+        for plan in kinds:
+            test = example(plan)(test)
+        return given(plans())(settings(max_examples=examples, deadline=None)(test))
+
+    return decorate
+
+
 def ends(plan):
     """Every interface in use: (switch, interface, lane), of host ports and of both ends of links between switches."""
     hosts, trunks = plan.ports, plan.trunks
@@ -65,8 +85,7 @@ def ends(plan):
     return found + list(zip(trunks["peer"], trunks["peer_interface"], trunks["peer_lane"], strict=True))
 
 
-@given(plans())
-@settings(max_examples=60, deadline=None)
+@every_kind(60)
 def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
     used = ends(plan)
     assert len(set(used)) == len(used)
@@ -79,8 +98,7 @@ def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
         assert taken == {0} or 0 not in taken
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_the_port_map_is_the_graph_s_edges(plan):
     graph, ports, trunks = plan.graph(), plan.ports, plan.trunks[plan.trunks["kind"] == "trunk"]
     counted = Counter(zip(ports["domain"], ports["gpu"], ports["switch"], strict=True))
@@ -98,8 +116,7 @@ def test_the_port_map_is_the_graph_s_edges(plan):
             assert len(at["interfaces"]) == len(at["peer_interfaces"]) == len(at["peer_addresses"]) == at["links"]
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_both_ends_of_a_trunk_agree(plan):
     """Parallel links count from 1, share a port channel of both ends or none, and channels of a switch are apart."""
     for _, links in plan.trunks.groupby(["switch", "peer"]):
@@ -119,8 +136,7 @@ def test_both_ends_of_a_trunk_agree(plan):
     assert all(len(users) == 1 for users in channels.values())
 
 
-@given(plans())
-@settings(max_examples=30, deadline=None)
+@every_kind(30)
 def test_members_of_a_bundle_have_the_same_numbers_on_every_switch(plan):
     for _, nic in plan.ports.groupby(["domain", "gpu"]):
         assert len(nic) == plan.fabric.nic_ports and nic["switch"].nunique() == plan.fabric.homing

@@ -1,8 +1,7 @@
 """CapEx of a fabric item by item, media that reach, and designs that are comparable by counting."""
 
 import pytest
-from hypothesis import given, settings
-from test_addressing import LARGE, SN5600, plans
+from test_addressing import LARGE, SN5600, every_kind
 
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
@@ -10,11 +9,10 @@ from railcore.network.addressing import AddressPlan, compare_designs, design_cos
 from railcore.network.addressing.cables import CABLE_KINDS, ports_at_ends
 from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
 
-PRICES = {"large": 1000.0, "broken out": 1000.0}
+PRICES = {"large": 1000.0, "broken out": 1000.0, "SN5600": 1000.0}
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_items_are_what_the_design_has(plan):
     fabric = plan.fabric
     table = design_cost(plan, prices=PRICES)
@@ -37,8 +35,7 @@ def test_items_are_what_the_design_has(plan):
     assert table["cost_usd"].tolist() == pytest.approx((table["count"] * table["unit_usd"]).tolist())
 
 
-@given(plans())
-@settings(max_examples=20, deadline=None)
+@every_kind(20)
 def test_dearer_parts_cost_more_and_short_links_less(plan):
     total = design_cost(plan, prices=PRICES)["cost_usd"].sum()
     dearer = design_cost(plan, prices={name: 2000.0 for name in PRICES})["cost_usd"].sum()
@@ -72,6 +69,9 @@ def test_a_splitter_cable_is_bought_once_for_its_links():
     table = design_cost(fabric, {"host": 1.5, "spine": 2}).query("part == 'links'").set_index("where")
     assert table.loc["host", ["item", "count"]].tolist() == ["800G DAC", 64]
     assert table.loc["spine", ["item", "count"]].tolist() == ["800G DAC", 8]
+    slower = SegmentFabric(4, switch_model("25.6T"), segments=2, spines=2, spine=SN5600, spine_links=4)
+    table = design_cost(slower, {"spine": 2}).query("part == 'links'").set_index("where")
+    assert table.loc["spine", ["item", "count"]].tolist() == ["800G DAC", 8]  # split at the spine alone
 
 
 def test_what_has_no_price_or_medium_is_refused():

@@ -5,8 +5,7 @@ import re
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from test_addressing import LARGE, plans
+from test_addressing import LARGE, every_kind
 
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
@@ -83,8 +82,7 @@ def test_no_gpu_is_isolated_by_one_part_where_nics_go_to_two_switches():
     assert alone.loc["rail switch", "gpus_isolated"] == 24 and alone.loc["NIC port", "gpus_isolated"] == 1
 
 
-@given(plans())
-@settings(max_examples=30, deadline=None)
+@every_kind(30)
 def test_failure_domains_are_those_of_the_graph(plan):
     fabric, graph = plan.fabric, plan.fabric.graph()
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
@@ -113,8 +111,7 @@ def reached(graph, gpus):
     return {gpu: {gpu} for gpu in gpus} | {gpu: part for part in parts for gpu in part}
 
 
-@given(plans())
-@settings(max_examples=30, deadline=None)
+@every_kind(30)
 def test_path_counts_are_those_of_all_shortest_paths(plan):
     fabric = plan.fabric
     graph = network(fabric.graph())
@@ -140,8 +137,7 @@ def test_path_counts_are_those_of_all_shortest_paths(plan):
         assert links == row.link_paths and all(len(path) - 2 == row.switches for path in paths)
 
 
-@given(plans())
-@settings(max_examples=30, deadline=None)
+@every_kind(30)
 def test_bundles_and_ethernet_segments(plan):
     table, segments = bundle_units(plan), ethernet_segments(plan)
     assert len(table) == (plan.unit_names.size if plan.bundling in ("mlag", "evpn") else 0)
@@ -162,8 +158,7 @@ def test_switches_that_nothing_joins_are_warned_of():
     assert "warnings" not in bundle_units(AddressPlan(plan.fabric)).attrs
 
 
-@given(plans())
-@settings(max_examples=30, deadline=None)
+@every_kind(30)
 def test_use_of_ports_is_that_of_the_port_map(plan):
     table = tier_use(plan).set_index("role")
     used = {}

@@ -122,6 +122,17 @@ def test_summaries_save_routes_at_scale():
     assert counts.loc["super-spine", "subnets_with_summaries"] == 4
 
 
+def test_reflected_routes_keep_the_next_hop_of_who_has_them():
+    fabric = SegmentFabric(4, SMALL, segments=2, spines=2, rails_per_switch=4)
+    loopbacks = AddressPlan(fabric).switches.set_index("switch")["loopback"]
+    table = BgpDesign(AddressPlan(fabric), "iBGP").leaf_tables("Pod1.Seg1.Leaf1", learned=True)
+    learned = table[(table["table"] == "RIB") & (table["source"] == "bgp")]
+    assert set(learned["next_hop"]) == set(loopbacks.iloc[1:4]) and set(learned["as_path"]) == {""}
+    outside = BgpDesign(AddressPlan(fabric)).leaf_tables("Pod1.Seg1.Leaf1", learned=True)
+    learned = outside[(outside["table"] == "RIB") & (outside["source"] == "bgp")]
+    assert set(learned["next_hop"]) == {"172.16.0.1", "172.16.0.3"}  # of the spines on the links
+
+
 def test_four_byte_numbers_where_two_do_not_suffice():
     small = SegmentFabric(1, LARGE, segments=2, spines=1)
     large = SegmentFabric(1, LARGE, segments=60, pods=4, spines=1, super_spines=1, rails_per_switch=1)

@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from test_addressing import LARGE, SMALL, plans
+from test_addressing import LARGE, SMALL, every_kind
 
 from railcore.network.addressing import AddressPlan, address_use, renumbered_subnets, summary_check
 from railcore.network.addressing.subnets import address_texts
@@ -19,8 +19,7 @@ def apart(networks):
     return not any(a.overlaps(b) for a, b in pairwise(ordered))
 
 
-@given(plans())
-@settings(max_examples=50, deadline=None)
+@every_kind(50)
 def test_addresses_are_unique_and_in_their_subnet(plan):
     ports, gateways = plan.ports, dict(zip(plan.subnets["subnet"], plan.subnets["gateway"], strict=True))
     per_nic = ports.drop_duplicates(["domain", "gpu"]) if plan.is_bundled else ports
@@ -33,8 +32,7 @@ def test_addresses_are_unique_and_in_their_subnet(plan):
         assert int(network.network_address) < int(gateway) < int(host)
 
 
-@given(plans())
-@settings(max_examples=50, deadline=None)
+@every_kind(50)
 def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     subnets = [ip_network(text) for text in plan.subnets["subnet"]]
     assert apart(subnets) and all(net.subnet_of(ip_network(plan.pool)) for net in subnets)
@@ -51,8 +49,7 @@ def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     assert plan.fabric_summary.subnet_of(ip_network(plan.pool))
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_vlans_and_subnets_are_those_of_the_ports(plan):
     """A VLAN is one subnet on a switch; a switch's rails stand in its unit's subnets."""
     ports = plan.ports
@@ -69,8 +66,7 @@ def test_vlans_and_subnets_are_those_of_the_ports(plan):
     assert set(ports["subnet"]) == set(table)
 
 
-@given(plans())
-@settings(max_examples=40, deadline=None)
+@every_kind(40)
 def test_links_and_loopbacks_have_addresses_of_their_own(plan):
     trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
     assert (plan.trunks.loc[plan.trunks["kind"] == "peer", "address"] == "").all()
@@ -150,9 +146,9 @@ def test_subnets_hold_hosts_gateways_network_and_broadcast():
 
 def test_subnets_go_round_what_is_reserved():
     fabric = SegmentFabric(4, LARGE, segments=2, pods=2, spines=2, super_spines=2)
-    free, beside = AddressPlan(fabric), AddressPlan(fabric, reserved=["10.0.0.64/26", "10.0.2.0/23"])
+    free, beside = AddressPlan(fabric), AddressPlan(fabric, reserved=["10.0.0.64/26", "10.0.1.0/25"])
     assert free.subnets["subnet"].iloc[0] == "10.0.0.0/29"
-    assert beside.subnets["subnet"].iloc[0] == "10.0.4.0/29" or beside.subnets["subnet"].iloc[0] == "10.0.0.128/29"
+    assert beside.subnets["subnet"].iloc[0] == "10.0.1.128/29"  # the first two /25 that are free
     nets = [ip_network(text) for text in beside.subnets["subnet"]]
     assert not any(net.overlaps(ip_network(text)) for net in nets for text in beside.reserved)
 
@@ -176,6 +172,10 @@ def test_subnets_go_round_what_is_reserved():
         ({"reserved": ["172.16.0.0/16"]}, "link_pool is 172.16.0.0/12, which overlaps reserved 172.16.0.0/16"),
         ({"pool": "10.0.0.1/8"}, "pool is '10.0.0.1/8', which has bits after its prefix: write '10.0.0.0/8'"),
         ({"pool": "2001:db8::/32"}, "which is IPv6"),
+        ({"vlan_base": 0}, "vlan_base is 0: give whole numbers from 1 to 4094"),
+        ({"vlan_base": 4093}, "8 VLANs end at 4100, above 4094: give 4087 or less"),
+        ({"rule": "by host"}, "rule is 'by host': give one of by server, by rail"),
+        ({"prefix_length": 31}, "prefix_length is 31: give whole numbers from 1 to 30"),
         ({"own_subnets": ["10.0.0.0/28"]}, "own_subnets has 1 networks, but the fabric takes 32: give 32"),
     ],
 )

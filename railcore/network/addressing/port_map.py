@@ -116,7 +116,7 @@ def _place(port: Ints, lanes: int) -> tuple[Ints, Ints]:
     return (port - 1) // lanes + 1, ((port - 1) % lanes + 1 if lanes > 1 else np.zeros_like(port))
 
 
-def _free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int) -> Ints:
+def free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int) -> Ints:
     """Interfaces of a rail switch that no NIC port takes. Raises ValueError for fewer than uplinks and peer links."""
     ports, model = rail_switch_ports(fabric, rule), fabric.rail_switch
     taken, _ = _place(ports.ravel(), lanes_of(fabric, 1, up=False))
@@ -173,13 +173,7 @@ def host_port_map(
         Interfaces or VLANs that do not suffice, a rule that does not fit, a bundling that the homing does not allow.
     """
     bundled, at = nic_bundling(fabric, bundling) != "none", fabric.host_links()
-    vlans = vlan_count(fabric, bundling)
-    whole("vlan_base", vlan_base, 1, MOST_VLAN)
-    if vlan_base + vlans - 1 > MOST_VLAN:
-        raise ValueError(
-            f"vlan_base is {vlan_base}: {vlans} VLANs end at {vlan_base + vlans - 1}, above {MOST_VLAN}: "
-            f"give {MOST_VLAN - vlans + 1} or less"
-        )
+    checked_vlan_base(fabric, bundling, vlan_base)
     ports, rail_here = rail_switch_ports(fabric, rule), (at["gpu"] - 1) % fabric.rails_per_switch
     port = ports[rail_here, at["server"] - 1, (at["nic_port"] - 1) // fabric.homing]
     interface, lane = _place(port, lanes_of(fabric, 1, up=False))
@@ -205,6 +199,18 @@ def host_port_map(
 def vlan_count(fabric: SegmentFabric, bundling: str = "") -> int:
     """VLANs of a segment: one a rail where the ports of a NIC are bundled, else one a rail and NIC port."""
     return fabric.rails * (fabric.nic_ports if nic_bundling(fabric, bundling) == "none" else 1)
+
+
+def checked_vlan_base(fabric: SegmentFabric, bundling: str, vlan_base: int) -> int:
+    """The first VLAN. Raises ValueError where the VLANs from there are more than there are."""
+    vlans = vlan_count(fabric, bundling)
+    whole("vlan_base", vlan_base, 1, MOST_VLAN)
+    if vlan_base + vlans - 1 > MOST_VLAN:
+        raise ValueError(
+            f"vlan_base is {vlan_base}: {vlans} VLANs end at {vlan_base + vlans - 1}, above {MOST_VLAN}: "
+            f"give {MOST_VLAN - vlans + 1} or less"
+        )
+    return int(vlan_base)
 
 
 @checked
@@ -240,7 +246,7 @@ def trunk_port_map(
         Interfaces that do not suffice.
     """
     peers = peer_link_count(fabric, bundling, peer_links)
-    free = _free_interfaces(fabric, rule, peers)
+    free = free_interfaces(fabric, rule, peers)
     on_leaf = 0 if nic_bundling(fabric, bundling) == "none" else fabric.servers * fabric.rails_per_switch
     frames = [_trunk_frame("peer", 1, *_peer_ends(fabric, free, peers, on_leaf))] if peers else []
     if fabric.spines:

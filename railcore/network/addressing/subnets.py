@@ -20,13 +20,14 @@ from railcore.facts.units import counted, number
 from railcore.network.addressing.port_map import (
     PEER_LINKS,
     InterfaceRule,
+    checked_vlan_base,
     fabric_switches,
+    free_interfaces,
     host_port_map,
     interface_texts,
     leaf_names,
     nic_bundling,
     peer_link_count,
-    rail_switch_ports,
     trunk_port_map,
     vlan_count,
 )
@@ -75,7 +76,8 @@ class AddressPlan:
         self._set("peer_links", peer_link_count(self.fabric, self.bundling, self.peer_links))
         whole("gateways", self.gateways, 0)
         self._set("gateways", int(self.gateways) or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
-        rail_switch_ports(self.fabric, self.rule)
+        self._set("vlan_base", checked_vlan_base(self.fabric, self.bundling, self.vlan_base))
+        free_interfaces(self.fabric, self.rule, self.peer_links)
         self._set("prefix_length", self._checked_prefix())
         for name in ("reserved", "own_subnets"):
             self._set(name, tuple(map(str, getattr(self, name))))
