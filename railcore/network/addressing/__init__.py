@@ -1,7 +1,9 @@
 """From a segment fabric to what an engineer deploys: profiles, ports, VLANs, subnets, routes, failover and cost."""
 
 from railcore.network.addressing.cables import cabling_table, link_medium
+from railcore.network.addressing.design_comparison import design_measures, design_power, expected_losses
 from railcore.network.addressing.design_cost import compare_designs, design_cost
+from railcore.network.addressing.frr import SwitchConfig, frr_excerpt, frr_text, parse_frr
 from railcore.network.addressing.port_map import (
     fabric_switches,
     host_port_map,
@@ -21,3 +23,4 @@ from railcore.network.addressing.resilience import (
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
 from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check
+from railcore.network.addressing.switch_configs import switch_config

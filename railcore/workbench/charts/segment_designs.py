@@ -1,0 +1,80 @@
+"""Designs of one size beside each other, and the NICs that a failed rail switch takes with it."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
+
+from railcore.facts.units import number
+from railcore.workbench.plotting import COLOURS, legend_below, panel_title, percent
+
+_LOST, _LEFT = COLOURS[1], "#E8E8E8"
+
+
+def designs_by_size(data: pd.DataFrame, measures: Mapping[str, str], columns: int = 3) -> plt.Figure:
+    """A panel for each measure: groups of bars by GPUs, a bar for each design, its value above it.
+
+    data: columns gpus, design and those of the measures, column to title. An axis is logarithmic where its values
+    differ by more than 30 times.
+    """
+    rows = -(-len(measures) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(11, 2.7 * rows), squeeze=False)
+    sizes, designs = data["gpus"].unique(), data["design"].unique()
+    at, width = np.arange(len(sizes)), 0.84 / len(designs)
+    for ax, (column, title) in zip(axes.flat, measures.items(), strict=False):
+        values = data.pivot(index="gpus", columns="design", values=column).reindex(index=sizes, columns=designs)
+        some = values.to_numpy(float)
+        log = some.max() > 30 * some[some > 0].min() if (some > 0).any() else False
+        floor = 0.3 * 10 ** np.floor(np.log10(some[some > 0].min())) if log else 0.0
+        for i, design in enumerate(designs):
+            x, height = at + (i - (len(designs) - 1) / 2) * width, values[design].to_numpy(float)
+            ax.bar(x, np.maximum(height, floor), width, color=COLOURS[i], label=design, hatch=("", "//", "..")[i % 3])
+            for place, value in zip(x, height, strict=True):
+                over = max(value, floor)
+                ax.annotate(
+                    number(value, 4), (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
+                )
+        top = some.max() or 1.0
+        if log:
+            ax.set_yscale("log")
+            ax.set_ylim(floor, top * (top / floor) ** 0.15)
+            ax.minorticks_off()
+        else:
+            ax.set_ylim(0, 1.15 * top)
+        ax.yaxis.set_major_formatter(lambda value, _: number(value))
+        ax.set_xticks(at, [f"{size:,} GPUs" for size in sizes])
+        ax.grid(axis="x", visible=False)
+        ax.tick_params(labelsize=8)
+        panel_title(ax, title, left=True)
+    for ax in list(axes.flat)[len(measures) :]:
+        ax.set_visible(False)
+    legend_below(figure, axes.flat[0])
+    return figure
+
+
+def nics_of_a_rail_switch(shares: Mapping[str, np.ndarray], titles: Mapping[str, str]) -> plt.Figure:
+    """NICs that one rail switch takes with it: a panel for each design, a square for each NIC of a segment.
+
+    shares: by design, the share of each NIC's bandwidth that goes, [servers, rails]; titles: below each design's name.
+    """
+    most = max(len(each) for each in shares.values())
+    figure, axes = plt.subplots(1, len(shares), figsize=(10, 1.6 + most / 16), sharey=True, squeeze=False)
+    colours = LinearSegmentedColormap.from_list("lost", [_LEFT, _LOST])
+    for ax, (design, lost) in zip(axes.flat, shares.items(), strict=True):
+        servers, rails = lost.shape
+        edges = np.arange(rails + 1) + 0.5, np.arange(servers + 1) + 0.5
+        ax.pcolormesh(*edges, lost, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
+        ax.set(xlim=(0.4, rails + 0.6), ylim=(most + 0.8, 0.2), xlabel="rail")
+        ax.set_xticks(range(1, rails + 1))
+        ax.grid(visible=False)
+        ax.tick_params(length=0, labelsize=8)
+        panel_title(ax, f"{design}\n{titles.get(design, '')}", left=True)
+    axes[0, 0].set_ylabel("server of the segment")
+    levels = sorted({float(share) for lost in shares.values() for share in np.unique(lost)})
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colours(share), label=percent(share)) for share in levels]
+    figure.legend(
+        handles=handles, title="bandwidth of the NIC that is lost", loc="outside lower center", ncols=len(levels)
+    )
+    return figure
