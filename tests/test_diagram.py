@@ -38,16 +38,15 @@ def test_lines_of_one_artist_are_texts_too():
 @pytest.mark.parametrize("bold", [False, True])
 def test_a_line_stands_where_a_text_of_matplotlib_does(bold):
     page, text = Diagram(4, 2), "Segment 1 of 2"
+    page.figure.dpi = 1000  # letters on screen stand on whole pixels
     page.text(0.5, 1.0, text, font=9, ha="left", weight="bold" if bold else "normal")
     page.lines([(0.5, 1.0, text, 9.0, "#000000")], left=True, bold=bold)
     (written,), (marks,) = page.ax.texts, page.ax.collections
     there, (path,) = written.get_window_extent(), marks.get_paths()
-    here, (shift,) = (
-        path.get_extents(marks.get_transform()),
-        marks.get_offset_transform().transform(marks.get_offsets()),
-    )
-    assert here.x0 + shift[0] == pytest.approx(there.x0, abs=2)
-    assert here.width == pytest.approx(there.width, rel=0.06)  # letters on screen stand on whole pixels
+    here = path.get_extents(marks.get_transform())
+    (shift,) = marks.get_offset_transform().transform(marks.get_offsets())
+    assert here.x0 + shift[0] == pytest.approx(there.x0, abs=20)  # of 1000 an inch
+    assert here.width == pytest.approx(there.width, rel=0.03)
 
 
 def test_cells_are_equal_and_inside():
