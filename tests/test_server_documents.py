@@ -12,7 +12,7 @@ PLACES = ("fig1_2", "fig13_1", "fig13_2", "fig13_3", "fig14_1")
 
 @pytest.fixture(scope="module")
 def entries():
-    return server_claims.all_server_claims()
+    return server_claims.all_server_claims(server_claims.baseboard_crossings())
 
 
 def test_every_claim_has_a_value_and_what_does_not_come_out_a_reason(entries):
