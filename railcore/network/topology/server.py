@@ -83,6 +83,8 @@ class Server:
             raise ValueError(f"baseboards is {self.baseboards}: give a divisor of gpus {self.gpus}")
         if self.mesh_links and self.chip_links:
             raise ValueError(f"mesh_links is {self.mesh_links}, but chip_links are given: give one of them")
+        if 0 < self.switch_lanes < (least := self.pcie_lanes + self.host_lanes):
+            raise ValueError(f"switch_lanes is {self.switch_lanes}: give {least} or more, for a GPU and the host, or 0")
         if self.pair_links and self.baseboards == 1:
             raise ValueError(f"pair_links is {self.pair_links}, but baseboards is 1: give (), or 2 baseboards or more")
         if self.pair_links and len(self.pair_links) != len(self.chip_links):
@@ -215,13 +217,10 @@ def pcie_lane_use(server: Server) -> pd.DataFrame:
 def pcie_switches_needed(server: Server) -> int:
     """Fewest PCIe switches of `switch_lanes` that join all GPUs and NICs, each whole on one switch.
 
-    Links from switch to switch are not counted: switches meet in the host, where `host_lanes` are set aside.
-    Raises ValueError where the lanes are not known, or none fits.
+    n = ceil((GPUs + NICs) / floor((switch_lanes - host_lanes) / pcie_lanes)). Links from switch to switch are not
+    counted: switches meet in the host. Raises ValueError where the lanes are not known.
     """
     room = (whole("switch_lanes", server.switch_lanes) - server.host_lanes) // server.pcie_lanes
-    if room < 1:
-        least = server.host_lanes + server.pcie_lanes
-        raise ValueError(f"switch_lanes is {server.switch_lanes}: one GPU and the host take {least}")
     return int(-(-(server.gpus + server.nics) // room))
 
 
