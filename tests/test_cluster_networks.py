@@ -227,3 +227,17 @@ def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():
         assert "Mine (drawn: 6 of 20 nodes)" in texts
     with pytest.raises(ValueError, match="lit is 'backend'"):
         cluster_figure(cluster.graph(), network_table(cluster), "backend")
+
+
+@pytest.mark.parametrize("switches", [0, 1, 4])
+def test_links_of_a_gpu_in_its_node_carry_its_bandwidth_together(switches):
+    cluster = Cluster(2, 4, hb_switches=switches)
+    graph = cluster.graph("scale-up")
+    own = sum(at["bandwidth_Bps"] for *_, at in graph.edges("D2.GPU3", data=True))
+    assert own == pytest.approx(cluster.hb_Bps) and graph.degree("D2.GPU3") == (switches or 3)
+
+
+def test_gpus_of_a_rail_are_counted_over_all_its_switches():
+    many = document_cluster(nodes=200, switches={"scale-out": SwitchModel("small", 16, 400 * Gbps)})
+    values = cluster_claims(many).values
+    assert (values["nwktimes2025.fig1_1.rails"], values["nwktimes2025.fig1_1.gpus_per_rail"]) == (GPUS_PER_NODE, 200)

@@ -24,6 +24,31 @@ def test_texts_that_collide_or_leave_the_page_are_found():
     assert text_collisions(page.figure) == [("one", "other"), ("outside", "page")]
 
 
+def test_lines_of_one_artist_are_texts_too():
+    page = Diagram(4, 2)
+    page.lines([(1.0, 1.0, "one line", 8.0, "#000000"), (1.0, 0.5, "two", 8.0, "#000000")])
+    assert text_collisions(page.figure) == []
+    page.text(1.0, 1.0, "other")
+    page.lines([(3.9, 1.5, "leaves", 8.0, "#000000"), (2.0, 1.0, "", 8.0, "#000000")], left=True)
+    assert text_collisions(page.figure) == [("other", "one line"), ("leaves", "page")]
+    with pytest.raises(ValueError, match="font is 5 points: give 6 or more"):
+        page.lines([(1, 1, "small", 5.0, "#000000")])
+
+
+@pytest.mark.parametrize("bold", [False, True])
+def test_a_line_stands_where_a_text_of_matplotlib_does(bold):
+    page, text = Diagram(4, 2), "Segment 1 of 2"
+    page.figure.dpi = 1000  # letters on screen stand on whole pixels
+    page.text(0.5, 1.0, text, font=9, ha="left", weight="bold" if bold else "normal")
+    page.lines([(0.5, 1.0, text, 9.0, "#000000")], left=True, bold=bold)
+    (written,), (marks,) = page.ax.texts, page.ax.collections
+    there, (path,) = written.get_window_extent(), marks.get_paths()
+    here = path.get_extents(marks.get_transform())
+    (shift,) = marks.get_offset_transform().transform(marks.get_offsets())
+    assert here.x0 + shift[0] == pytest.approx(there.x0, abs=20)  # of 1000 an inch
+    assert here.width == pytest.approx(there.width, rel=0.03)
+
+
 def test_cells_are_equal_and_inside():
     whole = Box(1, 2, 3, 1)
     cells = whole.cells(4, 2)

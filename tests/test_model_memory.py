@@ -48,6 +48,11 @@ def test_a_full_gpu_is_one_gpu_and_a_byte_more_is_two():
         gpus_to_hold(1, "H100", "80 GB")
 
 
+@given(st.integers(1, 10_000))
+def test_the_last_bit_of_a_product_is_no_gpu_more(gpus):
+    assert gpus_to_hold(np.nextafter(gpus * 80 * GB, np.inf), "H100") == gpus
+
+
 def test_table_has_servers_and_the_network_that_its_gpus_need():
     table = model_memory_table({"8B": 8e9, "70B": 70e9, "405B": 405e9}, ["bf16"], "H100", 8, ["inference"])
     assert table["gpus"].to_list() == [1, 2, 11] and table["servers"].to_list() == [1, 1, 2]

@@ -110,8 +110,8 @@ def test_lanes_of_a_pcie_switch():
     assert "needs 256 PCIe lanes and has 144: take 2 switches" in eight.warnings[0]
     assert not replace(eight, pcie_switches=2).warnings and not replace(eight, pcie_lanes=8).warnings
     assert server.pcie_switches_needed(TWO_BOARDS) == 1 and not TWO_BOARDS.warnings  # nine links of 16 are 144
-    with pytest.raises(ValueError, match=r"switch_lanes is 16.*take 32"):
-        server.pcie_switches_needed(replace(eight, switch_lanes=16, host_lanes=16))
+    with pytest.raises(ValueError, match=r"switch_lanes is 16.*give 32 or more"):
+        replace(eight, switch_lanes=16, host_lanes=16)
 
 
 def test_servers_of_the_catalog():
@@ -150,3 +150,36 @@ def test_a_part_that_is_not_there_is_refused():
         part_bandwidth(TWO_BOARDS.graph(), "GPU 0", "GPU 9")
     with pytest.raises(ValueError, match="kinds is 'copper'"):
         part_bandwidth(TWO_BOARDS.graph(), "GPU 0", "GPU 1", ("copper",))
+
+
+def test_cases_of_a_server_are_those_of_its_links_by_hand():
+    found = server.compare_servers([TWO_BOARDS]).set_index("case")["bandwidth_Bps"]
+    assert found.to_dict() == pytest.approx(
+        {
+            "a GPU to its neighbour": 18 * 25 * GB,
+            "a GPU to one of the other half": 16 * 25 * GB,
+            "all GPUs to the other half at once": 16 * 25 * GB / 4,
+            "a GPU to the network": 25 * GB,
+            "all GPUs to the network at once": 25 * GB / 8,
+        }
+    )
+    alone = server.compare_servers([Server(1, 25 * GB, 1, "200 Gbps", 5, (2,))])
+    assert list(alone["case"]) == ["a GPU to the network", "all GPUs to the network at once"]
+
+
+def test_nics_of_a_catalog_server_share_what_the_catalog_gives_its_gpus(monkeypatch):
+    real = server.catalog.item
+
+    def item(family, name):
+        found = real(family, name)
+        return {**{key: found[key] for key in found}, "nics": 4} if family == "platforms" else found
+
+    each = server.catalog_server("DGX H100")
+    monkeypatch.setattr(server.catalog, "item", item)
+    few = server.catalog_server("DGX H100")
+    assert (few.nics, few.nics * few.nic_Bps) == (4, each.nics * each.nic_Bps)
+
+
+def test_chips_of_one_baseboard_have_no_pairs():
+    with pytest.raises(ValueError, match=r"pair_links is \(4, 4, 4, 4\), but baseboards is 1: give \(\)"):
+        replace(TWO_BOARDS, baseboards=1)

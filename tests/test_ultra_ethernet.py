@@ -71,3 +71,13 @@ def test_what_has_two_owners_is_refused(changes, words):
         UltraEthernetSystem([first, replace(second, **changes)])
     with pytest.raises(ValueError, match="endpoints are empty"):
         UltraEthernetSystem([])
+
+
+def test_endpoints_of_one_node_on_one_leaf_have_no_context_to_each_other():
+    ends = system(planes=2, nodes=2, spines=()).endpoints
+    joined = UltraEthernetSystem([replace(end, leaf="Leaf", leaf_port=f"E{i}") for i, end in enumerate(ends)])
+    contexts = joined.delivery_contexts()
+    node = {end.name: end.node for end in ends}
+    assert len(contexts) == 8 and all(
+        node[a] != node[b] for a, b in contexts[["source", "target"]].itertuples(index=False)
+    )

@@ -32,7 +32,7 @@ _NAMED = {  # by field, what the text lets an engineer choose from
     "data_plane": "Ethernet, VXLAN",
     "ecmp": "flow-based, flowlet-based, per-packet",
     "congestion_control": "ECN marking, PFC",
-    "bfd": "BFD",
+    "bfd": "global setting",
     "mtu": "global setting",
 }
 

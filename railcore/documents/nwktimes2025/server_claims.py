@@ -29,8 +29,11 @@ def _gigabytes(speed: float) -> str:
     return f"{number(speed / GB, 4)} GB/s"
 
 
-def server_claims() -> Entries:
-    """Fig. 13-1 and 13-2: links and bandwidths of both servers, one direction or, where they are printed so, both."""
+def server_claims(crossings: pd.DataFrame) -> Entries:
+    """Fig. 13-1 and 13-2: links and bandwidths of both servers, one direction or, where they are printed so, both.
+
+    crossings: of `baseboard_crossings`.
+    """
     shared, each = servers.shared_nic_server(), servers.nic_per_gpu_server()
     graph = shared.graph()
     nic = part_bandwidth(graph, "NIC 1", NETWORK).value_Bps
@@ -61,8 +64,9 @@ def server_claims() -> Entries:
         "fig13_1.pcie_one_direction": printed,
         "fig13_1.pcie_over_nic": f"with the printed {show(claims.paper_value(_id('pcie_one_direction')), 'B/s')} it is "
         f"{claims.paper_value(_id('pcie_one_direction')) / nic:.3g}",
-        "fig13_1.cross_baseboard_bandwidth": _crossing_reason(shared),
-        "fig13_2.gpu_pcie_bandwidth": f"{printed}; and the NIC ends the path at {_gigabytes(nic)}",
+        "fig13_1.cross_baseboard_bandwidth": _crossing_reason(crossings, shared),
+        "fig13_1.switch_pair_links": "an input: the server is built with the links printed",
+        "fig13_2.gpu_pcie_bandwidth": f"{printed}, and the NIC behind it has {_gigabytes(nic)}",
         "fig13_2.pcie_switches": _lanes_reason(each),
     }
     readings = {
@@ -99,15 +103,14 @@ def _crossing_rows(name: str, server: Server) -> list[tuple]:
     return rows
 
 
-def _crossing_reason(server: Server) -> str:
-    table, wanted = baseboard_crossings(), 2 * server.hb_Bps
+def _crossing_reason(table: pd.DataFrame, server: Server) -> str:
+    wanted = 2 * server.hb_Bps
     enough = table[table["both_directions_Bps"] > wanted * (1 - 1e-9)].drop_duplicates("pairs")["pair_links"]
     one, each = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
     return (
-        f"both directions, the printed {sum(server.pair_links)} links between the baseboards give one pair {one}, and "
-        f"each GPU {each} when all {len(servers.BASEBOARD_PAIRS)} cross; {_gigabytes(wanted)} needs {enough.iloc[0]} "
-        f"links between paired chips for one pair and {enough.iloc[1]} for all at once, or chips that all GPUs share, "
-        "as in HGX H100"
+        f"the printed {sum(server.pair_links)} links between the baseboards carry {one} for one pair of GPUs, {each} "
+        f"each for all {len(servers.BASEBOARD_PAIRS)} pairs at once (both directions); {_gigabytes(wanted)} needs "
+        f"{enough.iloc[0]} links between paired chips for one pair, {enough.iloc[1]} for all"
     )
 
 
@@ -140,9 +143,10 @@ def memory_claims() -> Entries:
 def scale_up_claims() -> Entries:
     """Fig. 1-2: what a GPU has to its scale-up network, over PCIe and over its NIC."""
     server = servers.shared_nic_server()
-    slowest, fastest = (server.hb_Bps / speed for speed in reversed(servers.RDMA_NIC_Bps))
-    values = {"nvlink_over_pcie": server.hb_Bps / server.pcie_Bps, "scale_up_over_scale_out": slowest}
-    reasons = {"scale_up_over_scale_out": f"against 800 Gbps; against 400 Gbps {fastest:g}"}
+    slow, fast = servers.rdma_nic_speeds()
+    values = {"nvlink_over_pcie": server.hb_Bps / server.pcie_Bps, "scale_up_over_scale_out": server.hb_Bps / fast}
+    other = f"against {show(slow, 'bps')} {number(server.hb_Bps / slow)}"
+    reasons = {"scale_up_over_scale_out": f"against a NIC of {show(fast, 'bps')}; {other}"}
     return with_prefix("nwktimes2025.fig1_2", values, reasons, {})
 
 
@@ -176,8 +180,8 @@ def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPat
     return with_prefix("nwktimes2025.fig14_1", values, reasons, {})
 
 
-def all_server_claims() -> Entries:
-    """All claims of this module, for the document's own servers, system and paths."""
+def all_server_claims(crossings: pd.DataFrame) -> Entries:
+    """All claims of this module, for the document's own servers, system and paths; crossings: as `server_claims`."""
     delays = delay_claims(servers.scale_out_path(), servers.scale_out_cables(), servers.scale_up_path())
     system = ultra_ethernet_claims(servers.two_node_system())
-    return merge_entries(scale_up_claims(), server_claims(), memory_claims(), system, delays)
+    return merge_entries(scale_up_claims(), server_claims(crossings), memory_claims(), system, delays)

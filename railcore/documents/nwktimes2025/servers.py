@@ -17,11 +17,9 @@ GPUS, BASEBOARDS = 8, 2
 CHIP_LINKS, PAIR_LINKS = (5, 4, 4, 5), (4, 4, 4, 4)  # NVLinks of a GPU to its chips, and of each pair of chips
 NIC_Bps = 200 * Gbps  # chapter 13
 OPENING_NICS = 2  # of the server that shares NICs, in the chapter's opening; its section has one
-RDMA_NIC_Bps = (400 * Gbps, 800 * Gbps)  # chapter 1: of a GPU, slowest and fastest
 MODEL_PARAMETERS = {"8B": 8e9, "70B": 70e9, "405B": 405e9}
 MODEL_PRECISION = "bf16"  # 16 GB / 8e9: 2 bytes; the section on model parallelism stores 4
 BASEBOARD_PAIRS = [(f"GPU {i}", f"GPU {i + GPUS // BASEBOARDS}") for i in range(GPUS // BASEBOARDS)]
-PACKET_BYTES = 4096  # largest MTU of RDMA; ours
 SCALE_UP_CABLE_M = 1.0  # traces and cables from GPU to GPU; ours
 _ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14-1
     (1, 1, "FEP 111", "Leaf 101", "E1"),
@@ -29,6 +27,17 @@ _ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14
     (2, 1, "FEP 211", "Leaf 102", "E1"),
     (2, 2, "FEP 222", "Leaf 102", "E2"),
 )
+
+
+def rdma_nic_speeds() -> tuple[float, float]:
+    """Chapter 1: slowest and fastest NIC of a GPU, one direction [bytes/s]."""
+    row = catalog.item("cluster_networks", "scale-out").row("bandwidth")
+    return float(row.low or row.value), float(row.high or row.value)
+
+
+def packet_bytes() -> float:
+    """Packet whose delay is told: the largest RDMA payload. The document names none."""
+    return float(catalog.item("protocols", "RoCEv2")["payload"])
 
 
 def shared_nic_server() -> Server:
@@ -122,7 +131,7 @@ def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> Fab
 def scale_out_path(switch: str = "SN5600") -> DelayPath:
     """From NIC to NIC over the longest way of Fig. 14-1, with one catalog model for all its switches."""
     switches = longest_way(two_node_system().graph())
-    return DelayPath(NIC, [switch] * len(switches), RDMA_NIC_Bps[0], PACKET_BYTES)
+    return DelayPath(NIC, [switch] * len(switches), rdma_nic_speeds()[0], packet_bytes())
 
 
 def scale_out_cables(racks: int = 2) -> list[float]:
@@ -133,13 +142,16 @@ def scale_out_cables(racks: int = 2) -> list[float]:
 def scale_up_path() -> DelayPath:
     """From GPU to GPU over one NVSwitch, with all NVLinks of a GPU."""
     hb = catalog.item("platforms", PLATFORM)["hb_bandwidth"]
-    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, PACKET_BYTES, code="")
+    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, packet_bytes(), code="")
 
 
-def delay_parts() -> pd.DataFrame:
-    """Delay of both paths by part: columns network, part, count, delay_s, low_s, high_s."""
+def delay_parts(scale_out: DelayPath) -> pd.DataFrame:
+    """Delay by part of a path from NIC to NIC and of the one from GPU to GPU.
+
+    Columns network, part, count, delay_s, low_s, high_s.
+    """
     tables = {
-        "scale-out": scale_out_path().table(scale_out_cables()),
+        "scale-out": scale_out.table(scale_out_cables()),
         "scale-up": scale_up_path().table(SCALE_UP_CABLE_M),
     }
     return pd.concat([table.assign(network=name) for name, table in tables.items()], ignore_index=True)[

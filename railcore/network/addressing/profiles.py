@@ -148,7 +148,7 @@ class GlobalAIFabricProfile:
 
     control_plane, data_plane, ecmp: of CONTROL_PLANE_CHOICES, DATA_PLANE_CHOICES, ECMP_CHOICES; congestion_control: of
     CONGESTION_CONTROLS, ECN and PFC together are DCQCN; bfd: whether links between switches are watched by BFD;
-    mtu_bytes: largest IP packet on every link; payload_bytes: path MTU of RDMA.
+    mtu_bytes: largest IP packet on every link; payload_bytes: path MTU of RDMA; by default the catalog's largest.
     """
 
     control_plane: str = "eBGP"
@@ -156,8 +156,8 @@ class GlobalAIFabricProfile:
     ecmp: str = "flow-based"
     congestion_control: Sequence[str] = ("ECN", "PFC")
     bfd: bool = True
-    mtu_bytes: int = 9216
-    payload_bytes: int = 4096
+    mtu_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "Ethernet")["jumbo_mtu"]))
+    payload_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "RoCEv2")["payload"]))
 
     def __post_init__(self) -> None:
         one_of("control_plane", self.control_plane, CONTROL_PLANE_CHOICES)

@@ -83,6 +83,10 @@ class Server:
             raise ValueError(f"baseboards is {self.baseboards}: give a divisor of gpus {self.gpus}")
         if self.mesh_links and self.chip_links:
             raise ValueError(f"mesh_links is {self.mesh_links}, but chip_links are given: give one of them")
+        if 0 < self.switch_lanes < (least := self.pcie_lanes + self.host_lanes):
+            raise ValueError(f"switch_lanes is {self.switch_lanes}: give {least} or more, for a GPU and the host, or 0")
+        if self.pair_links and self.baseboards == 1:
+            raise ValueError(f"pair_links is {self.pair_links}, but baseboards is 1: give (), or 2 baseboards or more")
         if self.pair_links and len(self.pair_links) != len(self.chip_links):
             raise ValueError(f"pair_links is {self.pair_links}: give a number for each of {len(self.chip_links)} chips")
 
@@ -160,6 +164,8 @@ class Server:
 def catalog_server(platform: str, pcie_switch: str | None = None, **changes: Any) -> Server:
     """Server of a catalog platform with all its GPUs on one baseboard; `changes` are fields of `Server`.
 
+    Where the catalog has no number of NICs, each GPU has one.
+
     HB links of a GPU are spread over the chips as evenly as they can, the more of them first and last: 5, 4, 4, 5.
     pcie_switch: of the catalog's pcie_switches, for the lanes that one has; its host has the lanes of a GPU.
     Raises UnknownName, also for a platform without PCIe switches in the catalog.
@@ -173,7 +179,7 @@ def catalog_server(platform: str, pcie_switch: str | None = None, **changes: Any
         "gpus": gpus,
         "hb_link_Bps": box["hb_link_bandwidth"],
         "chip_links": _spread(links, chips),
-        "mesh_links": 0 if chips else links // (gpus - 1),
+        "mesh_links": 0 if chips or gpus == 1 else links // (gpus - 1),
         "nics": nics,
         "nic_Bps": box["nic_bandwidth"] * gpus / nics,
         "pcie_switches": int(box["pcie_switches"]),
@@ -211,13 +217,10 @@ def pcie_lane_use(server: Server) -> pd.DataFrame:
 def pcie_switches_needed(server: Server) -> int:
     """Fewest PCIe switches of `switch_lanes` that join all GPUs and NICs, each whole on one switch.
 
-    Links from switch to switch are not counted: switches meet in the host, where `host_lanes` are set aside.
-    Raises ValueError where the lanes are not known, or none fits.
+    n = ceil((GPUs + NICs) / floor((switch_lanes - host_lanes) / pcie_lanes)). Links from switch to switch are not
+    counted: switches meet in the host. Raises ValueError where the lanes are not known.
     """
     room = (whole("switch_lanes", server.switch_lanes) - server.host_lanes) // server.pcie_lanes
-    if room < 1:
-        least = server.host_lanes + server.pcie_lanes
-        raise ValueError(f"switch_lanes is {server.switch_lanes}: one GPU and the host take {least}")
     return int(-(-(server.gpus + server.nics) // room))
 
 
@@ -322,7 +325,7 @@ def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
     """What GPUs of each server reach, each one direction: columns server, case, bandwidth_Bps (of a flow), bottleneck.
 
     Cases: a GPU to its neighbour, and to the one half of the GPUs away, over the HB network; all GPUs to those at
-    once; a GPU, and all GPUs at once, to the network, over all NICs.
+    once; a GPU, and all GPUs at once, to the network, over all NICs. A server of one GPU has the last two.
     """
     rows = []
     for server in servers:
@@ -336,7 +339,7 @@ def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
             "a GPU to the network": (out[:1], ("pcie", "ethernet")),
             "all GPUs to the network at once": (out, ("pcie", "ethernet")),
         }
-        for case, (flows, over) in cases.items() if n > 1 else ():
+        for case, (flows, over) in list(cases.items())[0 if n > 1 else -2 :]:
             slowest = flow_bandwidths(graph, flows, over).sort_values("bandwidth_Bps", kind="stable").iloc[0]
             rows.append((server.name, case, slowest["bandwidth_Bps"], slowest["bottleneck"]))
     return pd.DataFrame(rows, columns=["server", "case", "bandwidth_Bps", "bottleneck"])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from railcore.facts.units import counted, number, show, words
@@ -85,6 +84,7 @@ class _ClusterPage:
         self.page = Diagram(_WIDTH, self.nodes_at + _ABOVE + len(self.rows) * _PITCH + 0.02, whole)
         self.taps: list[float] = []
         self.boxes: list[tuple[Box, str, str]] = []
+        self.words: list[tuple[float, float, str, float, str]] = []
         self.lines: dict[tuple[str, str], list] = {}
         self.dots: dict[tuple[str, str], list] = {}
         for i, (name, members) in enumerate(self.rows.items()):
@@ -127,10 +127,9 @@ class _ClusterPage:
 
     def _draw_all(self) -> None:
         self.page.boxes(*zip(*self.boxes, strict=True))
+        self.page.lines(self.words)
         for (network, colour), lines in self.lines.items():
-            on = self._on(network)
-            style: dict[str, Any] = {"colors": colour, "linewidths": 1.1 if on else 0.7, "zorder": 2 if on else 1}
-            self.page.ax.add_collection(LineCollection(lines, **style), autolim=False)
+            self.page.links(lines, colour, *((1.1, 2) if self._on(network) else (0.7, 1)))
         for (network, colour), dots in self.dots.items():
             look: dict[str, Any] = {
                 "color": colour if self._on(network) else _PALE_LINE,
@@ -148,6 +147,10 @@ class _ClusterPage:
     def _text(self, box: Box, text: str, on: bool, font: float = 7.0, **style: Any) -> None:
         """A text in a box that is drawn already, pale where it is not lit."""
         self.page.label(box, text, font, **{"color": INK if on else _PALE_INK, **style})
+
+    def _word(self, box: Box, text: str, on: bool, font: float = 7.0) -> None:
+        """A line of text in a box, drawn with the others by `_draw_all`."""
+        self.words.append((*box.middle, text, self.page.fitted(text, font, box), INK if on else _PALE_INK))
 
     def _bar(self, network: str, name: str, y: float, colour: str) -> None:
         self._box(Box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR), network, colour)
@@ -173,12 +176,12 @@ class _ClusterPage:
         hb = [node for node, at in every if at["kind"] == "hb" and at["domain"] == domain]
         self._box(inner, "scale-up", KINDS["hb"])
         if self._on("scale-up"):
-            self._text(inner, self._scale_up_text(len(hb)), True)
+            self._word(inner, self._scale_up_text(len(hb)), True)
         pairs = zip(cells.cells(len(gpus), gap=0.035), nics.cells(len(gpus), gap=0.035), strict=True)
         for node, (cell, nic_cell) in zip(gpus, pairs, strict=True):
             label = f"GPU {self.graph.nodes[node]['rank'] - 1 + self.first}"
             self._box(cell, self.lit, KINDS["gpu"])
-            self._text(cell, label if cell.width > 0.42 else label[4:], True)
+            self._word(cell, label if cell.width > 0.42 else label[4:], True)
             for nic in (n for n in self.graph[node] if self.graph.nodes[n]["network"] == "scale-out"):
                 self._dedicated(nic, cell, nic_cell)
             ends = cell.edge("bottom"), (cell.middle[0], inner.top)
@@ -209,7 +212,7 @@ class _ClusterPage:
         self._box(cell, network, KINDS["nic"])
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-            self._text(cell, _NAMES[network] if cell.width > 0.062 * len(network) else short, True, 6.5)
+            self._word(cell, _NAMES[network] if cell.width > 0.062 * len(network) else short, True, 6.5)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
@@ -241,7 +244,10 @@ class _ClusterPage:
             middle = cell.middle[0]
             cell = Box(middle - narrow / 2, cell.bottom, narrow, cell.height)
             self._box(cell, name, KINDS["storage" if name == "storage" else "user"])
-            self._text(cell, text.replace(" ", "\n", 1) if narrow < 1.15 else text, self._on(name))
+            if narrow < 1.15:
+                self._text(cell, text.replace(" ", "\n", 1), self._on(name))
+            else:
+                self._word(cell, text, self._on(name))
             shares = (cell.edge("top", 0.5 + sign * step / 20) for step in range(10) for sign in (1, -1))
             free = next((at for at in shares if all(abs(at[0] - x) > 0.06 for x in self.taps)), cell.edge("top"))
             self._tap(free, self.bars[name] + _BAR / 2, name, NETWORK_COLOURS[name])
@@ -314,7 +320,7 @@ def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str = "") -> 
     body = sum(heights.values()) + gap * (len(lists) - 1)
     over = [name for name in profiles if layers[name] == "Global"]
     options = [_options(row) for name in over for row in profiles[name].itertuples()]
-    top = 0.64 + 0.12 * max(map(len, options)) if over else 0.0
+    top = 0.68 + 0.12 * max(map(len, options)) if over else 0.0
     page = Diagram(10.0, body + top + 3 * _EDGE, title)
     for name in over:
         _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), name, profiles[name])
@@ -334,12 +340,14 @@ def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataF
     _draw(page, box, kind="note")
     head = Box(box.left, box.top - 0.27, box.width, 0.27)
     _draw(page, head, f"{layer}: {name}", kind=_LAYER_KINDS[layer], font=8, weight="bold")
+    plain, bold = [], []
     for i, row in enumerate(rows.itertuples()):
         y = head.bottom - 0.1 - 0.172 * i
-        texts = {0.1: _field_name(row.field), 1.5: str(row.value), 2.72: getattr(row, "document", "")}
-        for x, text in ((x, text) for x, text in texts.items() if text):
-            weight, ink = ("bold", INK) if x == 1.5 else ("normal", INK if x < 1 else _SECOND_INK)
-            page.text(box.left + x, y, text, font=7 if x > 2 else 7.5, ha="left", weight=weight, color=ink)
+        plain.append((box.left + 0.1, y, _field_name(row.field), 7.5, INK))
+        bold.append((box.left + 1.5, y, str(row.value), 7.5, INK))
+        plain.append((box.left + 2.72, y, getattr(row, "document", ""), 7.0, _SECOND_INK))
+    page.lines(plain, left=True)
+    page.lines(bold, left=True, bold=True)
 
 
 def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> None:
@@ -347,12 +355,14 @@ def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> N
     _draw(page, box, kind="note")
     head = Box(box.left, box.top - 0.25, box.width, 0.25)
     _draw(page, head, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
+    plain, bold = [], []
     for row, cell in zip(rows.itertuples(), box.cells(len(rows), gap=0.02), strict=True):
         x, y = cell.middle[0], head.bottom
-        page.text(x, y - 0.12, _field_name(row.field), font=7)
-        page.text(x, y - 0.28, str(row.value), font=7.5, weight="bold")
-        for i, line in enumerate(_options(row)):
-            page.text(x, y - 0.44 - 0.12 * i, line, font=6.5, color=_SECOND_INK)
+        plain.append((x, y - 0.12, _field_name(row.field), 7.0, INK))
+        bold.append((x, y - 0.28, str(row.value), 7.5, INK))
+        plain += [(x, y - 0.44 - 0.12 * i, line, 6.5, _SECOND_INK) for i, line in enumerate(_options(row))]
+    page.lines(plain)
+    page.lines(bold, bold=True)
 
 
 def _options(row: Any) -> list[str]:
@@ -371,6 +381,8 @@ class _Layers:
 
     def __init__(self, page: Diagram, graph: "nx.Graph", box: Box, bands: Mapping[str, tuple[float, float]]):
         self.page, self.graph, self.at = page, graph, dict[str, Box]()
+        self.boxes: list[tuple[Box, str, str]] = []
+        self.words: list[tuple[float, float, str, float, str]] = []
         switches = [(at, node) for node, at in graph.nodes(data=True) if at["kind"] == "switch"]
         self.switches = {tier: [pair for pair in switches if pair[0]["tier"] == tier] for tier in (1, 2, 3)}
         self.bands = bands
@@ -383,6 +395,14 @@ class _Layers:
         pods = [(pod, [pair for pair in group]) for pod, group in groupby(switches_by(self.switches[1], "pod"), _pod)]
         self._inside(box, pods, "Pod", self._pod)
         self._links()
+        page.boxes(*zip(*self.boxes, strict=True))
+        page.lines(self.words)
+
+    def _box(self, box: Box, text: str, kind: str) -> Box:
+        """A box with its text, drawn with the others at the end."""
+        self.boxes.append((box, KINDS[kind], EDGE))
+        self.words.append((*box.middle, text, self.page.fitted(text, 7.0, box), INK))
+        return box
 
     def _inside(self, box: Box, parts: Sequence[tuple[int, list]], name: str, draw) -> None:
         """The first of some parts side by side."""
@@ -396,32 +416,27 @@ class _Layers:
             low, high = self.bands["Pod"]
             tier = f": {_tiers(2)}" if not self.switches[3] else ""
             self.page.enclosure(*_place(box), facecolor="#EDEDED")
-            self._name(box, f"{name}{tier}", "#EDEDED")
+            self.page.text(box.middle[0], box.bottom + 0.1, f"{name}{tier}", font=7.5)  # below, clear of links
             self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
-            box = Box(box.left + 0.03, box.bottom + 0.03, box.width - 0.06, low - box.bottom - 0.08)
+            box = Box(box.left + 0.03, box.bottom + 0.2, box.width - 0.06, low - box.bottom - 0.25)
         segments = [(seg, list(group)) for seg, group in groupby(switches_by(leaves, "segment"), _segment)]
         self._inside(box, segments, "Segment", self._segment)
 
     def _segment(self, box: Box, segment: int, leaves: list, name: str) -> None:
         self.page.enclosure(*_place(box))
-        self._name(box, name, "#F6F6F6")
         nodes = [node for _, node in leaves]
         self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), nodes, "Leaf", "nic")
         gpus = {n for node in nodes for n in self.graph[node] if self.graph.nodes[n]["kind"] == "gpu"}
         hosts = sorted({self.graph.nodes[gpu]["domain"] for gpu in gpus})
         shown = hosts[: self.most["Host"]]
-        place = Box(box.left, box.bottom + 0.3, box.width, 0.36)
+        place = Box(box.left, box.bottom + 0.42, box.width, 0.36)
         for i, (host, cell) in enumerate(zip(shown, place.cells(len(shown), gap=0.04), strict=True), start=1):
-            self.at[f"D{host}"] = _draw(self.page, cell, f"H{i}", kind="user", font=7)
+            self.at[f"D{host}"] = self._box(cell, f"H{i}", "user")
         rails = len({self.graph.nodes[gpu]["rank"] for gpu in gpus})
         more = f"first {len(shown)} of " if len(shown) < len(hosts) else ""
         text = f"{more}{counted(len(hosts), 'hosts')} of {counted(rails, 'NICs')}"
-        self.page.text(box.middle[0], box.bottom + 0.16, text, font=6.5)
-
-    def _name(self, box: Box, name: str, face: str) -> None:
-        """Name in a box's upper left, on a ground that covers lines."""
-        ground = {"facecolor": face, "edgecolor": "none", "pad": 0.6}
-        self.page.text(box.left + 0.06, box.top - 0.12, name, font=7.5, ha="left", bbox=ground)
+        self.page.text(box.middle[0], box.bottom + 0.29, text, font=6.5)
+        self.page.text(box.middle[0], box.bottom + 0.11, name, font=7.5)  # below, clear of links
 
     def _row(self, box: Box, nodes: list[str], name: str, kind: str) -> None:
         """The first of some switches side by side; further ones are counted in the last box."""
@@ -431,7 +446,7 @@ class _Layers:
         for text, cell in zip(texts + rest, box.cells(len(texts + rest), gap=0.05), strict=True):
             long = cell.width > 0.07 * len(text)
             label = text if long else text.replace(name, {"Spine": "S", "Leaf": "L"}.get(name, "T")).replace(" ", "", 1)
-            drawn = _draw(self.page, cell, label, kind=kind, font=7)
+            drawn = self._box(cell, label, kind)
             if text in texts:
                 self.at[shown[texts.index(text)]] = drawn
 
@@ -446,7 +461,7 @@ class _Layers:
                 done.add(frozenset(ends))
                 lower, upper = sorted((self.at[end] for end in ends), key=lambda box: box.bottom)
                 lines.append([lower.edge("top"), upper.edge("bottom")])
-        self.page.ax.add_collection(LineCollection(lines, colors=FAINT, linewidths=0.7, zorder=2), autolim=False)
+        self.page.links(lines, FAINT, 0.7)
 
 
 def _tiers(tiers: int) -> str:

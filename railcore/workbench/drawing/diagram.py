@@ -10,17 +10,17 @@
 Text never leaves its box: it shrinks down to `LEAST_FONT`, and what does not fit then is refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.collections import PatchCollection
+from matplotlib.collections import LineCollection, PatchCollection, PathCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from railcore.workbench.drawing.symbols import ink_on, text_outline
+from railcore.workbench.drawing.symbols import draw_marks, ink_on, text_outline
 
 LEAST_FONT = 6.0  # points
 INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", "#B00000"
@@ -180,7 +180,33 @@ class Diagram:
             The text does not fit at `LEAST_FONT`.
         """
         words: dict[str, Any] = {name: style[name] for name in ("weight", "family") if name in style}
-        self.text(*box.middle, text, self._fitted(text, font, box, words), **{"linespacing": 1.15, **style})
+        self.text(*box.middle, text, self.fitted(text, font, box, words), **{"linespacing": 1.15, **style})
+
+    def lines(
+        self, rows: Iterable[tuple[float, float, str, float, str]], left: bool = False, bold: bool = False
+    ) -> None:
+        """Many lines of text as one artist, which is drawn several times as fast.
+
+        rows: x and y of a line's middle, or where it begins if `left` [inches]; text, its size [points], and colour.
+        Raises ValueError for a font below `LEAST_FONT`.
+        """
+        rows = [row for row in rows if row[2]]
+        outlines, places, inks = [], [], []
+        for x, y, text, font, ink in rows:
+            if font < LEAST_FONT:
+                raise ValueError(f"font is {font:g} points: give {LEAST_FONT:g} or more")
+            outline, wide = text_outline(text, font, bold)
+            outlines.append(outline)
+            places.append((x + left * wide / 144, y))
+            inks.append(ink)
+        if outlines:
+            words = "\n".join(row[2] for row in rows)  # for `text_collisions`, and for whoever reads the artists
+            draw_marks(self.ax, outlines, places, facecolors=inks, linewidths=0, zorder=6, label=words)
+
+    def links(self, lines: Sequence, colours: str | Sequence[str], widths: float | Sequence[float], zorder: int = 2):
+        """Many lines through points [inches] as one artist; their colours and widths [points], one for all or each."""
+        look: dict[str, Any] = {"colors": colours, "linewidths": widths, "zorder": zorder}
+        self.ax.add_collection(LineCollection(lines, **look), autolim=False)
 
     def enclosure(self, left: float, bottom: float, width: float, height: float, name: str = "", **style: Any) -> Box:
         """A pale box behind others.
@@ -202,7 +228,7 @@ class Diagram:
         box = self.box(left, bottom, width, height, **look)
         if name:
             inside = Box(left, bottom, width, 0.24)
-            font = self._fitted(name, 8.0, inside, {})
+            font = self.fitted(name, 8.0, inside)
             self.text(left + 0.07, bottom + height - 0.12, name, font=font, ha="left", zorder=look["zorder"] + 1)
         return box
 
@@ -311,10 +337,13 @@ class Diagram:
             borderaxespad=0.0,
         )
 
-    def _fitted(self, text: str, font: float, box: Box, words: dict[str, Any]) -> float:
-        """Size at which a text fits a box [points]. Raises ValueError where it is below `LEAST_FONT`."""
+    def fitted(self, text: str, font: float, box: Box, words: Mapping[str, Any] | None = None) -> float:
+        """Size of at most `font` at which a text fits a box [points]. Raises ValueError where it is below `LEAST_FONT`.
+
+        words: of matplotlib's text, its weight and family.
+        """
         lines, room = text.split("\n"), 72 * box.width - _PADDING
-        wide = max(_width(line, words) for line in lines)
+        wide = max(_width(line, words or {}) for line in lines)
         size = min(font, room / wide, (72 * box.height - 1) / (_LINE * len(lines)))
         if size < LEAST_FONT:
             need = (LEAST_FONT * wide + _PADDING) / 72, (LEAST_FONT * _LINE * len(lines) + 1) / 72
@@ -325,7 +354,7 @@ class Diagram:
         return size
 
 
-def _width(line: str, words: dict[str, Any]) -> float:
+def _width(line: str, words: Mapping[str, Any]) -> float:
     """Width of a line of text over its font size."""
     if words.get("family") == "monospace":
         return 0.61 * max(len(line), 1)
@@ -348,9 +377,22 @@ def text_collisions(figure: plt.Figure) -> list[tuple[str, str]]:
     renderer, page = figure.canvas.get_renderer(), figure.bbox  # type: ignore[attr-defined]
     texts = [text for ax in figure.axes for text in ax.texts if text.get_visible() and text.get_text().strip()]
     boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    boxes += [each for ax in figure.axes for marks in ax.collections for each in _line_extents(marks)]
     found = [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _overlap(one, other)]
     return found + [
         (a, "page") for a, one in boxes if not (page.contains(one.x0, one.y0) and page.contains(one.x1, one.y1))
+    ]
+
+
+def _line_extents(marks: Any) -> list[tuple[str, Any]]:
+    """Texts that `Diagram.lines` drew as one artist, with their extents; none for another artist."""
+    texts, paths = marks.get_label().split("\n"), marks.get_paths()
+    if not isinstance(marks, PathCollection) or len(texts) != len(paths):
+        return []
+    shifts = marks.get_offset_transform().transform(marks.get_offsets())
+    return [
+        (text, path.get_extents(marks.get_transform()).translated(*shift))
+        for text, path, shift in zip(texts, paths, shifts, strict=True)
     ]
 
 

@@ -79,16 +79,21 @@ def server_diagram(
     for kind in ("pcie", "nic", "network"):
         at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
     limits = {frozenset(each) for each in alert if not isinstance(each, str)}
+    drawn: list[tuple[list, str, float]] = []
     for a, b, edge in graph.edges(data=True):
         if a in at and b in at and (a, b) not in across:
             width = 0.4 + 0.2 * (edge["links"] if edge["kind"] == "hb" else 3)
-            style: dict = {"colour": ALERT, "linewidth": 2.0} if {a, b} in limits else {"linewidth": width}
-            page.link(_straight(graph, at, a, b), **style)
+            drawn.append((_straight(graph, at, a, b), *((ALERT, 2.0) if {a, b} in limits else (EDGE, width))))
+    ways, colours, widths = zip(*drawn, strict=True)
+    page.links(ways, colours, widths)
     for i, (a, b) in enumerate(across):
         colour = ALERT if {a, b} in limits else rail_colour(i + 1) if paired else EDGE
         if paired:
-            middle = _MARGIN + (boards.index(graph.nodes[a]["board"]) + 1) * room - 0.05
-            _over(page, at[a], at[b], graph.edges[a, b], colour, (middle, top + 0.18 + _STEP * i))
+            last = max(
+                at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"]
+            )
+            clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
+            _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
         else:
             _arc(page, at[a], at[b], colour)
     _captions(page, graph, names, low)

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgb
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import Normal, Stroke
@@ -305,11 +306,11 @@ def _paint(kind: str, colour: str, dead: bool, labelled: bool) -> tuple[str, str
 
 
 @cache
-def text_outline(text: str, font: float) -> tuple[Path, float]:
+def text_outline(text: str, font: float, bold: bool = False) -> tuple[Path, float]:
     """Outline of a text around its middle, and its width [typographic points]; font: size [points]."""
     if not text:
         return Path([(0.0, 0.0)]), 0.0
-    path = TextPath((0, 0), text, size=font)
+    path = TextPath((0, 0), text, size=font, prop=FontProperties(weight="bold") if bold else None)
     xs = path.vertices[path.codes != Path.CLOSEPOLY, 0]  # get_extents solves for every curve: 100 times as long
     middle = [(xs.min() + xs.max()) / 2, 0.365 * font]  # half the height of digits and capitals
     return Path(path.vertices - middle, path.codes), xs.max() - xs.min()
