@@ -192,6 +192,15 @@ def test_diagrams_are_legible_and_say_what_they_must(number):
     assert all(word in written for word in words), written
 
 
+@pytest.mark.parametrize("neurons", [(6, 5, 4, 2), (1, 1, 1, 1), (9, 3, 3, 3)])
+def test_other_widths_fit_their_boxes(neurons):
+    run = primer.chain_run(neurons, SEED)
+    names = primer.node_names(run)
+    for phase, lines in (("forward", 2), ("backward", 3)):
+        parts = primer.chain_cells(run, phase, names), primer.stage_transfers(run, phase, names)
+        assert not diagram.text_collisions(neural.chain_diagram(*parts, lines=lines))
+
+
 def test_charts_draw_every_box_and_bar(three_d):
     line = rank_timeline(three_d.ranks, scale_up_time=0.25, scale_out_time=0.5)
     events = primer.step_events(line, ["backward", "after"])

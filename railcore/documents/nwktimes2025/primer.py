@@ -36,7 +36,7 @@ TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
-_DIGITS, _DECIMALS = 3, 1
+_DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
 _EQUAL = 1e-12  # difference below which sums of another order are the same
 _HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
 
@@ -143,7 +143,9 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
 
 
 def _shown(*values: float) -> str:
-    return " ".join(number(value + 0.0, _DIGITS) for value in values)
+    """Numbers side by side, no more than fit a box: the CSV has all."""
+    shown = values if len(values) <= _MOST_SHOWN else values[: _MOST_SHOWN - 1]
+    return " ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
