@@ -131,7 +131,7 @@ def test_idle_share_is_the_closed_form(p, m, each, back):
         _ = sharded.train(inputs, targets, 0.1) if train else sharded.predict(inputs)
         line = rank_timeline(ranks, backward_time=back)
         assert line.idle_share == pytest.approx((p - 1) / (m + p - 1), abs=1e-12)
-        assert line.peak_active == min(p, m)
+        assert line.peak_active() == min(p, m)
         assert line.total == pytest.approx(each * (m + p - 1) * (1 + back * train))
     whole = schedule("gpipe", p, m, 1.0, back)
     assert line.total == pytest.approx(each * whole.total_s)
