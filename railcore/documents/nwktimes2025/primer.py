@@ -35,8 +35,8 @@ PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
 TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
 # What `step_events` writes into boxes.
-FORWARD_NOTE = "text in a box: number of the step; a computation, b AllGather, c to the next stage"
-BACKWARD_NOTE = "number in a box: layer"
+STEP_NOTE = "text in a box: number of the step; a computation, b AllGather, c to the next stage"
+LAYER_NOTE = "number in a box: layer"
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
@@ -158,7 +158,7 @@ def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.Da
     log = run.ranks.log
     sent = log[(log["kind"] == "pipeline") & (log["phase"] == phase)].reset_index(drop=True)
     elements = (sent["bytes"] / run.ranks.element_bytes).astype(int)
-    what = "outputs" if phase == "forward" else "deltas"
+    what = "activations" if phase == "forward" else "deltas"
     texts = [
         f"{count} {what}, {number(size)} B\n{link} ({_HOW[link]})"
         for count, size, link in zip(elements, sent["bytes"], sent["link"], strict=True)
@@ -180,7 +180,7 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
         for i in range(len(first))
     ]
     texts = [
-        f"{row.elements} outputs, {number(row.bytes)} B\n{link}"
+        f"{row.elements} activations, {number(row.bytes)} B\n{link}"
         for row, link in zip(first.itertuples(), links, strict=True)
     ]
     every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
@@ -398,7 +398,7 @@ def three_d_text(run: EmulatedRun) -> str:
 def own_timeline(
     run: EmulatedRun, scale_up_time: float, scale_out_time: float
 ) -> tuple[pd.DataFrame, list[str], str, str]:
-    """Events, names of the ranks, title and note of a run's timeline, as `rank_gantt` takes them.
+    """Events with their layers, names of the ranks, title and note of a run's timeline, as `rank_gantt` takes them.
 
     scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
     """
@@ -407,9 +407,10 @@ def own_timeline(
     title = f"idle share {number(100 * line.idle_share, 3)}%; " + ", ".join(
         f"{link} {show(n, 'B', 4)}" for link, n in out.items()
     )
-    nodes = run.ranks.nodes
-    note = f"forward pass, {FORWARD_NOTE}; then, {BACKWARD_NOTE}"
-    return step_events(line, PHASES), [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title, note
+    events = step_events(line, PHASES)
+    events["text"] = events["layer"].astype(str)
+    names = [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(run.ranks.nodes)]
+    return events, names, title, LAYER_NOTE
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
