@@ -60,6 +60,8 @@ def test_an_adjustment_is_gradient_times_learning_rate(gradient, rate):
 def test_numbers_in_the_diagrams_follow_by_hand():
     run = primer.chain_run((3, 3, 3, 1), SEED, learning_rate=0.1)
     table = primer.neuron_table(run)
+    cells, names = primer.chain_cells(run, "forward", primer.node_names(run)), primer.node_names(run)
+    assert list(dict.fromkeys(cells["gpu"])) == names
     before = run.inputs[:, 0]
     for _, own in table.groupby("layer"):
         assert np.allclose(own["z"], [np.dot(weights, before) for weights in own["weights"]])
@@ -83,7 +85,9 @@ def test_gpus_that_compute_at_once_are_those_of_the_pass():
     ranks = EmulatedRanks(2, 2)
     for rank, phase in ((0, "forward"), (0, "backward"), (1, "backward")):
         ranks.compute(rank, phase, 1, rank)
-    line = rank_timeline(ranks, backward_time=2.0)
+    ranks.all_reduce((0, 1), [np.ones(2)] * 2, TransferLabel("after", "data", 1))
+    line = rank_timeline(ranks, backward_time=2.0, scale_up_time=5.0)
+    assert line.total == 13 and line.idle_share == pytest.approx(1 / 6)  # up to the last computation
     assert [line.peak_active(phase) for phase in ("forward", "backward", "recompute", None)] == [1, 2, 0, 2]
 
 
@@ -146,6 +150,10 @@ def test_the_gather_ends_with_everything_everywhere():
     first = slots[slots["stage"] == "partial outputs"]
     assert (first.groupby("gpu")["text"].agg(lambda text: (text != "").sum()) == 2).all()
     assert sends["bytes"].to_list() == [8, 8]
+    four = comparison.emulated_run(FeedForward([4, 4]), Strategy(tensor=4), 1, 4, learning_rate=None)
+    slots, _ = primer.gather_states(four)
+    held = slots[slots["text"] != ""].groupby(["stage", "gpu"], sort=False).size().groupby("stage", sort=False).unique()
+    assert [each.tolist() for each in held] == [[1], [2], [3], [4], [4]]
 
 
 def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
@@ -228,13 +236,16 @@ def test_other_widths_fit_their_boxes(neurons):
 def test_charts_draw_every_box_and_bar(three_d):
     line = rank_timeline(three_d.ranks, scale_up_time=0.25, scale_out_time=0.5)
     events = primer.step_events(line, ["backward", "after"])
-    figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d))
+    figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d), note=primer.LAYER_NOTE)
+    assert figure.legends[0].get_title().get_text() == "number in a box: layer"
     assert sum(len(each.get_paths()) for each in figure.axes[0].collections) == len(events)
     ways = {"one": Strategy(), "two": Strategy(data=2)}
     table = comparison.strategy_traffic(FeedForward([4, 4]), ways, 4, 1)
     bars = rank_timelines.strategy_bytes(table)
     widths = [patch.get_width() for patch in bars.axes[0].patches]
     assert sum(widths) == pytest.approx(table["bytes"].sum() / 1e3)
+    far = sum(patch.get_width() for patch in bars.axes[0].patches if patch.get_hatch())
+    assert far == pytest.approx(table["bytes"][table["link"] == "scale-out"].sum() / 1e3) and far > 0
     assert rank_timelines.idle_curves(comparison.emulated_idle_shares((2, 3), (1, 2))).axes[0].lines
     assert rank_timelines.rank_gantt(*primer.own_timeline(three_d, 0.25, 0.5)).axes[0].texts
     run = primer.layers_run(3, SEED)
