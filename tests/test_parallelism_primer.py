@@ -17,7 +17,7 @@ from railcore.training.parallelism import Strategy
 from railcore.workbench.charts import rank_timelines
 from railcore.workbench.drawing import diagram, neural
 
-SEED = 804
+SEED = 27482  # of notebook 17
 WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}
 
 
