@@ -95,8 +95,11 @@ def test_memory_is_what_is_held():
     assert list(ranks.current_bytes) == [4, 0]
     assert list(ranks.peak_bytes) == [24, 10]
     assert ranks.peak_total_bytes == 34
+    ranks.hold(1, "velocity", np.zeros(3), element_bytes=4)
+    assert ranks.current_bytes[1] == 12
     table = ranks.memory
     assert list(table.total_bytes) == list(table.bytes.cumsum())
+    ranks.free(1, "velocity")
     with pytest.raises(ValueError, match="rank 1 does not hold it; it holds nothing"):
         ranks.held(1, "output")
 

@@ -13,6 +13,7 @@ from railcore.training.emulator.transformer_reference import (
     random_tokens,
     starting_weights,
     train_unsharded,
+    unit_shapes,
     unsharded_transformer_step,
 )
 from railcore.training.parallelism import DIMENSIONS, Strategy
@@ -148,6 +149,31 @@ def test_all_copies_of_weights_stay_equal(sharding):
                 if group[0] in run.parameters.unit_ranks(unit):
                     one, *others = [run.ranks.held(rank, f"weights {unit}") for rank in group]
                     assert all(np.array_equal(one, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sequence_parallel": True, "recompute": "full"}, {"context": 2, "sharding": "none"}, {"pipeline": 1}],
+    ids=str,
+)
+@pytest.mark.parametrize("model", [GPT, MIXTRAL], ids=lambda model: model.name)
+def test_a_replica_computes_with_its_own_weights_alone(model, changes):
+    """Replicas with different weights: loss and gradients are the mean of those of one rank with each of them."""
+    strategy = Strategy(**{"tensor": 2, "pipeline": 2, "data": 2} | changes)
+    run, tokens = ShardedTransformer(model, strategy, 4), random_tokens(model, 4)
+    each = [starting_weights(model, seed) for seed in (0, 1)]
+    other = ShardedTransformer(model, strategy, 4, each[1])
+    replica = strategy.coordinates(np.arange(strategy.gpus))["data"]
+    for unit in (*unit_shapes(model), run.parameters.output_unit):
+        for rank in run.parameters.unit_ranks(unit):
+            if replica[rank] == 1:
+                run.ranks.held(rank, f"weights {unit}")[:] = other.ranks.held(rank, f"weights {unit}")
+    loss = run.step(tokens)
+    alone = [unsharded_transformer_step(model, own, half) for own, half in zip(each, np.split(tokens, 2), strict=True)]
+    assert loss == pytest.approx((alone[0][0] + alone[1][0]) / 2, rel=1e-12)
+    found = run.parameters.collected("summed")
+    wanted = {u: {n: (alone[0][1][u][n] + alone[1][1][u][n]) / 2 for n in tensors} for u, tensors in each[0].items()}
+    assert worst({unit: found[unit] for unit in wanted}, wanted) < 1e-12
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])

@@ -1,5 +1,7 @@
 """Feedforward networks on emulated ranks: equal to one rank, bytes equal to the closed forms, times by their rules."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,7 +133,7 @@ def test_idle_share_is_the_closed_form(p, m, each, back):
         _ = sharded.train(inputs, targets, 0.1) if train else sharded.predict(inputs)
         line = rank_timeline(ranks, backward_time=back)
         assert line.idle_share == pytest.approx((p - 1) / (m + p - 1), abs=1e-12)
-        assert line.peak_active == min(p, m)
+        assert line.peak_active() == min(p, m)
         assert line.total == pytest.approx(each * (m + p - 1) * (1 + back * train))
     whole = schedule("gpipe", p, m, 1.0, back)
     assert line.total == pytest.approx(each * whole.total_s)
@@ -192,3 +194,36 @@ def test_what_does_not_fit_is_refused(call, message):
 def test_predictions_have_no_row_for_a_single_rank():
     found = feedforward_transfers(FeedForward([4, 4]), Strategy(), 2)
     assert isinstance(found, pd.DataFrame) and found.empty
+
+
+@pytest.mark.parametrize(("tensor", "pipeline"), [(1, 1), (2, 1), (1, 3), (2, 3)])
+def test_a_replica_computes_with_its_own_weights_alone(tensor, pipeline):
+    """Replicas with different weights: each has the outputs and deltas of one rank with those weights."""
+    network, strategy = FeedForward([4] * 4), Strategy(tensor=tensor, pipeline=pipeline, data=2, order=ORDER)
+    weights, (inputs, targets) = network.initial_weights(), network.samples(4)
+    sharded = ShardedFeedForward(network, strategy, ranks := EmulatedRanks(strategy.gpus, 2), weights)
+    for layer in range(1, 4):
+        for rank in sharded.group(layer, 1):
+            ranks.held(rank, f"weights {layer}")[:] *= 1 + layer / 4
+    step = sharded.train(inputs, targets, 0.5)
+    each = (weights, [(1 + layer / 4) * matrix for layer, matrix in enumerate(weights, start=1)])
+    alone = [one_rank_step(network, own, inputs, targets, 0.5) for own in each]
+    for name in ("outputs", "deltas"):
+        for found, first, second in zip(*(getattr(run, name) for run in (step, *alone)), strict=True):
+            np.testing.assert_allclose(found, np.hstack([first[:, :2], second[:, 2:]]), rtol=0, atol=1e-12)
+
+
+@given(case=cases())
+@settings(max_examples=20, deadline=None)
+def test_ranks_share_no_memory(case):
+    network, strategy, samples = case
+    ranks, weights = EmulatedRanks(strategy.gpus, 2), network.initial_weights()
+    sharded = ShardedFeedForward(network, strategy, ranks, weights)
+    sharded.train(*network.samples(samples), 0.5)
+    held = [
+        ranks.held(rank, f"weights {layer}")
+        for layer in range(1, network.layers + 1)
+        for d in range(strategy.data)
+        for rank in sharded.group(layer, d)
+    ]
+    assert not any(np.may_share_memory(one, other) for one, other in combinations((*held, *weights), 2))

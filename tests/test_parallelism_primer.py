@@ -1,5 +1,7 @@
 """The primer on parallelism: the document's networks, what strategies send, and the pictures of both."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from railcore.training.parallelism import Strategy
 from railcore.workbench.charts import rank_timelines
 from railcore.workbench.drawing import diagram, neural
 
-SEED = 804
+SEED = 27482  # of notebook 17
 WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}
 
 
@@ -58,6 +60,8 @@ def test_an_adjustment_is_gradient_times_learning_rate(gradient, rate):
 def test_numbers_in_the_diagrams_follow_by_hand():
     run = primer.chain_run((3, 3, 3, 1), SEED, learning_rate=0.1)
     table = primer.neuron_table(run)
+    cells, names = primer.chain_cells(run, "forward", primer.node_names(run)), primer.node_names(run)
+    assert list(dict.fromkeys(cells["gpu"])) == names
     before = run.inputs[:, 0]
     for _, own in table.groupby("layer"):
         assert np.allclose(own["z"], [np.dot(weights, before) for weights in own["weights"]])
@@ -72,14 +76,28 @@ def test_gradients_are_summed_where_the_same_weights_are():
     assert list(comparison.gradient_scopes(primer.three_d_run(4, 4))) == ["across replicas"]
     alone = comparison.emulated_run(FeedForward([4] * 5), Strategy(tensor=2, pipeline=2), 2, 2)
     assert comparison.gradient_scopes(alone) == {}
+    run = primer.three_d_run(4, 4)
+    run.ranks.all_reduce((0, 1), [np.zeros(2)] * 2, TransferLabel("after", "data", 1))  # a sum of tensor ranks too
+    assert list(comparison.gradient_scopes(run)) == ["within a replica", "across replicas"]
+
+
+def test_gpus_that_compute_at_once_are_those_of_the_pass():
+    ranks = EmulatedRanks(2, 2)
+    for rank, phase in ((0, "forward"), (0, "backward"), (1, "backward")):
+        ranks.compute(rank, phase, 1, rank)
+    ranks.all_reduce((0, 1), [np.ones(2)] * 2, TransferLabel("after", "data", 1))
+    line = rank_timeline(ranks, backward_time=2.0, scale_up_time=5.0)
+    assert line.total == 13 and line.idle_share == pytest.approx(1 / 6)  # up to the last computation
+    assert [line.peak_active(phase) for phase in ("forward", "backward", "recompute", None)] == [1, 2, 0, 2]
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_larger_nodes_take_bytes_off_the_scale_out_network(size):
     table = primer.placement_bytes(4, (size, 2 * size))
-    small, large = (table[table["hb_domain_size"] == n][["scale-up", "scale-out"]].sum() for n in (size, 2 * size))
+    by_size = table.groupby("hb_domain_size")[["scale_up_bytes", "scale_out_bytes"]].sum()
+    small, large = by_size.loc[size], by_size.loc[2 * size]
     assert small.sum() == large.sum()
-    assert large["scale-out"] <= small["scale-out"]
+    assert large["scale_out_bytes"] <= small["scale_out_bytes"]
 
 
 def test_any_placement_of_ranks_on_nodes_trains_alike():
@@ -98,7 +116,7 @@ def test_every_possible_strategy_trains_alike_and_sends_what_is_predicted():
     assert shapes == {(t, p, 8 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2) if t * p <= 8}
     for way in ways.values():
         run = comparison.emulated_run(network, way, samples, 4, learning_rate=0.5)
-        assert comparison.largest_difference(run, 0.5) < 1e-12
+        assert comparison.largest_difference(run) < 1e-12
         table = comparison.logged_and_predicted(run)
         assert not table.isna().any(axis=None)
         np.testing.assert_allclose(table["rank_bytes"], table["predicted_bytes"], rtol=1e-14)
@@ -113,6 +131,10 @@ def test_a_split_that_fits_no_strategy_is_refused_with_what_would_fit():
         comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5)
     with pytest.raises(ValueError, match="give a learning_rate"):
         primer.neuron_table(primer.tensor_run())
+    with pytest.raises(ValueError, match="a multiple of 4 neurons, or as tensor a divisor of 2"):
+        comparison.emulated_run(FeedForward([8, 8, 6]), Strategy(tensor=4), 1, 4)
+    with pytest.raises(ValueError, match="give those of 4 layers"):
+        primer.chain_run((3, 3, 1))
 
 
 @pytest.mark.parametrize(("samples", "fits"), [(64, "60 or 75"), (7, "such as 15$")])
@@ -128,6 +150,10 @@ def test_the_gather_ends_with_everything_everywhere():
     first = slots[slots["stage"] == "partial outputs"]
     assert (first.groupby("gpu")["text"].agg(lambda text: (text != "").sum()) == 2).all()
     assert sends["bytes"].to_list() == [8, 8]
+    four = comparison.emulated_run(FeedForward([4, 4]), Strategy(tensor=4), 1, 4, learning_rate=None)
+    slots, _ = primer.gather_states(four)
+    held = slots[slots["text"] != ""].groupby(["stage", "gpu"], sort=False).size().groupby("stage", sort=False).unique()
+    assert [each.tolist() for each in held] == [[1], [2], [3], [4], [4]]
 
 
 def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
@@ -178,7 +204,7 @@ def diagrams():
         neural.chain_diagram(*forward, inputs, text),
         ["3 activations, 12 B", "x3 = ", "scale-out (RDMA)", "GPU1: layer 4"],
     )
-    yield neural.chain_diagram(*backward, result=primer.loss_text(chain, 0.1), lines=3), ["3 deltas, 12 B", "rate 0.1"]
+    yield neural.chain_diagram(*backward, result=primer.loss_text(chain), lines=3), ["3 deltas, 12 B", "rate 0.1"]
     placed = primer.placed_transfers(layers, few)
     yield (
         neural.chain_diagram(cells, placed, primer.input_texts(layers[0]), text),
@@ -210,13 +236,16 @@ def test_other_widths_fit_their_boxes(neurons):
 def test_charts_draw_every_box_and_bar(three_d):
     line = rank_timeline(three_d.ranks, scale_up_time=0.25, scale_out_time=0.5)
     events = primer.step_events(line, ["backward", "after"])
-    figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d))
+    figure = rank_timelines.rank_gantt(events, primer.three_d_names(three_d), note=primer.LAYER_NOTE)
+    assert figure.legends[0].get_title().get_text() == "number in a box: layer"
     assert sum(len(each.get_paths()) for each in figure.axes[0].collections) == len(events)
     ways = {"one": Strategy(), "two": Strategy(data=2)}
     table = comparison.strategy_traffic(FeedForward([4, 4]), ways, 4, 1)
     bars = rank_timelines.strategy_bytes(table)
     widths = [patch.get_width() for patch in bars.axes[0].patches]
     assert sum(widths) == pytest.approx(table["bytes"].sum() / 1e3)
+    far = sum(patch.get_width() for patch in bars.axes[0].patches if patch.get_hatch())
+    assert far == pytest.approx(table["bytes"][table["link"] == "scale-out"].sum() / 1e3) and far > 0
     assert rank_timelines.idle_curves(comparison.emulated_idle_shares((2, 3), (1, 2))).axes[0].lines
     assert rank_timelines.rank_gantt(*primer.own_timeline(three_d, 0.25, 0.5)).axes[0].texts
     run = primer.layers_run(3, SEED)
@@ -234,9 +263,9 @@ def test_tables_under_the_figures_have_their_numbers():
 
 
 def test_a_run_in_words(three_d):
-    text = primer.run_text(three_d, primer.LEARNING_RATE)
+    text = primer.run_text(three_d)
     assert "the same weights (to 1e-12)" in text and "8 GPUs" in text and "33.3% of the time" in text
-    assert "differ" in primer.run_text(three_d, 0.2)
+    assert "differ" in primer.run_text(dataclasses.replace(three_d, learning_rate=0.2))
     alone = comparison.emulated_run(FeedForward([2, 2]), Strategy(), 1, 1)
-    assert "sends nothing" in primer.run_text(alone, 0.1) and " 0.0% of the time" in primer.run_text(alone, 0.1)
+    assert "sends nothing" in primer.run_text(alone) and "1 GPU ends" in primer.run_text(alone)
     assert "8 of 8 GPUs" in primer.three_d_text(three_d) and "summed across replicas." in primer.three_d_text(three_d)

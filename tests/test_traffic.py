@@ -364,3 +364,14 @@ def test_all_gathers_are_counted_as_printed_but_for_the_network_of_all_rails():
     assert table["one_rail"].to_numpy() == pytest.approx(table["D(y-1)/x"])
     assert table["network"].to_numpy() == pytest.approx(table["x"] * table["one_rail"])
     assert table["domain"].to_numpy() == pytest.approx(table["D(x-1)"]) and not table["across_rails"].any()
+
+
+@pytest.mark.parametrize(("name", "share"), [("GPT-3", 0.0003), ("PaLM-540B", 0.014)])
+def test_copies_on_tensor_ranks_count_in_slices_and_would_add_little_if_sent_whole(name, share):
+    model, t = catalog_model(name), 8
+    rows = transfers.step_transfers(model, Strategy(t, data=2), 2, TrafficOptions(gradient_bytes=4))
+    assert sum(row.sent_bytes for row in rows if row.kind == "data") == pytest.approx(4 * model.total_parameters / t)
+    copies = model.parameters()["norms"] + 2 * model.layers * model.hidden * model.biases
+    if model.kv_heads < t:
+        copies += 2 * model.layers * model.hidden * model.head_dim * model.kv_heads
+    assert (t - 1) * copies / model.total_parameters == pytest.approx(share, rel=0.1)

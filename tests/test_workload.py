@@ -316,11 +316,14 @@ def test_tied_embeddings_are_summed_after_both_ends_and_before_norms():
     assert all(tied in before[op] for op in ops(table, phase="after") if op != tied)
 
 
-def test_tied_embeddings_are_summed_over_both_ends():
-    table = training_step(TIED, H100, Strategy(tensor=2, pipeline=4, data=2), 8, NO_SYNC).table
+@pytest.mark.parametrize(("sharding", "parts"), [("none", 1), ("optimizer", 1), ("gradients", 2), ("weights", 2)])
+def test_tied_embeddings_are_summed_over_both_ends(sharding, parts):
+    """Whole, or shard by shard where gradients are sharded as they come."""
+    strategy = Strategy(tensor=2, pipeline=4, data=2, sharding=sharding)
+    table = training_step(TIED, H100, strategy, 8, NO_SYNC).table
     ends = table[table["group"].str.startswith("ends")]
     assert set(ends["ranks"]) == {(rank, 12 + rank) for rank in range(4)}
-    assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 * GRADIENT_BYTES}
+    assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 / parts * GRADIENT_BYTES}
     assert training_step(TIED, H100, Strategy(data=8), 8).table["group"].str.startswith("ends").sum() == 0
 
 

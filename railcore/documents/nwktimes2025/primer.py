@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import number, show
+from railcore.facts.units import counted, number, show
 from railcore.training.collective_schedules import collective_schedule
 from railcore.training.emulator.comparison import (
     EmulatedRun,
@@ -34,6 +34,9 @@ NODE_GPUS = 2  # of Fig. 1-7
 PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
 TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
+# What `step_events` writes into boxes.
+STEP_NOTE = "text in a box: number of the step; a computation, b AllGather, c to the next stage"
+LAYER_NOTE = "number in a box: layer"
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
@@ -44,8 +47,10 @@ _HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
 def chain_run(neurons: Sequence[int], seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
     """Fig. 1-7 and 1-8: four layers on two nodes of two GPUs, three inputs, one sample, one training step.
 
-    neurons: of the four layers.
+    neurons: of the four layers. Raises ValueError for another number of layers.
     """
+    if len(neurons) != 2 * NODE_GPUS:
+        raise ValueError(f"neurons is {list(neurons)}: give those of {2 * NODE_GPUS} layers, one on each GPU")
     return _run((_INPUTS_1_7, *neurons), Strategy(pipeline=len(neurons)), 1, NODE_GPUS, learning_rate, seed)
 
 
@@ -199,10 +204,10 @@ def prediction_text(run: EmulatedRun) -> str:
     )
 
 
-def loss_text(run: EmulatedRun, learning_rate: float) -> str:
+def loss_text(run: EmulatedRun) -> str:
     """How a training step of one sample begins its backward pass, and what it does with gradients."""
-    rate = _shown(learning_rate)
-    return f"{prediction_text(run)}\n\nlearning rate {rate}\nnew w = w -\n{rate} x gradient"
+    prediction, rate = prediction_text(run), _shown(run.learning_rate or 0.0)
+    return f"{prediction}\n\nlearning rate {rate}\nnew w = w -\n{rate} x gradient"
 
 
 def chain_data(
@@ -320,7 +325,7 @@ def three_d_names(run: EmulatedRun) -> list[str]:
 def placement_bytes(width: int, hb_domain_sizes: Sequence[int], seed: int = 0) -> pd.DataFrame:
     """Bytes of a training step of the 3D example by GPUs of a node: a row for each size, phase and kind.
 
-    width, seed: as in `three_d_run`. Columns hb_domain_size, phase, kind, scale-up, scale-out [bytes].
+    width, seed: as in `three_d_run`. Columns hb_domain_size, phase, kind, scale_up_bytes, scale_out_bytes.
     """
     tables = [link_bytes(three_d_run(width, size, seed)).assign(hb_domain_size=size) for size in hb_domain_sizes]
     found = pd.concat(tables, ignore_index=True)
@@ -363,9 +368,9 @@ def identity_table(identity: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="error").assign(over_buffer=share, result_is_the_sum=same)
 
 
-def run_text(run: EmulatedRun, learning_rate: float) -> str:
+def run_text(run: EmulatedRun) -> str:
     """A training step in words: whether it equals that of one rank, what it sends over which link, who waits."""
-    found, log = largest_difference(run, learning_rate), run.ranks.log
+    found, log = largest_difference(run), run.ranks.log
     same = f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
     sends, total = "It sends nothing.", float(log["bytes"].sum())
     if total:
@@ -374,24 +379,26 @@ def run_text(run: EmulatedRun, learning_rate: float) -> str:
         sends = f"It sends {show(total, 'B', 4)} ({kinds}), and {out / total:.0%} of it leaves a node."
     idle = rank_timeline(run.ranks).idle_share
     return (
-        f"Your network on {run.strategy.gpus} GPUs ends a training step with {same} as on one GPU. {sends} GPUs idle "
-        f"{idle:.1%} of the time if transfers are free."
+        f"Your network on {counted(run.strategy.gpus, 'GPUs')} ends a training step with {same} as on one GPU. {sends} "
+        f"GPUs idle {idle:.1%} of the time if transfers are free."
     )
 
 
 def three_d_text(run: EmulatedRun) -> str:
     """Fig. 1-12 and 1-13 in words: GPUs that compute at once, bytes between replicas, where gradients are summed."""
     forward = run.ranks.log[run.ranks.log["phase"] == "forward"]
-    across = replica_scopes(run, forward)["across replicas"]
+    across, active = replica_scopes(run, forward)["across replicas"], rank_timeline(run.ranks).peak_active("forward")
     return (
-        f"In the document's 3D example {rank_timeline(run.ranks).peak_active} of {run.strategy.gpus} GPUs compute at "
-        f"the same time, {show(across, 'B', 4)} pass between replicas in the forward pass, and gradients are summed "
+        f"In the document's 3D example {active} of {run.strategy.gpus} GPUs compute at the same time in the forward "
+        f"pass, and {show(across, 'B', 4)} pass between replicas. Gradients are summed "
         f"{' and '.join(gradient_scopes(run))}."
     )
 
 
-def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) -> tuple[pd.DataFrame, list[str], str]:
-    """Events with their layers, names of the ranks and title of a run's timeline, as `rank_gantt` takes them.
+def own_timeline(
+    run: EmulatedRun, scale_up_time: float, scale_out_time: float
+) -> tuple[pd.DataFrame, list[str], str, str]:
+    """Events with their layers, names of the ranks, title and note of a run's timeline, as `rank_gantt` takes them.
 
     scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
     """
@@ -400,10 +407,10 @@ def own_timeline(run: EmulatedRun, scale_up_time: float, scale_out_time: float) 
     title = f"idle share {number(100 * line.idle_share, 3)}%; " + ", ".join(
         f"{link} {show(n, 'B', 4)}" for link, n in out.items()
     )
-    nodes = run.ranks.nodes
     events = step_events(line, PHASES)
     events["text"] = events["layer"].astype(str)
-    return events, [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(nodes)], title
+    names = [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(run.ranks.nodes)]
+    return events, names, title, LAYER_NOTE
 
 
 def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:

@@ -86,7 +86,7 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
     values = {
         "fig1_12.mini_batch": float(samples.sum()),
         "fig1_12.micro_batch": float(samples.max()),
-        "fig1_12.peak_active_gpus": float(rank_timeline(run.ranks).peak_active),
+        "fig1_12.peak_active_gpus": float(rank_timeline(run.ranks).peak_active("forward")),
         "fig1_12.cross_dp_forward_bytes": replica_scopes(run, forward)["across replicas"],
         "fig1_12.dp_group_gpus": float(len(_reached(source, target))),
         "fig1_12.idle_rule": idle_rule_broken(idle),

@@ -26,7 +26,7 @@ from railcore.training.parallelism import DIMENSIONS, Strategy
 class EmulatedRun:
     """A network and its weights before the run, the samples, and what the run computed, sent and held.
 
-    step: None after a forward pass alone.
+    learning_rate and step: None after a forward pass alone.
     """
 
     network: FeedForward
@@ -36,6 +36,7 @@ class EmulatedRun:
     targets: Floats
     ranks: EmulatedRanks
     sharded: ShardedFeedForward
+    learning_rate: float | None
     step: TrainingStep | None
 
     @property
@@ -88,17 +89,17 @@ def emulated_run(
         sharded.predict(inputs)
     else:
         step = sharded.train(inputs, targets, learning_rate)
-    return EmulatedRun(network, strategy, weights, inputs, targets, ranks, sharded, step)
+    return EmulatedRun(network, strategy, weights, inputs, targets, ranks, sharded, learning_rate, step)
 
 
-def largest_difference(run: EmulatedRun, learning_rate: float) -> float:
+def largest_difference(run: EmulatedRun) -> float:
     """Largest absolute difference between a training step on its ranks and the same step on one rank.
 
     Of loss, outputs, deltas, gradients, and the weights of every replica.
     """
-    if run.step is None:
+    if run.step is None or run.learning_rate is None:
         raise ValueError("run has no training step: give emulated_run a learning_rate")
-    alone = one_rank_step(run.network, run.weights, run.inputs, run.targets, learning_rate)
+    alone = one_rank_step(run.network, run.weights, run.inputs, run.targets, run.learning_rate)
     pairs = [(np.array(run.step.loss), np.array(alone.loss))]
     for name in ("outputs", "deltas", "gradients"):
         pairs += zip(getattr(run.step, name), getattr(alone, name), strict=True)
@@ -270,8 +271,9 @@ def replica_scopes(run: EmulatedRun, sends: pd.DataFrame) -> dict[str, float]:
 
 
 def link_bytes(run: EmulatedRun) -> pd.DataFrame:
-    """Bytes that a run sent: a row for each phase and kind, a column for each link."""
+    """Bytes that a run sent: a row for each phase and kind, columns scale_up_bytes and scale_out_bytes."""
     log = run.ranks.log
     table = log.pivot_table("bytes", ["phase", "kind"], "link", "sum", fill_value=0.0, sort=False).reset_index()
     table.columns.name = None
-    return table.reindex(columns=["phase", "kind", SCALE_UP, SCALE_OUT], fill_value=0.0)
+    table = table.reindex(columns=["phase", "kind", SCALE_UP, SCALE_OUT], fill_value=0.0)
+    return table.rename(columns={SCALE_UP: "scale_up_bytes", SCALE_OUT: "scale_out_bytes"})

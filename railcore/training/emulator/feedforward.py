@@ -18,6 +18,7 @@ relu'(z_l) = (a_l > 0) is known where a_l is: the next layer's ranks keep a_l as
 stage drops the outputs that it has sent.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -414,7 +415,7 @@ def _check_split(network: FeedForward, strategy: Strategy) -> None:
     if uneven:
         raise ValueError(
             f"widths is {network.widths}: {uneven[0]} neurons do not divide by tensor {strategy.tensor}; give layers "
-            "whose neurons are a multiple, or a tensor that divides them"
+            f"of a multiple of {strategy.tensor} neurons, or as tensor a divisor of {math.gcd(*network.widths[1:])}"
         )
     plain = {"context": 1, "expert": 1, "interleave": 1, "recompute": "none", "sequence_parallel": False}
     for name, value in (plain | {"sharding": "none"}).items():

@@ -337,21 +337,12 @@ class EmulatedRanks:
 
         Parameters
         ----------
-        group, arrays
-            Ranks, and the array of each, in the same order; arrays have one shape.
-        label
-            Why.
-        axis
-            Along which arrays are cut into slices and joined again, in the order of the group.
+        group, arrays, label, axis
+            As in `reduce_scatter`, and so are the errors; the slices that arrive are joined along the axis.
 
         Returns
         -------
         The slices that each rank received, joined.
-
-        Raises
-        ------
-        ValueError
-            Where arrays differ in shape, or do not divide by the ranks.
         """
         rows = self._divided("all_to_all", group, arrays, axis)
         return self._joined("all_to_all", group, rows, rows[0].size, label, axis)

@@ -63,18 +63,12 @@ class RankTimeline:
             return 0.0
         return float(1 - (found["end"] - found["start"]).sum() / (self.ranks * found["end"].max()))
 
-    @property
-    def active(self) -> pd.DataFrame:
-        """Ranks that compute at once: columns start [units] and active, a row where the number changes."""
+    def peak_active(self, phase: str | None = None) -> int:
+        """Ranks that compute at once, at most, in one pass or in any; 0 where none computes."""
         found = self.computations
+        found = found if phase is None else found[found["phase"] == phase]
         changes = pd.concat([pd.Series(1, found["start"]), pd.Series(-1, found["end"])]).groupby(level=0).sum()
-        table = changes.cumsum().rename_axis("start").reset_index(name="active")
-        return table[table["active"].diff().fillna(1) != 0].reset_index(drop=True)
-
-    @property
-    def peak_active(self) -> int:
-        """Ranks that compute at once, at most."""
-        return int(self.active["active"].max()) if len(self.table) else 0
+        return int(changes.cumsum().max()) if len(changes) else 0
 
 
 @checked

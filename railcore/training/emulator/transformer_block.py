@@ -93,7 +93,6 @@ class ShardedTransformer:
         optimizer: SgdMomentum = DEFAULT_OPTIMIZER,
     ) -> None:
         strategy.check(model, global_batch)
-        _check_shape(model, strategy, options)
         self.model, self.strategy, self.global_batch, self.options = model, strategy, global_batch, options
         self.optimizer, self.steps = optimizer, 0
         direct = {"all_to_all": "direct"}  # as in `traffic`; all others are rings
@@ -101,7 +100,6 @@ class ShardedTransformer:
             strategy.gpus, hb_domain_size, element_bytes=options.activation_bytes, algorithms=direct
         )
         weights = starting_weights(model) if weights is None else weights
-        _check_weights(model, weights)
         self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
         self._mixture = ShardedMixture(self.parameters)
         self._place, self._sliced = self.parameters.place, strategy.sequence_parallel
@@ -470,33 +468,6 @@ class ShardedTransformer:
         if unit == "output":
             self.parameters.end_backward(unit, microbatch)
         return dx
-
-
-def _check_weights(model: Transformer, weights: Weights) -> None:
-    """Raises ValueError for weights of another model."""
-    shapes = {unit: {name: each.shape for name, each in tensors.items()} for unit, tensors in weights.items()}
-    wanted = parts.unit_shapes(model)
-    for unit in {**wanted, **shapes}:
-        if shapes.get(unit) != wanted.get(unit):
-            raise ValueError(
-                f"weights of {unit!r} have shapes {shapes.get(unit)}, and {model.name} {wanted.get(unit)}: "
-                "give starting_weights(model), or weights of this model"
-            )
-
-
-def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions) -> None:
-    """Raises ValueError for what the emulator cannot split evenly."""
-    t, sliced = strategy.tensor, strategy.sequence_parallel
-    if model.experts:
-        parts.expert_positions(model, model.sequence_length // (strategy.context * (t if sliced else 1)))
-    for name in ("vocabulary", "positions"):
-        if (rows := getattr(model, name)) % t:
-            raise ValueError(f"{name} is {rows}: give a multiple of tensor {t}, such as {-(-rows // t) * t}")
-    if model.positions and model.positions < model.sequence_length:
-        raise ValueError(f"positions is {model.positions}: give 0, or sequence_length {model.sequence_length} or more")
-    tokens = model.sequence_length // strategy.context * strategy.micro_batch
-    if options.scatter_gather and not sliced and tokens * model.hidden % t:
-        raise ValueError(f"scatter_gather is True with tensor {t}: give hidden a multiple of it, not {model.hidden}")
 
 
 @checked

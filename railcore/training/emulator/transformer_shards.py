@@ -21,7 +21,13 @@ import numpy as np
 
 from railcore.facts.checks import Floats
 from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
-from railcore.training.emulator.transformer_reference import SgdMomentum, Tensors, Weights, unit_shapes
+from railcore.training.emulator.transformer_reference import (
+    SgdMomentum,
+    Tensors,
+    Weights,
+    expert_positions,
+    unit_shapes,
+)
 from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import Transformer
@@ -72,6 +78,11 @@ class ShardedParameters:
         Where they are held, and what logs the exchanges.
     weights
         What the model starts with.
+
+    Raises
+    ------
+    ValueError
+        For weights of another model, and what the tensor ranks cannot split evenly.
     """
 
     def __init__(
@@ -82,6 +93,8 @@ class ShardedParameters:
         ranks: EmulatedRanks,
         weights: Weights,
     ) -> None:
+        _check_shape(model, strategy, options)
+        _check_weights(model, weights)
         self.model, self.strategy, self.options, self.ranks = model, strategy, options, ranks
         self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
         self.groups: dict[str, list[list[int]]] = {kind: strategy.groups(kind).tolist() for kind in GROUP_KINDS}
@@ -366,3 +379,30 @@ class ShardedParameters:
         layer = int(unit.split()[1]) if unit[-1].isdigit() else None
         kind = "data" if layer is not None else self._counted("data")
         return TransferLabel(phase, kind, layer, microbatch, element_bytes)
+
+
+def _check_weights(model: Transformer, weights: Weights) -> None:
+    """Raises ValueError for weights of another model."""
+    shapes = {unit: {name: each.shape for name, each in tensors.items()} for unit, tensors in weights.items()}
+    wanted = unit_shapes(model)
+    for unit in {**wanted, **shapes}:
+        if shapes.get(unit) != wanted.get(unit):
+            raise ValueError(
+                f"weights of {unit!r} have shapes {shapes.get(unit)}, and {model.name} {wanted.get(unit)}: "
+                "give starting_weights(model), or weights of this model"
+            )
+
+
+def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions) -> None:
+    """Raises ValueError for what the emulator cannot split evenly."""
+    t, sliced = strategy.tensor, strategy.sequence_parallel
+    if model.experts:
+        expert_positions(model, model.sequence_length // (strategy.context * (t if sliced else 1)))
+    for name in ("vocabulary", "positions"):
+        if (rows := getattr(model, name)) % t:
+            raise ValueError(f"{name} is {rows}: give a multiple of tensor {t}, such as {-(-rows // t) * t}")
+    if model.positions and model.positions < model.sequence_length:
+        raise ValueError(f"positions is {model.positions}: give 0, or sequence_length {model.sequence_length} or more")
+    tokens = model.sequence_length // strategy.context * strategy.micro_batch
+    if options.scatter_gather and not sliced and tokens * model.hidden % t:
+        raise ValueError(f"scatter_gather is True with tensor {t}: give hidden a multiple of it, not {model.hidden}")

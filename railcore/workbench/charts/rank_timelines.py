@@ -24,7 +24,7 @@ _PLACES = {"": (-0.42, 0.36), "scale-up": (-0.06, 0.22), "scale-out": (0.16, 0.2
 _LEAST_FONT = 6.0  # points of a text in a box; smaller ones are left out
 
 
-def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> plt.Figure:
+def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note: str = "") -> plt.Figure:
     """Computations of each rank as tall boxes; below them what it sends, scale-up over scale-out.
 
     Parameters
@@ -33,8 +33,8 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> p
         Columns rank, what ("compute" or an operation), link, series (of one colour), text, start, end [units].
     names
         Of the ranks.
-    title
-        Of the panel.
+    title, note
+        Of the panel, and of the legend: what the texts mean.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "") -> p
     panel_title(ax, title, left=True)
     drawn = [*computes, *(name for name in _TRANSFERS if name in series)]
     handles = [Patch(facecolor=colours[name], edgecolor="black", linewidth=0.4, label=name) for name in drawn]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, title=note, title_fontsize=8)
     return figure
 
 
