@@ -13,7 +13,8 @@ from test_addressing import plans
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_excerpt, frr_text, parse_frr
+from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
+from railcore.network.addressing.frr_lines import frr_excerpt
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.switch_configs import switch_config
 from railcore.network.topology.segments import SegmentFabric, switch_model

@@ -154,8 +154,11 @@ def test_bundles_and_ethernet_segments(plan):
 
 def test_switches_that_nothing_joins_are_warned_of():
     plan = AddressPlan(SegmentFabric(3, LARGE, nic_ports=2), peer_links=0)
-    assert plan.trunks.empty and "MLAG pair: give spines" in bundle_units(plan).attrs["warnings"][0]
+    assert plan.trunks.empty and "MLAG pair: give peer_links" in bundle_units(plan).attrs["warnings"][0]
     assert "warnings" not in bundle_units(AddressPlan(plan.fabric)).attrs
+    under = SegmentFabric(3, LARGE, nic_ports=2, spines=2)
+    assert "MLAG pairs have no peer links" in bundle_units(AddressPlan(under, peer_links=0)).attrs["warnings"][0]
+    assert "warnings" not in bundle_units(AddressPlan(under, bundling="evpn")).attrs
 
 
 @every_kind(30)
