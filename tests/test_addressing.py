@@ -28,7 +28,7 @@ SMALL = SwitchModel("small", 48, 400 * Gbps)
 def plans(draw):
     """Plans of fabrics of every kind: tiers, homing, NIC ports, rails per switch, planes, bundling and break-out."""
     tiers, homing = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4]))
-    planes = draw(st.sampled_from([1, 2])) if tiers > 2 else 1
+    planes = draw(st.sampled_from([1, 2, 3])) if tiers > 2 else 1
     rails = draw(st.sampled_from([1, 2, 4]))
     fabric = SegmentFabric(
         servers=draw(st.integers(1, 5)),

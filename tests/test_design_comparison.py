@@ -179,8 +179,8 @@ def test_copper_cables_have_no_transceivers_to_fail(fabric):
 
 def test_short_host_links_are_copper():
     fabric = sized(4096, 8).fabric
-    assert copper_links(fabric, {"host": 2.0, "spine": 30.0}) == ("host",)
-    assert copper_links(fabric, {"host": 30.0}) == ()
+    assert copper_links(design_cost(fabric, {"host": 2.0, "spine": 30.0})) == ("host",)
+    assert copper_links(design_cost(fabric, {"host": 30.0})) == ()
     with pytest.raises(ValueError, match="copper has 2 entries for 1 plans"):
         design_measures([sized(64, 8)], copper=[(), ()])
 

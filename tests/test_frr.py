@@ -96,6 +96,8 @@ def test_gateways_are_those_of_the_subnets_and_summaries_cover_their_own_alone(b
         assert len({each.ethernet_segments for each in members}) == 1, "the pair must say the same"
         addresses = [each.address for member in members for each in member.gateways if each.shared]
         assert len(set(addresses)) == len(addresses), "each has an address of its own"
+        shared = {each.shared for member in members for each in member.gateways}
+        assert not {str(ip_interface(text).ip) for text in addresses} & (shared | set(plan.ports["address"]))
 
 
 def learnt(configs):

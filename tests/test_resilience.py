@@ -101,7 +101,12 @@ def test_failure_domains_are_those_of_the_graph(plan):
             assert len({graph.nodes[gpu]["rail"] for gpu in touched}) == row.rails_touched
             assert row.share_left == pytest.approx(1 - 1 / fabric.homing)
         before, after = reached(graph, gpus), reached(left, gpus)
-        cut = [gpu for gpu in gpus if gpu in lost or before[gpu] - set(lost) != after[gpu]]
+        of_pod = fabric.servers * fabric.segments
+        scope = [
+            gpu for gpu in gpus if row.role != "spine" or (graph.nodes[gpu]["domain"] - 1) // of_pod == row.pod - 1
+        ]
+        assert row.role == "rail switch" or row.gpus_touched == len(scope)
+        cut = [gpu for gpu in scope if gpu in lost or before[gpu] - set(lost) != after[gpu]]
         assert len(cut) == row.gpus_cut_off, row
 
 

@@ -15,7 +15,7 @@ LARGE = SwitchModel("large", 512, 800 * Gbps)
 @st.composite
 def fabrics(draw):
     tiers, homing = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2]))
-    planes = draw(st.sampled_from([1, 2])) if tiers > 2 else 1
+    planes = draw(st.sampled_from([1, 2, 3])) if tiers > 2 else 1
     options = {
         "servers": draw(st.integers(1, 4)),
         "gpus_per_server": draw(st.sampled_from([1, 2, 4])),

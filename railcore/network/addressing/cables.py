@@ -35,7 +35,7 @@ class LinkMedium:
     @property
     def is_copper(self) -> bool:
         """Whether it is a copper cable, which has no transceivers."""
-        return self.ends[0][0].split()[-1] in COPPER
+        return is_copper_item(self.ends[0][0])
 
     @property
     def text(self) -> str:
@@ -45,6 +45,11 @@ class LinkMedium:
             for name, ports, side in self.ends
         ]
         return " to ".join(dict.fromkeys(names))
+
+
+def is_copper_item(item: str) -> bool:
+    """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
+    return item.split()[-1] in COPPER
 
 
 def cable_speed(fabric: SegmentFabric, kind: str) -> float:

@@ -10,11 +10,11 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import counted, hour, year
-from railcore.network.addressing.cables import CABLE_KINDS, link_medium
+from railcore.network.addressing.cables import CABLE_KINDS, is_copper_item
 from railcore.network.addressing.resilience import path_diversity
 from railcore.network.addressing.routing import ROLES, BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
-from railcore.network.cabling import COPPER, Floor, rail_link_lengths
+from railcore.network.cabling import Floor, rail_link_lengths
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric
@@ -23,9 +23,10 @@ HOURS_OF_A_YEAR = year / hour
 LOSSES = ("NIC", "server", "bandwidth")
 
 
-def copper_links(fabric: SegmentFabric, lengths_m: Mapping) -> tuple[str, ...]:
-    """Kinds of links, of those with a length [m], whose cheapest medium is a copper cable."""
-    return tuple(kind for kind, length in lengths_m.items() if link_medium(fabric, kind, length).is_copper)
+def copper_links(parts: pd.DataFrame) -> tuple[str, ...]:
+    """Kinds of links of a design that are copper cables, of what `design_cost` lists."""
+    links = parts[parts["part"] == "links"]
+    return tuple(kind for kind, item in zip(links["where"], links["item"], strict=True) if is_copper_item(item))
 
 
 def parts_of_fabric(fabric: SegmentFabric, copper: Sequence[str] = ()) -> pd.DataFrame:
@@ -133,7 +134,7 @@ def design_power(parts: pd.DataFrame) -> float:
     for part, family in (("switches", "switches"), ("links", "transceivers")):
         own = parts[parts["part"] == part]
         for item, count in zip(own["item"], own["count"], strict=True):
-            ends = 2 if item.split()[-1] in COPPER else 1  # a cable has both ends, a transceiver is one
+            ends = 2 if is_copper_item(item) else 1  # a cable has both ends, a transceiver is one
             total += float(count) * ends * catalog.item(family, item)["power"]
     return total
 

@@ -116,7 +116,8 @@ def failure_domains(fabric: SegmentFabric) -> pd.DataFrame:
     Columns switch, role, pod, segment; gpus_touched: GPUs whose NIC, or whose way between rail switches or pods, runs
     through it; gpus_lost: of these, whose NIC is on it alone; rails_touched, rails_lost: rails of its segment;
     share_left: of the bandwidth of these NICs, or between the rail switches of the pod, or between pods;
-    gpus_cut_off: GPUs lost, and those that lose their only way over the network to GPUs on other switches or pods.
+    gpus_cut_off: of the GPUs touched those lost, and those that lose their only way over the network to GPUs on other
+    switches or pods.
     """
     table = fabric_switches(fabric).drop(columns=["number", "model"])
     tier = table["tier"].to_numpy()
