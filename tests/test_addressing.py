@@ -28,7 +28,7 @@ SMALL = SwitchModel("small", 48, 400 * Gbps)
 def plans(draw):
     """Plans of fabrics of every kind: tiers, homing, NIC ports, rails per switch, planes, bundling and break-out."""
     tiers, homing = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4]))
-    planes = draw(st.sampled_from([1, 2])) if tiers > 2 else 1
+    planes = draw(st.sampled_from([1, 2, 3])) if tiers > 2 else 1
     rails = draw(st.sampled_from([1, 2, 4]))
     fabric = SegmentFabric(
         servers=draw(st.integers(1, 5)),
@@ -215,7 +215,7 @@ def test_bundling_is_what_the_homing_allows(nic_ports, homing, default, refused)
 
 def test_what_does_not_fit_is_refused_with_what_would():
     fabric = SegmentFabric(4, SMALL, nic_ports=2, spines=4, spine_links=4)
-    with pytest.raises(ValueError, match=r"uplinks take 16 and peer links 2, but 16 are left. give bundling 'evpn'"):
+    with pytest.raises(ValueError, match=r"uplinks take 16 and peer links 2, but 16 are left: give bundling 'evpn'"):
         trunk_port_map(fabric)
     assert not trunk_port_map(fabric, bundling="evpn").empty
     with pytest.raises(ValueError, match="peer_links 1, or bundling 'evpn'"):
@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
 
 def test_a_rule_that_spreads_over_lanes_leaves_fewer_interfaces():
     fabric = SegmentFabric(4, SN5600, port_Bps="400 Gbps", spines=40)
-    with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left. give a rule"):
+    with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left: give a rule"):
         trunk_port_map(fabric, 2 * np.arange(1, 33) - 1)
     assert len(trunk_port_map(fabric)) == 40
 

@@ -1,5 +1,6 @@
 """What parts take with them, against the graph; the three ways to put rails on switches beside each other."""
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
 from railcore.network.addressing.design_comparison import (
     LOSSES,
+    copper_links,
     design_lengths,
     design_measures,
     design_power,
@@ -160,3 +162,34 @@ def test_what_is_given_wrongly_is_refused():
     with pytest.raises(ValueError, match=r"costs\['cost_usd'\] has 2 values for 1 plans"):
         design_measures([sized(64, 8)], {"cost_usd": [1, 2]})
     assert rails_name(SegmentFabric(2, SN5600, rails_per_switch=4)) == "4 rails"
+
+
+@given(fabrics())
+@settings(max_examples=25, deadline=None)
+def test_copper_cables_have_no_transceivers_to_fail(fabric):
+    optics = parts_of_fabric(fabric).set_index("part")["count"]
+    copper = parts_of_fabric(fabric, ("host",)).set_index("part")["count"]
+    assert optics["host transceiver"] == 2 * fabric.links_by_tier[0] and copper["host transceiver"] == 0
+    assert (optics.drop("host transceiver") == copper.drop("host transceiver")).all()
+    for loss in ("NIC", "bandwidth"):
+        tables = [expected_losses(fabric, loss, copper=kinds) for kinds in (("host",), ())]
+        less, more = (table["lost_gpu_hours_per_year"].sum() for table in tables)
+        assert less == pytest.approx(more) if loss == "NIC" and fabric.nic_ports > 1 else less < more
+
+
+def test_short_host_links_are_copper():
+    fabric = sized(4096, 8).fabric
+    assert copper_links(design_cost(fabric, {"host": 2.0, "spine": 30.0})) == ("host",)
+    assert copper_links(design_cost(fabric, {"host": 30.0})) == ()
+    with pytest.raises(ValueError, match="copper has 2 entries for 1 plans"):
+        design_measures([sized(64, 8)], copper=[(), ()])
+
+
+@pytest.mark.parametrize(("rails_per_switch", "paths"), [(8, 2), (1, 1)])
+def test_nics_of_a_rail_have_a_path_with_spines_and_without(rails_per_switch, paths):
+    plan = sized(256, rails_per_switch)
+    table = design_measures([plan])
+    assert table["paths_same_rail"].tolist() == [paths] and table["paths_other_pod"].tolist() == [0]
+    graph, last = plan.fabric.graph(), f"D{plan.fabric.domains}.GPU1"
+    switches = graph.subgraph(n for n, at in graph.nodes(data=True) if at["kind"] == "switch" or n in ("D1.GPU1", last))
+    assert len(list(nx.all_shortest_paths(switches, "D1.GPU1", last))) == paths

@@ -74,6 +74,15 @@ def test_a_splitter_cable_is_bought_once_for_its_links():
     assert table.loc["spine", ["item", "count"]].tolist() == ["800G DAC", 8]  # split at the spine alone
 
 
+def test_a_copper_cable_joins_two_interfaces_not_four():
+    """Lanes of one interface that go to different spines cannot meet another interface's lanes in one copper cable."""
+    spread = SegmentFabric(4, SN5600, segments=2, spines=3, uplink_Bps="400 Gbps")
+    assert not link_medium(spread, "spine", 2).is_copper
+    together = SegmentFabric(4, SN5600, segments=2, spines=3, spine_links=2, uplink_Bps="400 Gbps")
+    assert link_medium(together, "spine", 2).text == "800G DAC for 2"
+    assert link_medium(spread, "host", 2).is_copper
+
+
 def test_what_has_no_price_or_medium_is_refused():
     fabric = SegmentFabric(2, SwitchModel("ours", 64, 800 * Gbps))
     with pytest.raises(ValueError, match=r"'ours' of switches has no price: give prices={'ours': 30000}"):

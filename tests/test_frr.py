@@ -13,7 +13,8 @@ from test_addressing import plans
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_excerpt, frr_text, parse_frr
+from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
+from railcore.network.addressing.frr_lines import frr_excerpt
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.switch_configs import switch_config
 from railcore.network.topology.segments import SegmentFabric, switch_model
@@ -95,6 +96,8 @@ def test_gateways_are_those_of_the_subnets_and_summaries_cover_their_own_alone(b
         assert len({each.ethernet_segments for each in members}) == 1, "the pair must say the same"
         addresses = [each.address for member in members for each in member.gateways if each.shared]
         assert len(set(addresses)) == len(addresses), "each has an address of its own"
+        shared = {each.shared for member in members for each in member.gateways}
+        assert not {str(ip_interface(text).ip) for text in addresses} & (shared | set(plan.ports["address"]))
 
 
 def learnt(configs):

@@ -103,8 +103,10 @@ def test_the_order_of_designs_is_that_of_their_cost():
 
 def test_more_rails_on_a_switch_never_take_more_switches():
     """Not strictly fewer, but never more: the order of all 32 cases, and of any other size."""
-    order = designs.model_order({"switch": 1.0, "host_link": 0.0})
+    order = designs.model_order("12.8T", 1.0)
     steps = order.groupby("ports_per_rail")["switches"].diff().dropna()
+    with pytest.raises(ValueError, match=r"switch is '51.2T' with 64 ports: give one with 32, 12.8T"):
+        designs.model_order("51.2T", 1.0)
     assert (steps >= 0).all() and order["rises"].groupby(order["ports_per_rail"]).first().sum() == 12
 
 
@@ -120,12 +122,13 @@ def test_spines_follow_the_speed_of_the_host_ports():
     assert designs.rail_design("fig13_8", port_Bps="200 Gbps").spines == 8
     assert rail_claims.doubled_ports(designs.rail_design("fig13_8")).oversubscription == (2.0,)
     assert list(rail_claims.port_speeds(designs.rail_design("fig13_8"))["oversubscription"]) == [1.0, 2.0, 1.0]
+    assert list(rail_claims.port_speeds(designs.rail_design("fig13_8"))["free"]) == [8, 8, 0]
     with pytest.raises(ValueError, match="figure is 'fig13_3'"):
         designs.rail_design("fig13_3")
 
 
 def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
-    order = designs.model_order({"switch": 1.0, "host_link": 1.0})
+    order = designs.model_order("12.8T", 1.0)
     mapping = designs.interface_check(designs.rail_plan("fig13_7"))
     entries = rail_claims.rail_claims(mapping, designs.cross_rail_copies(), order)
     mine = {claim_id: claim for claim_id, claim in claims.claims().items() if claim.notebook == "19_rail_designs"}

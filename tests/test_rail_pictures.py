@@ -129,7 +129,7 @@ def test_what_is_inside_a_switch_is_readable(figure):
 def test_strips_of_any_segment_are_readable(servers, ports, rails):
     fabric = designs.own_segment(servers, ports, rails, designs.SWITCH, "200 Gbps", 8)
     plan = AddressPlan(fabric)
-    drawn = rail_switch_strips(plan.ports, designs.switch_notes(fabric), "strips")
+    drawn = rail_switch_strips(plan.ports, designs.switch_notes(plan), "strips")
     assert not text_collisions(drawn)
     assert sum(boxes(drawn, rail_colour(rail)) for rail in range(1, 9)) == len(plan.ports)
 

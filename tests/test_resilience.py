@@ -101,7 +101,12 @@ def test_failure_domains_are_those_of_the_graph(plan):
             assert len({graph.nodes[gpu]["rail"] for gpu in touched}) == row.rails_touched
             assert row.share_left == pytest.approx(1 - 1 / fabric.homing)
         before, after = reached(graph, gpus), reached(left, gpus)
-        cut = [gpu for gpu in gpus if gpu in lost or before[gpu] - set(lost) != after[gpu]]
+        of_pod = fabric.servers * fabric.segments
+        scope = [
+            gpu for gpu in gpus if row.role != "spine" or (graph.nodes[gpu]["domain"] - 1) // of_pod == row.pod - 1
+        ]
+        assert row.role == "rail switch" or row.gpus_touched == len(scope)
+        cut = [gpu for gpu in scope if gpu in lost or before[gpu] - set(lost) != after[gpu]]
         assert len(cut) == row.gpus_cut_off, row
 
 
@@ -154,8 +159,11 @@ def test_bundles_and_ethernet_segments(plan):
 
 def test_switches_that_nothing_joins_are_warned_of():
     plan = AddressPlan(SegmentFabric(3, LARGE, nic_ports=2), peer_links=0)
-    assert plan.trunks.empty and "MLAG pair: give spines" in bundle_units(plan).attrs["warnings"][0]
+    assert plan.trunks.empty and "MLAG pair: give peer_links" in bundle_units(plan).attrs["warnings"][0]
     assert "warnings" not in bundle_units(AddressPlan(plan.fabric)).attrs
+    under = SegmentFabric(3, LARGE, nic_ports=2, spines=2)
+    assert "MLAG pairs have no peer links" in bundle_units(AddressPlan(under, peer_links=0)).attrs["warnings"][0]
+    assert "warnings" not in bundle_units(AddressPlan(under, bundling="evpn")).attrs
 
 
 @every_kind(30)

@@ -140,7 +140,11 @@ def test_subnets_hold_hosts_gateways_network_and_broadcast():
     assert AddressPlan(SegmentFabric(14, LARGE)).prefix_length == 27
     pair = AddressPlan(SegmentFabric(13, LARGE, nic_ports=2))
     assert (pair.gateways, pair.prefix_length, set(pair.subnets["reserved"])) == (3, 27, {5})
-    with pytest.raises(ValueError, match="hold 13 hosts, but servers is 14: give 27 or less, or at most 13 servers"):
+    for gateways in (1, 3):
+        assert AddressPlan(pair.fabric, gateways=gateways).subnets["gateway"].iloc[0] == f"10.0.0.{gateways}"
+    with pytest.raises(ValueError, match=r"gateways is 2 for 2 switches .*: give 1, which they share, or 3"):
+        AddressPlan(pair.fabric, gateways=2)
+    with pytest.raises(ValueError, match="hold 13 hosts, but servers is 14: give 27 or less"):
         AddressPlan(SegmentFabric(14, LARGE), prefix_length=28)
 
 
@@ -158,9 +162,9 @@ def test_subnets_go_round_what_is_reserved():
     [
         (
             {"pool": "10.0.0.0/24"},
-            "2 pods of 256 addresses (a /24 each, of /28 subnets) do not fit. a /23 would fit, or 1 pod",
+            "2 pods of 256 addresses (a /24 each, of /28 subnets) do not fit. A /23 would fit, or 1 pod",
         ),
-        ({"pool": "10.0.0.0/26"}, "a /23 would fit"),
+        ({"pool": "10.0.0.0/26"}, "A /23 would fit"),
         ({"pool": "10.0.0.0/23", "reserved": ["10.0.0.0/25"]}, "beside 1 reserved network"),
         ({"link_pool": "172.16.0.0/30"}, "link_pool is 172.16.0.0/30 with 4 addresses, the plan takes 32"),
         ({"loopback_pool": "192.168.0.0/29"}, "loopback_pool is 192.168.0.0/29 with 8 addresses, the plan takes 11"),
@@ -176,7 +180,7 @@ def test_subnets_go_round_what_is_reserved():
         ({"vlan_base": 4093}, "8 VLANs end at 4100, above 4094: give 4087 or less"),
         ({"rule": "by host"}, "rule is 'by host': give one of by server, by rail"),
         ({"prefix_length": 31}, "prefix_length is 31: give whole numbers from 1 to 30"),
-        ({"own_subnets": ["10.0.0.0/28"]}, "own_subnets has 1 networks, but the fabric takes 32: give 32"),
+        ({"own_subnets": ["10.0.0.0/28"]}, "own_subnets has 1 network, but the fabric takes 32: give 32"),
     ],
 )
 def test_pools_that_overlap_or_do_not_suffice_are_refused_with_what_would(options, message):

@@ -19,15 +19,16 @@ def rail_losses(fabric: SegmentFabric) -> dict[str, float]:
     return failure_domains(fabric).iloc[0].to_dict()
 
 
-def model_losses(servers: int, switch: SwitchModel) -> pd.DataFrame:
+def model_losses(servers: int, switch: SwitchModel, port_Bps: float) -> pd.DataFrame:
     """What one failed rail switch takes from the same servers with each model, with NICs of one port and of two.
 
+    port_Bps: of a NIC port, one direction [bytes/s].
     Columns model, nic_ports, rail_switches, gpus, gpus_touched (that have a port at the switch), gpus_lost,
     rails_lost, share_left (of the bandwidth of the GPUs touched).
     """
     rows = []
     for (model, r), ports in product(designs.MODELS.items(), (1, 2)):
-        fabric = SegmentFabric(servers, switch, rails_per_switch=r, nic_ports=ports)
+        fabric = SegmentFabric(servers, switch, rails_per_switch=r, nic_ports=ports, port_Bps=port_Bps)
         lost = rail_losses(fabric)
         shown = {name: lost[name] for name in ("gpus_touched", "gpus_lost", "rails_lost", "share_left")}
         switches = {"rail_switches": fabric.switches_by_tier[0], "gpus": fabric.gpus}
@@ -107,7 +108,8 @@ def doubled_ports(pod: SegmentFabric) -> SegmentFabric:
 def port_speeds(pod: SegmentFabric) -> pd.DataFrame:
     """The pod of Fig. 13-8 with host ports of its own text and of Fig. 13-7, with its spines and with enough of them.
 
-    Columns port_Gbps, spines, interfaces (of a rail switch), downlink_Tbps, uplink_Tbps, oversubscription.
+    Columns port_Gbps, spines, interfaces (of a rail switch), free (that are left, such as for the peer links of an MLAG
+    pair), downlink_Tbps, uplink_Tbps, oversubscription.
     """
     rows = []
     fast = doubled_ports(pod)
@@ -115,8 +117,9 @@ def port_speeds(pod: SegmentFabric) -> pd.DataFrame:
     for fabric in (pod, fast, designs.rail_design("fig13_8", port_Bps=fast.port_Bps, spines=enough)):
         down, up = (_BITS * capacity / 1e12 for capacity in fabric.capacities_Bps[0])
         used = sum(fabric.interfaces_used[0])
-        rows.append((fabric.port_Bps / Gbps, fabric.spines, used, down, up, fabric.oversubscription[0]))
-    columns = "port_Gbps spines interfaces downlink_Tbps uplink_Tbps oversubscription".split()
+        free = fabric.rail_switch.ports - used
+        rows.append((fabric.port_Bps / Gbps, fabric.spines, used, free, down, up, fabric.oversubscription[0]))
+    columns = "port_Gbps spines interfaces free downlink_Tbps uplink_Tbps oversubscription".split()
     return pd.DataFrame(rows, columns=columns).round(9)
 
 

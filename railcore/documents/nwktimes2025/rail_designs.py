@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.facts import files
+from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
@@ -127,10 +127,13 @@ def own_segment(
     return SegmentFabric(servers, switch_model(rail_switch), port_Bps=port_Bps, **options)
 
 
-def switch_notes(fabric: SegmentFabric) -> dict[str, str]:
-    """Of each rail switch of a segment: its ports, its oversubscription, and what its failure takes."""
+def switch_notes(plan: AddressPlan) -> dict[str, str]:
+    """Of each rail switch of a segment: its links, its oversubscription, and what its failure takes."""
+    fabric = plan.fabric
     (down, up), *_ = fabric.capacities_Bps
-    ratio = f"{number(down / up, 3)}:1" if up else "no uplinks"
+    links = [counted(fabric.host_ports, "NIC ports"), counted(fabric.ports_used[0][1], "uplinks")]
+    links += [counted(plan.peer_links, "peer links")] * bool(plan.peer_links)
+    ratio = f"; {number(down / up, 3)}:1" if up else ""
     lost = failure_domains(fabric).iloc[0]
     if lost["gpus_lost"]:
         text = f"takes {counted(int(lost['gpus_lost']), 'GPUs')} off {counted(int(lost['rails_lost']), 'rails')}"
@@ -138,7 +141,7 @@ def switch_notes(fabric: SegmentFabric) -> dict[str, str]:
         text = f"leaves {lost['share_left']:.0%} of the bandwidth of {counted(int(lost['gpus_touched']), 'GPUs')}"
     return dict.fromkeys(
         (leaf_name(1, 1, n) for n in _leaf_numbers(fabric)),
-        f"{fabric.host_ports} ports down, {ratio}\nfailed, it {text}",
+        f"{', '.join(links)}{ratio}\nfailed, it {text}",
     )
 
 
@@ -173,10 +176,13 @@ def as_printed(ports: pd.DataFrame) -> pd.DataFrame:
     return ports.assign(gpu=ports["gpu"] - 1)
 
 
-def switch_titles(fabric: SegmentFabric) -> dict[str, str]:
-    """Text for each rail switch of a segment: its number, model, interfaces in use and their speed."""
+def switch_titles(plan: AddressPlan) -> dict[str, str]:
+    """Text for each rail switch of a segment: its number, model, interfaces in use, their speed, and peer links."""
+    fabric = plan.fabric
     model, speed = fabric.rail_switch, number(fabric.port_Bps / Gbps)
     used = f"{fabric.interfaces_used[0][0]} of {model.ports} interfaces, {speed} Gbps each"
+    peers = plan.trunks.loc[plan.trunks["kind"] == "peer", "interface"].unique()  # the same on both switches of a pair
+    used += f"; peer links on {', '.join(map(str, peers))}" if len(peers) else ""
     return {leaf_name(1, 1, n): f"Rail switch {n} ({model.name}): {used}" for n in _leaf_numbers(fabric)}
 
 
@@ -220,8 +226,15 @@ def cross_rail_copies(figure: str = "fig13_4") -> pd.DataFrame:
     return table.assign(**{end: table[end].map(names) for end in ("from", "to")})
 
 
-def model_order(prices_usd: dict[str, float]) -> pd.DataFrame:
-    """`rail_switch_order` of the three models over the 32 cases, with the column model."""
+def model_order(switch: str, link_usd: float) -> pd.DataFrame:
+    """`rail_switch_order` of the three models over the 32 cases, with the column model.
+
+    switch: of the catalog, with ORDER_PORTS ports; link_usd: of a host link. Raises ValueError for other ports.
+    """
+    if (ports := switch_model(switch).ports) != ORDER_PORTS:
+        fits = [name for name in catalog.names("switches") if switch_model(name).ports == ORDER_PORTS]
+        raise ValueError(f"switch is {switch!r} with {ports} ports: give one with {ORDER_PORTS}, {' or '.join(fits)}")
+    prices_usd = {"switch": catalog.item("switches", switch)["price"], "host_link": link_usd}
     cases = range(1, ORDER_PORTS + 1)
     table = rail_switch_order(cases, ORDER_PORTS, ORDER_RAILS, list(MODELS.values()), prices_usd)
     return table.assign(model=table["rails_per_switch"].map({rails: name for name, rails in MODELS.items()}))

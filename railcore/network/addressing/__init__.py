@@ -3,7 +3,8 @@
 from railcore.network.addressing.cables import cabling_table, link_medium
 from railcore.network.addressing.design_comparison import design_measures, design_power, expected_losses
 from railcore.network.addressing.design_cost import compare_designs, design_cost
-from railcore.network.addressing.frr import SwitchConfig, frr_excerpt, frr_text, parse_frr
+from railcore.network.addressing.frr import SwitchConfig, frr_text, parse_frr
+from railcore.network.addressing.frr_lines import frr_excerpt
 from railcore.network.addressing.port_map import (
     fabric_switches,
     host_port_map,

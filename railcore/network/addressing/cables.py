@@ -15,7 +15,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, one_of
 from railcore.facts.units import Gbps, number
 from railcore.network.addressing.port_map import interface_texts, lanes_of
-from railcore.network.cabling import link_media
+from railcore.network.cabling import COPPER, link_media
 from railcore.network.topology.segments import SegmentFabric
 
 CABLE_KINDS = ("host", "spine", "super-spine", "peer")
@@ -33,6 +33,11 @@ class LinkMedium:
     link_usd: float
 
     @property
+    def is_copper(self) -> bool:
+        """Whether it is a copper cable, which has no transceivers."""
+        return is_copper_item(self.ends[0][0])
+
+    @property
     def text(self) -> str:
         """Such as "400G DAC" or "400G DR4 to 800G 2xDR4 for 2"."""
         names = [
@@ -40,6 +45,11 @@ class LinkMedium:
             for name, ports, side in self.ends
         ]
         return " to ".join(dict.fromkeys(names))
+
+
+def is_copper_item(item: str) -> bool:
+    """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
+    return item.split()[-1] in COPPER
 
 
 def cable_speed(fabric: SegmentFabric, kind: str) -> float:
@@ -60,11 +70,14 @@ def ports_at_ends(fabric: SegmentFabric, kind: str) -> tuple[int, int]:
 def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None) -> LinkMedium:
     """Cheapest medium of the catalog for a kind of link; without a length the cheapest optics.
 
+    Where interfaces break out at both ends, copper is only possible if all lanes of one lead to the same interface.
     Raises ValueError where the catalog has none of the speed, or none that reaches so far.
     """
     speed, ends, found = cable_speed(fabric, kind), ports_at_ends(fabric, kind), []
+    parallel = {"spine": fabric.spine_links, "super-spine": fabric.super_spine_links}.get(kind, 1)
     if length_m is not None:
         at_least(f"lengths_m of {kind}", length_m)
+    if length_m is not None and parallel % min(ends) == 0:  # one copper cable has two ends: the same two switches
         for name, price, side, _ in _reaching(max(ends) * speed, length_m, copper=True):
             found.append(LinkMedium(((name, max(ends), side),), price / max(ends)))
     low, high = ({row[3]: row for row in _reaching(ports * speed, length_m, copper=False)} for ports in ends)

@@ -1,6 +1,6 @@
 """Designs of one size beside each other: parts, failures, paths, addresses, routes, ports."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,23 +10,29 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import counted, hour, year
-from railcore.network.addressing.cables import CABLE_KINDS
+from railcore.network.addressing.cables import CABLE_KINDS, is_copper_item
 from railcore.network.addressing.resilience import path_diversity
-from railcore.network.addressing.routing import BgpDesign
+from railcore.network.addressing.routing import ROLES, BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
-from railcore.network.cabling import COPPER, Floor, rail_link_lengths
+from railcore.network.cabling import Floor, rail_link_lengths
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric
 
 HOURS_OF_A_YEAR = year / hour
 LOSSES = ("NIC", "server", "bandwidth")
-_TIERS = ("rail switch", "spine", "super-spine")
 
 
-def parts_of_fabric(fabric: SegmentFabric) -> pd.DataFrame:
+def copper_links(parts: pd.DataFrame) -> tuple[str, ...]:
+    """Kinds of links of a design that are copper cables, of what `design_cost` lists."""
+    links = parts[parts["part"] == "links"]
+    return tuple(kind for kind, item in zip(links["where"], links["item"], strict=True) if is_copper_item(item))
+
+
+def parts_of_fabric(fabric: SegmentFabric, copper: Sequence[str] = ()) -> pd.DataFrame:
     """Network parts that can fail, and what one of them takes.
 
+    copper: kinds of links (host, spine, super-spine) that are copper cables, which have no transceivers.
     Columns part (in words), kind (of the catalog's failure rates), count, and GPUs that one failure takes, by what
     counts as lost: nic_lost (their NIC has no link left), server_lost (their server has no link left, so that no other
     GPU of it can forward for them), bandwidth_lost (NICs' worth of bandwidth between the tiers that goes through it).
@@ -36,29 +42,44 @@ def parts_of_fabric(fabric: SegmentFabric) -> pd.DataFrame:
     all_rails = fabric.rails_per_switch == rails
     port = 1 / fabric.nic_ports
     rows: list[tuple] = [("NIC", "NIC", fabric.gpus, 1.0, float(rails == 1), 1.0)]
-    for name, kind, each in (("host transceiver", "transceiver", 2), ("host link", "link", 1)):
+    modules = {kind: 0 if kind in copper else 2 for kind in CABLE_KINDS}  # of a link
+    for name, kind, each in (("host transceiver", "transceiver", modules["host"]), ("host link", "link", 1)):
         lost = float(one_port)
         rows.append((name, kind, each * fabric.links_by_tier[0], lost, lost * (rails == 1), port))
     through = [down / fabric.nic_Bps for down, _ in fabric.capacities_Bps]
     for tier, (count, bandwidth) in enumerate(zip(fabric.switches_by_tier, through, strict=True)):
         lost = on_leaf * float(alone and tier == 0)
-        rows.append((_TIERS[tier], "switch", count, lost, lost * all_rails, bandwidth))
-    for links, name in zip(fabric.links_by_tier[1:], _TIERS[1:], strict=False):
+        rows.append((ROLES[tier], "switch", count, lost, lost * all_rails, bandwidth))
+    for links, name in zip(fabric.links_by_tier[1:], ROLES[1:], strict=False):
         share = fabric.uplink_Bps / fabric.nic_Bps
-        rows += [(f"transceiver to a {name}", "transceiver", 2 * links, 0.0, 0.0, share)]
+        rows += [(f"transceiver to a {name}", "transceiver", modules[name] * links, 0.0, 0.0, share)]
         rows += [(f"link to a {name}", "link", links, 0.0, 0.0, share)]
     columns = ["part", "kind", "count", *(f"{loss.lower()}_lost" for loss in LOSSES)]
     return pd.DataFrame(rows, columns=columns)
 
 
 @checked
-def expected_losses(fabric: SegmentFabric, loss: str = "NIC", rates: str = "value") -> pd.DataFrame:
+def expected_losses(
+    fabric: SegmentFabric, loss: str = "NIC", rates: str = "value", copper: Sequence[str] = ()
+) -> pd.DataFrame:
     """A year's failures of the network parts of a fabric, and the GPUs that they take.
 
-    loss: what counts, one of LOSSES, see `parts_of_fabric`; rates: "value", "low" or "high" of the catalog's rows.
+    Parameters
+    ----------
+    fabric
+        Its switches, links and NICs.
+    loss
+        What counts, one of LOSSES, see `parts_of_fabric`.
+    rates
+        "value", "low" or "high" of the catalog's rows.
+    copper
+        Kinds of links without transceivers, see `copper_links`.
+
+    Returns
+    -------
     Columns part, count, gpus_lost (by one failure), events_per_year, gpus_lost_per_year, lost_gpu_hours_per_year.
     """
-    parts = parts_of_fabric(fabric)
+    parts = parts_of_fabric(fabric, copper)
     kinds = parts["kind"].unique()
     each = expected_failures(dict.fromkeys(kinds, 1), dict.fromkeys(kinds, 1.0), rates).set_index("part")
     table = parts[["part", "count"]].assign(gpus_lost=parts[f"{one_of('loss', loss, LOSSES).lower()}_lost"])
@@ -113,13 +134,15 @@ def design_power(parts: pd.DataFrame) -> float:
     for part, family in (("switches", "switches"), ("links", "transceivers")):
         own = parts[parts["part"] == part]
         for item, count in zip(own["item"], own["count"], strict=True):
-            ends = 2 if item.split()[-1] in COPPER else 1  # a cable has both ends, a transceiver is one
+            ends = 2 if is_copper_item(item) else 1  # a cable has both ends, a transceiver is one
             total += float(count) * ends * catalog.item(family, item)["power"]
     return total
 
 
 @checked
-def design_measures(plans: Iterable, costs: Mapping = {}, rates: str = "value") -> pd.DataFrame:
+def design_measures(
+    plans: Iterable, costs: Mapping = {}, rates: str = "value", copper: Sequence[Sequence[str]] = ()
+) -> pd.DataFrame:
     """Address plans beside each other, a row for each.
 
     Parameters
@@ -130,34 +153,42 @@ def design_measures(plans: Iterable, costs: Mapping = {}, rates: str = "value") 
         Further columns, each a list with a value for each plan, such as cost_usd.
     rates
         "value", "low" or "high" of the catalog's failure rates.
+    copper
+        For each plan the kinds of its links that are copper cables, see `copper_links`; by default none.
 
     Returns
     -------
     Columns gpus, design, tiers, rail_switches, spines, super_spines, links, those of `costs`; of one rail switch that
     fails gpus_lost (whose NIC has no link left) and servers_touched, the latter a year too; nics_lost_per_year of all
     parts, and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth out of service on
-    average); paths_same_rail and paths_other_pod between NICs (0 for no way without HB domains); nic_subnets,
+    average); paths_same_rail between NICs of a rail in a pod,
+    as far apart as they get, and paths_other_pod (0 for no other); nic_subnets,
     addresses and share_of_addresses_used (of NICs, links and loopbacks); routes_of_subnets and routes_with_summaries
     (of a rail switch), loopback_routes; share_of_ports_used (of all switches).
 
     Raises
     ------
     ValueError
-        A list of costs of another length than the plans.
+        A list of costs or of copper links of another length than the plans.
     """
     plans = list(plans)
     for name, values in costs.items():
         if len(values) != len(plans):
             raise ValueError(f"costs[{name!r}] has {len(values)} values for {len(plans)} plans: give one for each")
-    rows = [_design_row(plan, {name: costs[name][i] for name in costs}, rates) for i, plan in enumerate(plans)]
+    copper = copper or [()] * len(plans)
+    if len(copper) != len(plans):
+        raise ValueError(f"copper has {len(copper)} entries for {len(plans)} plans: give one for each")
+    rows = [
+        _design_row(plan, {name: costs[name][i] for name in costs}, rates, copper[i]) for i, plan in enumerate(plans)
+    ]
     return pd.DataFrame(rows)
 
 
-def _design_row(plan: AddressPlan, costs: dict[str, Any], rates: str) -> dict[str, Any]:
+def _design_row(plan: AddressPlan, costs: dict[str, Any], rates: str, copper: Sequence[str]) -> dict[str, Any]:
     fabric, use = plan.fabric, address_use(plan)
     switches = dict(zip(("rail_switches", "spines", "super_spines"), (*fabric.switches_by_tier, 0, 0), strict=False))
-    losses = {loss: expected_losses(fabric, loss, rates) for loss in LOSSES}
-    leaf = losses["NIC"].set_index("part").loc[_TIERS[0]]
+    losses = {loss: expected_losses(fabric, loss, rates, copper) for loss in LOSSES}
+    leaf = losses["NIC"].set_index("part").loc[ROLES[0]]
     routes = BgpDesign(plan).route_counts.iloc[0]
     used = sum(count * sum(ports) for count, ports in zip(fabric.switches_by_tier, fabric.interfaces_used, strict=True))
     there = sum(count * model.ports for count, model in zip(fabric.switches_by_tier, fabric.models, strict=True))
@@ -174,7 +205,7 @@ def _design_row(plan: AddressPlan, costs: dict[str, Any], rates: str) -> dict[st
         "nics_lost_per_year": losses["NIC"]["gpus_lost_per_year"].sum(),
         "gpus_cut_off_per_year": losses["server"]["gpus_lost_per_year"].sum(),
         "bandwidth_lost": losses["bandwidth"]["lost_gpu_hours_per_year"].sum() / HOURS_OF_A_YEAR,
-        "paths_same_rail": _paths(fabric, "other segment"),
+        "paths_same_rail": _paths(fabric, "other segment") or _paths(fabric, "same segment"),
         "paths_other_pod": _paths(fabric, "other pod"),
         "nic_subnets": int(use["networks"].iloc[0]),
         "addresses": int(use["addresses"].sum()),

@@ -133,7 +133,7 @@ def free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int)
         )
         raise ValueError(
             f"{model.name} has {model.ports} interfaces, NIC ports take {model.ports - free.size}: uplinks take "
-            f"{uplinks}{peers}, but {free.size} are left. {remedy}; or take a larger switch"
+            f"{uplinks}{peers}, but {free.size} are left: {remedy}; or take a larger switch"
         )
     return free
 

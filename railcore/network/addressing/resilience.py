@@ -39,10 +39,15 @@ def bundle_units(plan: AddressPlan) -> pd.DataFrame:
             rows.append((*where, round(speed, 6), int(peers.get(members[0], 0))))
     columns = "unit pod segment kind switches nics system_mac peer_link_Gbps peer_channel".split()
     table = pd.DataFrame(rows, columns=columns)
-    if not len(table) or fabric.spines or plan.peer_links:
+    if not len(table) or plan.peer_links or (plan.bundling == "evpn" and fabric.spines):
         return table
-    kind = {"evpn": "EVPN group", "mlag": "MLAG pair"}[plan.bundling]
-    table.attrs["warnings"] = (f"Nothing joins the switches of an {kind}: give spines, or a link between them.",)
+    if fabric.spines:
+        text = "MLAG pairs have no peer links: give peer_links, or switches that do without, over the spines."
+    elif plan.bundling == "mlag":
+        text = "Nothing joins the two switches of an MLAG pair: give peer_links."
+    else:
+        text = "Nothing joins the switches that share Ethernet segments (EVPN): give spines."
+    table.attrs["warnings"] = (text,)
     return table
 
 
@@ -111,7 +116,8 @@ def failure_domains(fabric: SegmentFabric) -> pd.DataFrame:
     Columns switch, role, pod, segment; gpus_touched: GPUs whose NIC, or whose way between rail switches or pods, runs
     through it; gpus_lost: of these, whose NIC is on it alone; rails_touched, rails_lost: rails of its segment;
     share_left: of the bandwidth of these NICs, or between the rail switches of the pod, or between pods;
-    gpus_cut_off: GPUs lost, and those that lose their only way over the network to GPUs on other switches or pods.
+    gpus_cut_off: of the GPUs touched those lost, and those that lose their only way over the network to GPUs on other
+    switches or pods.
     """
     table = fabric_switches(fabric).drop(columns=["number", "model"])
     tier = table["tier"].to_numpy()

@@ -50,9 +50,10 @@ class AddressPlan:
     rule, bundling, vlan_base, peer_links, trunk_bundles: of the port map, see `host_port_map` and `trunk_port_map`.
     pool: of the NICs' subnets; link_pool: of the /31 of routed links between switches; loopback_pool: of the switches'
     /32; reserved: networks that are in use already, which no pool may touch and which the subnets go round.
-    gateways: addresses of each subnet for its rail switches, by default one, three for an MLAG pair (one each and the
-    shared one). prefix_length: of the NICs' subnets, by default the longest that holds servers, gateways, network and
-    broadcast address. own_subnets: subnets of one's own in place of the pool's, in the order of the table `subnets`.
+    gateways: addresses of each subnet for its rail switches, by default one (where several switches bundle a NIC, they
+    share it), three for an MLAG pair (one each and the shared one). prefix_length: of the NICs' subnets, by default the
+    longest that holds servers, gateways, network and broadcast address. own_subnets: subnets of one's own in place of
+    the pool's, in the order of the table `subnets`.
 
     Raises ValueError naming what overlaps, does not suffice or does not fit, and what would.
     """
@@ -76,6 +77,11 @@ class AddressPlan:
         self._set("peer_links", peer_link_count(self.fabric, self.bundling, self.peer_links))
         whole("gateways", self.gateways, 0)
         self._set("gateways", int(self.gateways) or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
+        if self.is_bundled and 1 < self.gateways <= self.fabric.homing:
+            raise ValueError(
+                f"gateways is {self.gateways} for {self.fabric.homing} switches that bundle the same NICs: give 1, "
+                f"which they share, or {self.fabric.homing + 1}, one each and the shared one"
+            )
         self._set("vlan_base", checked_vlan_base(self.fabric, self.bundling, self.vlan_base))
         free_interfaces(self.fabric, self.rule, self.peer_links)
         self._set("prefix_length", self._checked_prefix())
@@ -95,8 +101,8 @@ class AddressPlan:
         if prefix > longest:
             raise ValueError(
                 f"prefix_length is {prefix}: {2 ** (32 - prefix)} addresses less {self.gateways} for gateways, network "
-                f"and broadcast hold {max(0, 2 ** (32 - prefix) - taken)} hosts, but servers is {self.fabric.servers}: "
-                f"give {longest} or less, or at most {max(0, 2 ** (32 - prefix) - taken)} servers"
+                f"and broadcast hold {counted(max(0, 2 ** (32 - prefix) - taken), 'hosts')}, but servers is "
+                f"{self.fabric.servers}: give {longest} or less"
             )
         return prefix
 
@@ -189,7 +195,7 @@ class AddressPlan:
             if first + pods * size <= end:
                 return first
         whole_bits = (32 - pod_prefix) + (pods - 1).bit_length()
-        would = f"a /{32 - whole_bits} would fit" if whole_bits <= 31 else "no IPv4 pool holds them: give fewer servers"
+        would = f"A /{32 - whole_bits} would fit" if whole_bits <= 31 else "No IPv4 pool holds them: give fewer servers"
         fit = max(0, end - first) >> (32 - pod_prefix)
         beside = f" beside {counted(len(reserved), 'reserved networks')}" if reserved else ""
         raise ValueError(
@@ -201,7 +207,9 @@ class AddressPlan:
     def _own_starts(self) -> Ints:
         networks = refuse_overlaps("own_subnets", (ipv4_network("own_subnets", text) for text in self.own_subnets))
         if len(networks) != (count := int(np.prod(self._shape))):
-            raise ValueError(f"own_subnets has {len(networks)} networks, but the fabric takes {count}: give {count}")
+            raise ValueError(
+                f"own_subnets has {counted(len(networks), 'networks')}, but the fabric takes {count}: give {count}"
+            )
         sizes = {network.prefixlen for network in networks}
         if len(sizes) > 1:
             raise ValueError(f"own_subnets have prefix lengths {sorted(sizes)}: give one length")

@@ -157,10 +157,10 @@ class SegmentFabric:
             }[tier]
             part = ("servers", "segments", "pods")[tier - 1]
             fits = max((n for n in range(getattr(self, part)) if self._fits(tier, part, n)), default=0)
-            remedy = f"{part} {fits} would fit" if fits else "no number of " + part + " fits"
+            remedy = f"give {part} {fits} or less, or a larger" if fits else f"no number of {part} fits, take a larger"
             raise ValueError(
                 f"{part} is {getattr(self, part)}: on a {('rail switch', 'spine', 'super-spine')[tier - 1]} {what}, "
-                f"but {model.name} has {model.ports}. {remedy}; or take a larger switch"
+                f"but {model.name} has {model.ports}: {remedy} switch"
             )
 
     def _fits(self, tier: int, part: str, count: int) -> bool:

@@ -50,12 +50,13 @@ def switch_tables(
     columns = -(-longest // _MOST_LINES)
     lines = -(-longest // columns)
     box_high, deep = _HEAD + 0.12 + (lines + 1) * _LINE, -(-len(vlans) // across)
-    high = max(deep * (box_high + 0.07) + 0.07 + 0.28, _routes_high(routes))
+    inside = deep * (box_high + 0.07) + 0.07
+    high = max(inside + 0.28, _routes_high(routes))
     page = Diagram(_PAGE, high + 0.15, title)
     wide = _PAGE - _ROUTES - 2 * _MARGIN - 0.15
-    frame = page.enclosure(_MARGIN, 0.08, wide, high, facecolor="#E9E9E9")
+    frame = page.enclosure(_MARGIN, 0.08 + high - inside - 0.28, wide, inside + 0.28, facecolor="#E9E9E9")
     page.text(frame.middle[0], frame.top - 0.14, f"{name}: VLANs, and the MAC address table of each", weight="bold")
-    cells = Box(frame.left, frame.top - 0.28 - deep * (box_high + 0.07) - 0.07, wide, deep * (box_high + 0.07) + 0.07)
+    cells = Box(frame.left, frame.bottom, wide, inside)
     for cell, row in zip(cells.cells(across, deep, 0.07), vlans.itertuples(), strict=False):
         _vlan(page, cell, row, tables[row.vlan], columns)
     _route_tables(page, routes, Box(_PAGE - _MARGIN - _ROUTES, 0.08, _ROUTES, high))
