@@ -218,6 +218,15 @@ class FabricProfiles:
         return self.rail.rails_per_switch or self.gpu_io.rails
 
 
+_TITLES = {
+    "gpu_io": "GPU I/O Topology",
+    "rail": "Rail Switch Fabric Profile",
+    "spine": "Spine Switch Profile",
+    "super_spine": "Super Spine Switch Profile",
+    "overall": "Global AI Fabric Profile",
+}
+
+
 class ProfileBreak(NamedTuple):
     """A field that is not as it must be: what is wanted, what was found, and why."""
 
@@ -414,13 +423,12 @@ def profile_warnings(profiles: FabricProfiles) -> tuple[str, ...]:
 
 def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
     """Fields and values of the profiles as texts: columns layer, profile, field, value; no rows for a missing one."""
-    layers = dict(zip(("gpu_io", "rail", "spine", "super_spine", "overall"), ("Segment", *LAYERS), strict=True))
     rows = []
-    for name, layer in layers.items():
+    for (name, title), layer in zip(_TITLES.items(), ("Segment", *LAYERS), strict=True):
         profile = getattr(profiles, name)
         for each in fields(profile) if profile else ():
             value = _shown_value(profiles, name, each.name, getattr(profile, each.name))
-            rows.append((layer, type(profile).__name__, each.name.removesuffix("_Bps").removesuffix("_bytes"), value))
+            rows.append((layer, title, each.name.removesuffix("_Bps").removesuffix("_bytes"), value))
     return pd.DataFrame(rows, columns=["layer", "profile", "field", "value"])
 
 
