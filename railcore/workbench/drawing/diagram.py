@@ -203,8 +203,24 @@ class Diagram:
             words = "\n".join(row[2] for row in rows)  # for `text_collisions`, and for whoever reads the artists
             draw_marks(self.ax, outlines, places, facecolors=inks, linewidths=0, zorder=6, label=words)
 
-    def links(self, lines: Sequence, colours: str | Sequence[str], widths: float | Sequence[float], zorder: int = 2):
-        """Many lines through points [inches] as one artist; their colours and widths [points], one for all or each."""
+    def links(
+        self, lines: Sequence, colours: str | Sequence[str], widths: float | Sequence[float], zorder: int = 2
+    ) -> None:
+        """Many lines as one artist, which is drawn several times as fast.
+
+        Parameters
+        ----------
+        lines
+            Points of each [inches].
+        colours, widths
+            Of each, or one for all; widths in points.
+        zorder
+            Matplotlib's: lines of a higher one cover those of a lower one.
+
+        Returns
+        -------
+        Nothing.
+        """
         look: dict[str, Any] = {"colors": colours, "linewidths": widths, "zorder": zorder}
         self.ax.add_collection(LineCollection(lines, **look), autolim=False)
 
