@@ -1,8 +1,11 @@
 """From a segment fabric to what an engineer deploys: profiles, ports, VLANs, subnets, routes, failover and cost."""
 
 from railcore.network.addressing.cables import cabling_table, link_medium
-from railcore.network.addressing.design_comparison import design_measures, design_power, expected_losses
+from railcore.network.addressing.deployment import write_deployment
+from railcore.network.addressing.design_build import BuiltDesign, build_design, build_designs
+from railcore.network.addressing.design_comparison import design_measures
 from railcore.network.addressing.design_cost import compare_designs, design_cost
+from railcore.network.addressing.design_parts import design_parts, design_power, expected_losses
 from railcore.network.addressing.frr import SwitchConfig, frr_text, parse_frr
 from railcore.network.addressing.frr_lines import frr_excerpt
 from railcore.network.addressing.port_map import (

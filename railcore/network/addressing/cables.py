@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import checked, si
 from railcore.facts.checks import at_least, one_of
 from railcore.facts.units import Gbps, number
 from railcore.network.addressing.port_map import interface_texts, lanes_of
@@ -56,6 +56,17 @@ def cable_speed(fabric: SegmentFabric, kind: str) -> float:
     """Bandwidth of a link of a kind of `CABLE_KINDS`, one direction [bytes/s]."""
     speeds = (fabric.port_Bps, fabric.uplink_Bps, fabric.uplink_Bps, fabric.rail_switch.port_Bps)
     return float(dict(zip(CABLE_KINDS, speeds, strict=True))[one_of("kind", kind, CABLE_KINDS)])
+
+
+def link_lengths(lengths_m: Mapping) -> dict[str, float]:
+    """Lengths by kind of `CABLE_KINDS` [m]; a text with its unit, such as "20 m", is read.
+
+    Raises ValueError for another kind, and for what is no length.
+    """
+    for kind in lengths_m:
+        one_of("lengths_m", kind, CABLE_KINDS)
+    read = {kind: si(f"lengths_m of {kind}", lengths_m[kind], "20 m") for kind in lengths_m}
+    return {kind: float(at_least(f"lengths_m of {kind}", length)) for kind, length in read.items()}
 
 
 def ports_at_ends(fabric: SegmentFabric, kind: str) -> tuple[int, int]:
@@ -117,8 +128,8 @@ def cabling_table(
     fabric, hosts, trunks
         Fabric, and its tables of `host_port_map` and `trunk_port_map`, or `AddressPlan.ports` and `trunks`.
     lengths_m
-        Length of the cables of some kinds [m]: "host", "spine", "super-spine", "peer". The cheapest medium of the
-        catalog that reaches so far is given; a kind without a length has none.
+        Length of the cables of some kinds [m], or such as "20 m": "host", "spine", "super-spine", "peer". The
+        cheapest medium of the catalog that reaches so far is given; a kind without a length has none.
 
     Returns
     -------
@@ -131,8 +142,7 @@ def cabling_table(
         A kind that does not exist, or no medium that reaches.
     """
     kinds = dict(zip((("trunk", 2), ("trunk", 3), ("peer", 1)), CABLE_KINDS[1:], strict=True))
-    for kind in lengths_m:
-        one_of("lengths_m", kind, CABLE_KINDS)
+    lengths = link_lengths(lengths_m)
     ports = zip(hosts["gpu"].tolist(), hosts["nic_port"].tolist(), strict=True)
     nic = [f"GPU{gpu} NIC port {port}" for gpu, port in ports]
     down = {"kind": "host", "from": hosts["host"], "from_port": nic, "to": hosts["switch"]}
@@ -145,8 +155,8 @@ def cabling_table(
     table.insert(0, "cable", np.arange(1, len(table) + 1))
     there = table["kind"].unique()
     table["speed_Gbps"] = table["kind"].map({kind: round(cable_speed(fabric, kind) / Gbps, 6) for kind in there})
-    if lengths_m:
-        table["length_m"] = table["kind"].map(dict(lengths_m)).astype(float)
-        media = {kind: link_medium(fabric, kind, lengths_m[kind]).text for kind in there if kind in lengths_m}
+    if lengths:
+        table["length_m"] = table["kind"].map(lengths).astype(float)
+        media = {kind: link_medium(fabric, kind, lengths[kind]).text for kind in there if kind in lengths}
         table["medium"] = table["kind"].map(media).fillna("")
     return table

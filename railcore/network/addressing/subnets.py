@@ -53,7 +53,8 @@ class AddressPlan:
     gateways: addresses of each subnet for its rail switches, by default one (where several switches bundle a NIC, they
     share it), three for an MLAG pair (one each and the shared one). prefix_length: of the NICs' subnets, by default the
     longest that holds servers, gateways, network and broadcast address. own_subnets: subnets of one's own in place of
-    the pool's, in the order of the table `subnets`.
+    the pool's, in the order of the table `subnets`. servers: that are there, the first ones of the fabric; by default
+    as many as it has room for. Switches, subnets and the graph are those of the whole fabric.
 
     Raises ValueError naming what overlaps, does not suffice or does not fit, and what would.
     """
@@ -71,8 +72,11 @@ class AddressPlan:
     gateways: int = 0
     prefix_length: int = 0
     own_subnets: Sequence[str] = ()
+    servers: int = 0
 
     def __post_init__(self) -> None:
+        room = self.fabric.domains
+        self._set("servers", int(whole("servers", self.servers, 0, room)) or room)
         self._set("bundling", nic_bundling(self.fabric, self.bundling))
         self._set("peer_links", peer_link_count(self.fabric, self.bundling, self.peer_links))
         whole("gateways", self.gateways, 0)
@@ -105,6 +109,11 @@ class AddressPlan:
                 f"{self.fabric.servers}: give {longest} or less"
             )
         return prefix
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that are there."""
+        return self.servers * self.fabric.gpus_per_server
 
     @property
     def is_bundled(self) -> bool:
@@ -241,6 +250,8 @@ class AddressPlan:
         nic_port = 0 * unit if self.is_bundled else sub % k * fabric.homing + member + 1
         size, reserved = 2 ** (32 - self.prefix_length), self.gateways + NETWORK_AND_BROADCAST
         vlan = self.vlan_base + rail + np.maximum(nic_port - 1, 0) * fabric.rails
+        before = (pod * fabric.segments + segment) * fabric.servers
+        hosts = np.clip(self.servers - before, 0, fabric.servers)
         return pd.DataFrame(
             {
                 "pod": pod + 1,
@@ -253,8 +264,8 @@ class AddressPlan:
                 "gateway": address_texts(starts + self.gateways),
                 "addresses": size,
                 "reserved": reserved,
-                "hosts": fabric.servers,
-                "spare": size - reserved - fabric.servers,
+                "hosts": hosts,
+                "spare": size - reserved - hosts,
             }
         )
 
@@ -291,6 +302,7 @@ class AddressPlan:
     def ports(self) -> pd.DataFrame:
         """`host_port_map` with subnet and address of every NIC port; ports of a bundle share one address."""
         table = host_port_map(self.fabric, self.rule, self.bundling, self.vlan_base)
+        table = table[table["domain"] <= self.servers].reset_index(drop=True)
         pod, segment, gpu, port = (table[name].to_numpy() - 1 for name in ("pod", "segment", "gpu", "nic_port"))
         r, homing = self.fabric.rails_per_switch, self.fabric.homing
         if self.is_bundled:
@@ -386,11 +398,11 @@ def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
 
 def address_use(plan: AddressPlan) -> pd.DataFrame:
     """Addresses that a plan takes: columns use, networks, prefix_length, addresses, used, share_used, vlans."""
-    per_subnet = plan.fabric.servers + plan.gateways
     size, count = 2 ** (32 - plan.prefix_length), plan._starts.size
+    used = count * plan.gateways + int(plan.subnets["hosts"].sum())
     links, switches = plan.routed_links, sum(plan.fabric.switches_by_tier)
     rows = [
-        ("NIC subnets", count, plan.prefix_length, count * size, count * per_subnet),
+        ("NIC subnets", count, plan.prefix_length, count * size, used),
         ("links between switches", links, 31, 2 * links, 2 * links),
         ("loopbacks", switches, 32, switches, switches),
     ]

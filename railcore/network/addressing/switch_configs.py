@@ -54,7 +54,7 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
         raise UnknownName("switch of the plan", switch, list(switches.index))
     at, fabric = switches.loc[switch], plan.fabric
     tier, links, peers = int(at["tier"]), _routed_links(plan, switch, bgp.asns), _evpn_peers(bgp, switch)
-    _check_sessions(bgp, switch, bool(peers))
+    check_exportable(bgp)
     subnets = plan.subnets[plan.subnets["unit"] == at["unit"]] if tier == 1 else plan.subnets[:0]
     summary = _summary(bgp, at) if links else ""
     own = (summary,) if summary else tuple(subnets["subnet"])
@@ -79,14 +79,14 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
     )
 
 
-def _check_sessions(bgp: BgpDesign, switch: str, has_peers: bool) -> None:
-    """Refuse what the export has no lines for."""
+def check_exportable(bgp: BgpDesign) -> None:
+    """Refuse what the export has no lines for. Raises ValueError naming what would do."""
     if bgp.is_internal:
         raise ValueError("control_plane is 'iBGP': the export has eBGP on every link, give 'eBGP' or 'BGP EVPN'")
-    if bgp.plan.bundling == "evpn" and not has_peers:
+    if bgp.plan.bundling == "evpn" and not (bgp.control_plane == "BGP EVPN" and bgp.plan.fabric.spines):
         raise ValueError(
-            f"bundling is 'evpn' but {switch} tells no neighbour of its Ethernet segments: give control_plane "
-            "'BGP EVPN' and spines, or bundling 'mlag'"
+            "bundling is 'evpn', but rail switches have nobody to tell of their Ethernet segments: give control_plane "
+            "'BGP EVPN' and spines (rails_apart False when the fabric is sized), or bundling 'mlag'"
         )
     if bgp.plan.bundling == "evpn" and bgp.leaf_asns == "unit":
         raise ValueError(

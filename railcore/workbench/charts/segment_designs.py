@@ -13,28 +13,47 @@ from railcore.workbench.plotting import COLOURS, legend_below, panel_title, perc
 _LOST, _LEFT = COLOURS[1], "#E8E8E8"
 
 
-def designs_by_size(data: pd.DataFrame, measures: Mapping[str, str], columns: int = 3) -> plt.Figure:
+def designs_by_size(
+    data: pd.DataFrame, measures: Mapping[str, str], columns: int = 3, marked: str = "", note: str = ""
+) -> plt.Figure:
     """A panel for each measure: groups of bars by GPUs, a bar for each design, its value above it.
 
-    data: columns gpus, design and those of the measures, column to title. An axis is logarithmic where its values
-    differ by more than 30 times.
+    Parameters
+    ----------
+    data
+        Columns asked (GPUs), design and those of the measures; a design that a size lacks has no bar there.
+    measures
+        Column to title. An axis is logarithmic where its values differ by more than 30 times.
+    columns
+        Panels in a row.
+    marked, note
+        Name of a column that is true where values get a star, and what the star says; "" for none.
+
+    Returns
+    -------
+    The figure.
     """
     rows = -(-len(measures) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(11, 2.7 * rows), squeeze=False)
-    sizes, designs = data["gpus"].unique(), data["design"].unique()
+    sizes, designs = data["asked"].unique(), data["design"].unique()
     at, width = np.arange(len(sizes)), 0.84 / len(designs)
+    stars = data.assign(star=data[marked] if marked else False).pivot(index="asked", columns="design", values="star")
+    stars = stars.reindex(index=sizes, columns=designs).eq(True)
     for ax, (column, title) in zip(axes.flat, measures.items(), strict=False):
-        values = data.pivot(index="gpus", columns="design", values=column).reindex(index=sizes, columns=designs)
+        values = data.pivot(index="asked", columns="design", values=column).reindex(index=sizes, columns=designs)
         some = values.to_numpy(float)
+        some = some[~np.isnan(some)]
         log = some.max() > 30 * some[some > 0].min() if (some > 0).any() else False
         floor = 0.3 * 10 ** np.floor(np.log10(some[some > 0].min())) if log else 0.0
         for i, design in enumerate(designs):
             x, height = at + (i - (len(designs) - 1) / 2) * width, values[design].to_numpy(float)
             ax.bar(x, np.maximum(height, floor), width, color=COLOURS[i], label=design, hatch=("", "//", "..")[i % 3])
-            for place, value in zip(x, height, strict=True):
+            for place, value, star in zip(x, height, stars[design], strict=True):
+                if np.isnan(value):
+                    continue
                 over = max(value, floor)
                 ax.annotate(
-                    number(value, 4), (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
+                    number(value, 4) + "*" * star, (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
                 )
         top = some.max() or 1.0
         if log:
@@ -50,7 +69,7 @@ def designs_by_size(data: pd.DataFrame, measures: Mapping[str, str], columns: in
         panel_title(ax, title, left=True)
     for ax in list(axes.flat)[len(measures) :]:
         ax.set_visible(False)
-    legend_below(figure, axes.flat[0])
+    legend_below(figure, axes.flat[0], title=f"* {note}" if stars.to_numpy().any() else None)
     return figure
 
 
