@@ -50,7 +50,7 @@ def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}
     if others:
         shown = ", ".join(others[:_MOST_NAMED]) + ", ..." * (len(others) > _MOST_NAMED)
         raise ValueError(f"folder '{folder}' has other files ({shown}): give a new or an empty folder")
-    cables = cabling_table(plan.fabric, plan.ports, plan.trunks, lengths_m)
+    cables = cabling_table(plan, lengths_m)
     frames = (bgp.switches, plan.ports, cables, plan.subnets, plan.summaries, bgp.neighbours)
     contents: dict[Path, str | bytes | None] = {}
     for name, frame in zip(tables, frames, strict=True):

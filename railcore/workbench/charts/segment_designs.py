@@ -53,7 +53,12 @@ def designs_by_size(
                     continue
                 over = max(value, floor)
                 ax.annotate(
-                    number(value, 4) + "*" * star, (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=6.5
+                    number(value, 4) + "*" * star,
+                    (place, over),
+                    (0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=6.5,
                 )
         top = some.max() or 1.0
         if log:
