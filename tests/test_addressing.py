@@ -191,6 +191,10 @@ def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
         "spine": ["800G DR8"],
     }
     assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}
+    units = cabling_table(plan, {"host": "2 m", "spine": "0.1 km"})
+    assert units.equals(cables)
+    with pytest.raises(ValueError, match="lengths_m of host is 'far': give a number in m"):
+        cabling_table(plan, {"host": "far"})
     assert "medium" not in cabling_table(plan)
     with pytest.raises(ValueError, match="lengths_m is 'hosts': give one of host, spine"):
         cabling_table(plan, {"hosts": 2})

@@ -9,32 +9,36 @@ from test_segments import fabrics
 
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.design_comparison import (
-    LOSSES,
-    copper_links,
+from railcore.network.addressing import AddressPlan, BgpDesign, build_design, build_designs, design_parts
+from railcore.network.addressing.design_build import (
+    design_cost_by_part,
     design_lengths,
-    design_measures,
-    design_power,
-    expected_losses,
-    lost_nics,
-    parts_of_fabric,
+    designs_sizing,
+    largest_cost_difference,
     rails_name,
-    sized_loss,
 )
+from railcore.network.addressing.design_comparison import design_measures, lost_nics, lost_nics_in_words
 from railcore.network.addressing.design_cost import design_cost
+from railcore.network.addressing.part_counts import LOSSES, design_power, expected_losses, parts_that_fail
 from railcore.network.addressing.resilience import failure_domains
 from railcore.network.cabling import catalog_floor
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.workbench.charts import segment_designs
 
-SN5600 = switch_model("SN5600")
+SN5600, NEXUS = switch_model("SN5600"), switch_model("Nexus 9348D-GX2A")
+FLOOR = catalog_floor("GPU hall")
 
 
 def sized(gpus, rails_per_switch, **options):
     demand = SegmentDemand(gpus, SN5600, rails_per_switch=rails_per_switch, **options)
     return AddressPlan(smallest_segment_fabric(demand).fabric, bundling="none")
+
+
+def built(gpus, rails_per_switch, switch=SN5600, addresses=None, **options):
+    demand = SegmentDemand(gpus, switch, rails_per_switch=rails_per_switch, **options)
+    return build_design(demand, FLOOR, addresses=addresses or {"bundling": "none"})
 
 
 def counted_in_graph(fabric, chassis):
@@ -53,7 +57,7 @@ def counted_in_graph(fabric, chassis):
 @given(fabrics())
 @settings(max_examples=25, deadline=None)
 def test_what_a_switch_takes_is_what_the_graph_loses(fabric):
-    parts = parts_of_fabric(fabric).set_index("part")
+    parts = parts_that_fail(fabric).set_index("part")
     for role, name in (("rail switch", "Pod1.Seg1.Leaf1"), ("spine", "Pod1.Spine1"), ("super-spine", "Super1")):
         if role in parts.index:
             assert tuple(parts.loc[role, ["nic_lost", "server_lost"]]) == counted_in_graph(fabric, name)
@@ -66,7 +70,7 @@ def test_what_a_switch_takes_is_what_the_graph_loses(fabric):
 @settings(max_examples=25, deadline=None)
 def test_losses_are_those_of_the_mean_part(fabric):
     """The same totals as `expected_failures` gives for the mean over all parts of a kind."""
-    parts = parts_of_fabric(fabric)
+    parts = parts_that_fail(fabric)
     for loss in LOSSES:
         lost = parts["count"] * parts[f"{loss.lower()}_lost"]
         counts = parts.groupby("kind", sort=False)["count"].sum()
@@ -84,13 +88,13 @@ def test_losses_are_those_of_the_mean_part(fabric):
 @given(fabrics())
 @settings(max_examples=25, deadline=None)
 def test_a_tier_carries_the_bandwidth_of_its_links(fabric):
-    parts = parts_of_fabric(fabric).set_index("part")
+    parts = parts_that_fail(fabric).set_index("part")
     carried = parts["count"] * parts["bandwidth_lost"]
     assert carried["rail switch"] == pytest.approx(fabric.gpus)
     assert carried["host link"] == pytest.approx(fabric.gpus)
     for role in ("spine", "super-spine"):
         if role in parts.index:
-            assert carried[role] == pytest.approx(carried[f"link to a {role}"])
+            assert carried[role] == pytest.approx(carried[f"{role} link"])
 
 
 @given(fabrics())
@@ -105,19 +109,19 @@ def test_the_nics_of_a_rail_switch_are_those_on_its_ports(fabric):
 
 @pytest.mark.parametrize("gpus", [1024, 16_384])
 def test_rails_per_switch_change_what_is_left_of_a_server_not_how_many_nics_are_lost(gpus):
-    plans = [sized(gpus, r) for r in (8, 4, 2, 1)]
-    table = design_measures(plans, {"cost_usd": [4.0, 3.0, 2.0, 1.0]})
+    designs = [built(gpus, r) for r in (8, 4, 2, 1)]
+    table = design_measures(designs)
     assert table["design"].tolist() == ["multi-rail", "4 rails", "dual-rail", "single-rail"]
-    assert table["cost_usd"].tolist() == [4.0, 3.0, 2.0, 1.0]
-    assert np.ptp(table["nics_lost_per_year"]) < 1e-9 * table["nics_lost_per_year"].max()
+    optics = [expected_losses(each.plan)["gpus_lost_per_year"].sum() for each in designs]
+    assert optics == pytest.approx([optics[0]] * 4)  # copper alone makes a difference
     assert (table["gpus_cut_off_per_year"] > 0).tolist() == [True, False, False, False]
-    assert (table["gpus_lost"] == [plan.fabric.host_ports for plan in plans]).all()
+    assert (table["gpus_lost"] == [each.fabric.host_ports for each in designs]).all()
     assert (table["routes_with_summaries"] <= table["routes_of_subnets"] + 1).all()
     assert table["share_of_ports_used"].between(0, 1).all()
 
 
 def test_two_homes_lose_no_nic_to_a_switch_and_no_more_bandwidth():
-    one, two = sized(1024, 2), sized(1024, 2, nic_ports=2, port_Bps=200 * Gbps)
+    one, two = built(1024, 2), built(1024, 2, nic_ports=2, port_Bps=200 * Gbps)
     table = design_measures([one, two])
     assert table["gpus_lost"].tolist() == [one.fabric.host_ports, 0]
     assert table["nics_lost_per_year"].iloc[1] < table["nics_lost_per_year"].iloc[0]
@@ -128,7 +132,7 @@ def test_two_homes_lose_no_nic_to_a_switch_and_no_more_bandwidth():
 
 @pytest.mark.parametrize("rails_per_switch", [8, 2, 1])
 def test_cables_grow_with_the_servers_that_share_a_switch(rails_per_switch):
-    floor = catalog_floor("GPU hall")
+    floor = FLOOR
     lengths = design_lengths(sized(4096, rails_per_switch).fabric, floor, 4)
     assert list(lengths) == ["host", "spine"] and lengths["host"] < lengths["spine"]
     wider = design_lengths(sized(4096, max(rails_per_switch // 2, 1)).fabric, floor, 4)
@@ -140,7 +144,7 @@ def test_cables_grow_with_the_servers_that_share_a_switch(rails_per_switch):
 
 def test_power_is_that_of_the_parts():
     plan = sized(4096, 8)
-    parts = design_cost(plan, {"host": 2.0, "spine": 30.0})
+    parts = design_parts(plan, {"host": 2.0, "spine": 30.0})
     switches = parts[parts["part"] == "switches"]["count"].sum() * catalog.item("switches", "SN5600")["power"]
     assert design_power(parts[parts["part"] != "links"]) == pytest.approx(switches)
     assert design_power(parts) > switches
@@ -148,46 +152,139 @@ def test_power_is_that_of_the_parts():
     assert design_power(twice) == pytest.approx(2 * design_power(parts))
 
 
-def test_a_sized_loss_is_that_of_the_smallest_fabric():
-    demand = SegmentDemand(4096, SN5600, rails_per_switch=2)
-    shares, words = sized_loss(demand)
+def test_a_loss_in_words_is_that_of_the_design():
+    design = built(4096, 2)
+    shares, words = lost_nics_in_words(design)
     assert set(shares) == set(words) == {"dual-rail"}
-    assert "64 rail switches, 32 spines" in words["dual-rail"]
-    assert (shares["dual-rail"] == lost_nics(smallest_segment_fabric(demand).fabric)).all()
+    assert "64 rail switches, 32 spines" in words["dual-rail"] and "NICs of 1 x 400 Gbps" in words["dual-rail"]
+    assert f"{design.cost_per_gpu_usd:,.0f} USD a GPU" in words["dual-rail"]
+    assert "128 routes to NICs, 66 with" in words["dual-rail"]
+    assert (shares["dual-rail"] == lost_nics(design.fabric)).all()
 
 
 def test_what_is_given_wrongly_is_refused():
     with pytest.raises(ValueError, match="loss is 'GPU': give one of NIC, server, bandwidth"):
         expected_losses(sized(64, 8).fabric, "GPU")
-    with pytest.raises(ValueError, match=r"costs\['cost_usd'\] has 2 values for 1 plans"):
-        design_measures([sized(64, 8)], {"cost_usd": [1, 2]})
-    assert rails_name(SegmentFabric(2, SN5600, rails_per_switch=4)) == "4 rails"
+    assert rails_name(4, 8) == "4 rails" and rails_name(0, 8) == rails_name(8, 8) == "multi-rail"
+
+
+def counts_of(parts, kind):
+    return dict(parts.loc[parts["kind"] == kind, ["part", "count"]].itertuples(index=False))
+
+
+def test_failures_count_what_is_bought():
+    """A copper cable has no transceivers, a splitter cable or a transceiver of a broken-out port serves several."""
+    plan = sized(4096, 8)
+    for lengths, cables, ends in (({"host": 2.0}, 2048, 0), ({"host": 100.0}, 4096, 2048)):
+        parts = design_parts(plan, lengths)
+        failing = parts_that_fail(plan, parts)
+        modules = counts_of(failing, "transceiver")
+        assert counts_of(failing, "link")["host link"] == cables
+        assert modules.get("transceiver of a rail switch, down", 0) == ends
+        assert modules.get("transceiver of a NIC", 0) == 2 * ends
+        losses = expected_losses(plan, parts=parts)
+        host = losses[losses["part"].isin(["host link", "transceiver of a NIC", "transceiver of a rail switch, down"])]
+        taken = host["count"] * host["gpus_lost"]
+        assert taken.tolist() == pytest.approx([4096.0] * len(host))  # each kind hits every NIC once
+        cost = design_cost(plan, lengths)
+        bought = cost[cost["part"] == "links"]["count"].sum()
+        assert bought == sum(modules.values()) + (cables if not ends else 0)
 
 
 @given(fabrics())
 @settings(max_examples=25, deadline=None)
-def test_copper_cables_have_no_transceivers_to_fail(fabric):
-    optics = parts_of_fabric(fabric).set_index("part")["count"]
-    copper = parts_of_fabric(fabric, ("host",)).set_index("part")["count"]
-    assert optics["host transceiver"] == 2 * fabric.links_by_tier[0] and copper["host transceiver"] == 0
-    assert (optics.drop("host transceiver") == copper.drop("host transceiver")).all()
+def test_copper_takes_fewer_nics_and_as_many_links(fabric):
+    copper, optics = (design_parts(fabric, {"host": length}) for length in (1, 100))
     for loss in ("NIC", "bandwidth"):
-        tables = [expected_losses(fabric, loss, copper=kinds) for kinds in (("host",), ())]
-        less, more = (table["lost_gpu_hours_per_year"].sum() for table in tables)
+        less, more = (
+            expected_losses(fabric, loss, parts=parts)["lost_gpu_hours_per_year"].sum() for parts in (copper, optics)
+        )
         assert less == pytest.approx(more) if loss == "NIC" and fabric.nic_ports > 1 else less < more
 
 
-def test_short_host_links_are_copper():
-    fabric = sized(4096, 8).fabric
-    assert copper_links(design_cost(fabric, {"host": 2.0, "spine": 30.0})) == ("host",)
-    assert copper_links(design_cost(fabric, {"host": 30.0})) == ()
-    with pytest.raises(ValueError, match="copper has 2 entries for 1 plans"):
-        design_measures([sized(64, 8)], copper=[(), ()])
+def test_a_module_that_holds_both_ports_of_a_nic_takes_it():
+    fabric = SegmentFabric(4, SN5600, nic_ports=2, homing=1)
+    failing = parts_that_fail(fabric).set_index("part")
+    assert failing.loc["transceiver of a rail switch, down", "nic_lost"] == 1.0
+    assert failing.loc["transceiver of a NIC", "nic_lost"] == failing.loc["host link", "nic_lost"] == 0.0
+    whole = parts_that_fail(SegmentFabric(4, SN5600, gpus_per_server=2)).set_index("part")
+    assert whole.loc["transceiver of a rail switch, down", "server_lost"] == 2.0
+    assert whole.loc["host link", "server_lost"] == 0.0
+
+
+def test_peer_links_fail_and_take_nothing():
+    plan = AddressPlan(SegmentFabric(4, SN5600, nic_ports=2, port_Bps=200 * Gbps), bundling="mlag")
+    failing = parts_that_fail(plan).set_index("part")
+    assert failing.loc["peer link", "count"] == len(plan.trunks) == 2
+    assert failing.loc["peer link", ["nic_lost", "server_lost", "bandwidth_lost"]].tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("rails_per_switch", [8, 2, 1])
+def test_room_beyond_what_is_asked_is_not_bought(rails_per_switch):
+    design = built(1024, rails_per_switch, NEXUS, nic_ports=2, port_Bps=200 * Gbps)
+    assert design.fabric.gpus == 1024 + design.spare_gpus > 1024 == design.plan.gpus
+    assert f"room for {design.fabric.gpus:,}" in design.warnings[0]
+    bought = design.bought.set_index("part")
+    assert bought.loc["NICs", "count"] == 1024
+    assert len(design.plan.ports) == 2048 == design.parts.query("end == 'NIC'")["count"].sum()
+    assert design.plan.subnets.query("nic_port == 1 and rail == 1")["hosts"].sum() == 128
+    whole = design_cost(AddressPlan(design.fabric, bundling="none"), design.lengths_m)
+    assert design.bought["cost_usd"].sum() < whole["cost_usd"].sum()
+    used = set(zip(design.plan.ports["switch"], design.plan.ports["interface"], strict=True))
+    down = design.parts[design.parts["end"] == "rail switch, down"]["count"].sum()
+    assert down == len(used)  # one module for the lanes of an interface
+    (row,) = design_measures([design]).to_dict("records")
+    trunks = design.plan.trunks
+    ends = {*zip(trunks["switch"], trunks["interface"], strict=True)}
+    ends |= {*zip(trunks["peer"], trunks["peer_interface"], strict=True)} | used
+    ports = sum(n * model.ports for n, model in zip(design.fabric.switches_by_tier, design.fabric.models, strict=True))
+    assert row["share_of_ports_used"] == pytest.approx(len(ends) / ports)
+    with pytest.raises(ValueError, match="servers"):
+        AddressPlan(design.fabric, servers=design.fabric.domains + 1)
+
+
+def test_designs_of_uneven_room_are_drawn_by_what_is_asked():
+    needs, alone = {"rail_switch": NEXUS, "nic_ports": 2, "port_Bps": 200 * Gbps}, {"bundling": "none"}
+    designs, refused = build_designs([512, 1024], [8, 2, 1], needs, FLOOR, addresses=alone)
+    assert refused.empty
+    table = design_measures(designs)
+    assert table["asked"].tolist() == [512] * 3 + [1024] * 3
+    for data in (table, table.drop(index=[1, 3])):  # a design that cannot be built leaves a hole
+        figure = segment_designs.designs_by_size(data, {"cost_per_gpu_usd": "cost"}, marked="rails_apart", note="alone")
+        assert len(figure.axes[0].texts) == len(data)
+        starred = [text.get_text() for text in figure.axes[0].texts if text.get_text().endswith("*")]
+        assert len(starred) == data["rails_apart"].sum()
+
+
+def test_a_design_that_cannot_be_built_is_a_row_and_the_others_go_on():
+    needs = {"rail_switch": SN5600, "nic_ports": 2, "port_Bps": 200 * Gbps}
+    designs, refused = build_designs([1024, 1024], [8, 2, 3, 2], needs, FLOOR, addresses={"bundling": "evpn"})
+    assert [each.name for each in designs] == ["multi-rail"] and designs[0].bgp.control_plane == "BGP EVPN"
+    assert refused["design"].tolist() == ["dual-rail", "3 rails"]
+    assert "rails_apart False" in refused["why"][0] and "does not divide" in refused["why"][1]
+    table = designs_sizing(designs, refused)
+    assert table["asked"].tolist() == [1024] * 3 and table["why"].notna().all()
+    assert table["rail_switches"].isna().tolist() == [False, True, True]
+    both, none = build_designs([1024], [8, 2], {**needs, "rails_apart": False}, FLOOR, addresses={"bundling": "evpn"})
+    assert len(both) == 2 and none.empty
+    with pytest.raises(ValueError, match="no design can be built; multi-rail: bundling is 'mlag' with one port"):
+        build_designs([64], [8], {"rail_switch": SN5600}, FLOOR, addresses={"bundling": "mlag"})
+    assert isinstance(designs[0].bgp, BgpDesign)
+
+
+def test_like_is_held_against_like():
+    apart, joined = built(256, 2), built(256, 2, rails_apart=False)
+    assert apart.rails_apart and not joined.rails_apart and joined.with_spines.bought.equals(joined.bought)
+    assert apart.with_spines.cost_per_gpu_usd == pytest.approx(joined.cost_per_gpu_usd)
+    parts = design_cost_by_part(joined).sub(design_cost_by_part(apart), fill_value=0.0)
+    assert parts.sum() == pytest.approx(joined.cost_per_gpu_usd - apart.cost_per_gpu_usd)
+    name, more = largest_cost_difference(apart, joined)
+    assert more == parts[name] == parts.abs().max() and name in ("spines", "links to spines", "links to hosts")
 
 
 @pytest.mark.parametrize(("rails_per_switch", "paths"), [(8, 2), (1, 1)])
 def test_nics_of_a_rail_have_a_path_with_spines_and_without(rails_per_switch, paths):
-    plan = sized(256, rails_per_switch)
+    plan = built(256, rails_per_switch)
     table = design_measures([plan])
     assert table["paths_same_rail"].tolist() == [paths] and table["paths_other_pod"].tolist() == [0]
     graph, last = plan.fabric.graph(), f"D{plan.fabric.domains}.GPU1"

@@ -240,7 +240,7 @@ def test_options_stand_in_the_text():
         (
             lambda: switch_config(BgpDesign(design("evpn").plan), "Pod1.Seg1.Leaf1"),
             ValueError,
-            "tells no neighbour of its Ethernet segments: give control_plane 'BGP EVPN' and spines",
+            "nobody to tell of their Ethernet segments: give control_plane 'BGP EVPN' and spines",
         ),
         (
             lambda: switch_config(BgpDesign(design("evpn").plan, "BGP EVPN", leaf_asns="unit"), "Pod1.Seg1.Leaf1"),

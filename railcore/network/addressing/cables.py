@@ -59,7 +59,7 @@ def cable_speed(fabric: SegmentFabric, kind: str) -> float:
     return float(dict(zip(CABLE_KINDS, speeds, strict=True))[one_of("kind", kind, CABLE_KINDS)])
 
 
-def link_lengths(lengths_m: Mapping) -> dict[str, float]:
+def cable_lengths(lengths_m: Mapping) -> dict[str, float]:
     """Lengths by kind of `CABLE_KINDS` [m]; a text with its unit, such as "20 m", is read.
 
     Raises ValueError for another kind, and for what is no length.
@@ -99,7 +99,7 @@ def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None)
         found.append(LinkMedium(tuple((name, ports, side) for name, _, side, _, ports in modules), price))
     if not found:
         raise ValueError(
-            f"lengths_m of {kind} is {length_m!r}: no medium of {number(speed / Gbps)} Gbps reaches that far, give a "
+            f"lengths_m of {kind} is {length_m}: no medium of {number(speed / Gbps)} Gbps reaches that far, give a "
             "shorter one or add a row to the catalog's transceivers"
         )
     return min(found, key=lambda medium: (medium.link_usd, medium.text))
@@ -127,7 +127,7 @@ def cabling_table(plan: AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
     """
     fabric, hosts, trunks = plan.fabric, plan.ports, plan.trunks
     kinds = dict(zip((("trunk", 2), ("trunk", 3), ("peer", 1)), CABLE_KINDS[1:], strict=True))
-    lengths = link_lengths(lengths_m)
+    lengths = cable_lengths(lengths_m)
     ports = zip(hosts["gpu"].tolist(), hosts["nic_port"].tolist(), strict=True)
     nic = [f"GPU{gpu} NIC port {port}" for gpu, port in ports]
     down = {"kind": "host", "from": hosts["host"], "from_port": nic, "to": hosts["switch"]}

@@ -12,7 +12,23 @@ from railcore.network.addressing.frr import frr_text
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.switch_configs import switch_config
 
+_TABLES = ("switches", "port_map", "cabling", "subnets", "summaries", "neighbours")
 _MOST_NAMED = 3  # files of others in a message
+
+
+def check_folder(bgp: BgpDesign, folder: str | Path) -> Path:
+    """A folder for a design's files. Raises ValueError for one that is a file or has files of other names."""
+    root = Path(folder).expanduser()
+    there = next((path for path in (root, *root.parents) if path.exists()), root)
+    if there.exists() and not there.is_dir():
+        raise ValueError(f"folder is '{folder}', but '{there.name}' is a file: give a new or an empty folder")
+    ours = {root / f"{name}.csv" for name in _TABLES}
+    ours |= {root / "frr" / f"{name}.conf" for name in bgp.switches["switch"]}
+    others = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and path not in ours)
+    if others:
+        shown = ", ".join(others[:_MOST_NAMED]) + ", ..." * (len(others) > _MOST_NAMED)
+        raise ValueError(f"folder '{folder}' has other files ({shown}): give a new or an empty folder")
+    return root
 
 
 @checked
@@ -40,22 +56,13 @@ def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}
     ValueError
         A folder with other files, or a design that cannot be exported; nothing is written then.
     """
-    root, plan = Path(folder).expanduser(), bgp.plan
-    if root.exists() and not root.is_dir():
-        raise ValueError(f"folder is '{folder}', which is a file: give a new or an empty folder")
-    names = bgp.switches["switch"].tolist()
-    tables = "switches port_map cabling subnets summaries neighbours".split()
-    ours = {root / f"{name}.csv" for name in tables} | {root / "frr" / f"{name}.conf" for name in names}
-    others = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and path not in ours)
-    if others:
-        shown = ", ".join(others[:_MOST_NAMED]) + ", ..." * (len(others) > _MOST_NAMED)
-        raise ValueError(f"folder '{folder}' has other files ({shown}): give a new or an empty folder")
+    root, plan = check_folder(bgp, folder), bgp.plan
     cables = cabling_table(plan, lengths_m)
     frames = (bgp.switches, plan.ports, cables, plan.subnets, plan.summaries, bgp.neighbours)
     contents: dict[Path, str | bytes | None] = {}
-    for name, frame in zip(tables, frames, strict=True):
+    for name, frame in zip(_TABLES, frames, strict=True):
         contents[root / f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
-    for name in names:
+    for name in bgp.switches["switch"]:
         contents[root / "frr" / f"{name}.conf"] = frr_text(switch_config(bgp, name, mtu))
     write_all(contents)
     rows = [(path.relative_to(root).as_posix(), str(text).count("\n")) for path, text in contents.items()]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of, whole
+from railcore.facts.checks import whole
 from railcore.facts.units import counted
 from railcore.network.addressing.cables import CABLE_KINDS
 from railcore.network.addressing.design_cost import cost_of_parts
-from railcore.network.addressing.design_parts import design_parts, design_power
+from railcore.network.addressing.part_counts import design_parts, design_power
 from railcore.network.addressing.resilience import bundle_units
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
@@ -196,15 +196,6 @@ def build_designs(
     return built, table
 
 
-def chosen_size(name: str, value: int, built: Sequence[BuiltDesign], nth: int = -1) -> int:
-    """A size that designs were built for: the value, or for 0 the nth by size.
-
-    Raises ValueError for a size of which no design was built.
-    """
-    sizes = sorted({design.asked for design in built})
-    return one_of(name, value, sizes) if value else sizes[nth]
-
-
 def designs_sizing(built: Sequence[BuiltDesign], refused: pd.DataFrame) -> pd.DataFrame:
     """What each design is made of, a row for each, and why; those that cannot be built have their reason alone."""
     table = sizing_table([design.sizing for design in built])
@@ -216,7 +207,7 @@ def designs_sizing(built: Sequence[BuiltDesign], refused: pd.DataFrame) -> pd.Da
     return pd.concat([table, refused], ignore_index=True) if len(refused) else table
 
 
-def cost_by_part(built: BuiltDesign) -> pd.Series:
+def design_cost_by_part(built: BuiltDesign) -> pd.Series:
     """Cost of the parts of a design by the GPUs that are there [USD], by part in words, such as "spines"."""
     words = {
         **{("switches", role): f"{role}es" if role.endswith("switch") else f"{role}s" for role in built.parts["where"]},
@@ -227,8 +218,8 @@ def cost_by_part(built: BuiltDesign) -> pd.Series:
     return costs.rename(index=None).set_axis([words[at] for at in costs.index])
 
 
-def largest_difference(one: BuiltDesign, other: BuiltDesign) -> tuple[str, float]:
+def largest_cost_difference(one: BuiltDesign, other: BuiltDesign) -> tuple[str, float]:
     """The part whose cost by GPU differs most between two designs, in words, and by how much the other's is more."""
-    difference = cost_by_part(other).sub(cost_by_part(one), fill_value=0.0)
+    difference = design_cost_by_part(other).sub(design_cost_by_part(one), fill_value=0.0)
     part = difference.abs().idxmax()
     return str(part), float(difference[part])

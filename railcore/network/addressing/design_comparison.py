@@ -10,7 +10,7 @@ import pandas as pd
 from railcore.facts.units import Gbps, counted, hour, number, year
 from railcore.network.addressing.design_build import BuiltDesign
 from railcore.network.addressing.design_cost import compare_designs
-from railcore.network.addressing.design_parts import LOSSES, expected_losses, host_interfaces, links_by_kind
+from railcore.network.addressing.part_counts import LOSSES, expected_losses, host_interfaces, links_by_kind
 from railcore.network.addressing.resilience import path_diversity
 from railcore.network.addressing.subnets import address_use
 from railcore.network.topology.segments import SegmentFabric
@@ -50,8 +50,9 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
     """Designs beside each other, a row for each.
 
     rates: "value", "low" or "high" of the catalog's failure rates.
-    Columns asked (GPUs), design, gpus (that are there), nic_ports, spare_gpus (further room), rails_apart, tiers, rail_switches,
-    spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (the same where rails meet in the network; NaN for no
+    Columns asked (GPUs), design, gpus (that are there), nic_ports, spare_gpus (further room), rails_apart, tiers,
+    rail_switches, spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (where rails meet in the network; NaN:
+    for no
     such fabric), power_per_gpu_w; reach and comparable (of `compare_designs`, with the first of its size); of one full
     rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all parts,
     and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth out of service on average);

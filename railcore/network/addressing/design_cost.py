@@ -8,7 +8,7 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least
 from railcore.facts.units import Gbps
-from railcore.network.addressing.design_parts import design_parts
+from railcore.network.addressing.part_counts import design_parts
 from railcore.network.addressing.resilience import failure_domains
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.topology.segments import SegmentFabric

@@ -52,14 +52,8 @@ def designs_by_size(
                 if np.isnan(value):
                     continue
                 over = max(value, floor)
-                ax.annotate(
-                    number(value, 4) + "*" * star,
-                    (place, over),
-                    (0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=6.5,
-                )
+                text = number(value, 4) + "*" * bool(star)
+                ax.annotate(text, (place, over), (0, 2), textcoords="offset points", ha="center", fontsize=6)
         top = some.max() or 1.0
         if log:
             ax.set_yscale("log")
@@ -84,7 +78,8 @@ def nics_of_a_rail_switch(shares: Mapping[str, np.ndarray], titles: Mapping[str,
     shares: by design, the share of each NIC's bandwidth that goes, [servers, rails]; titles: below each design's name.
     """
     most = max(len(each) for each in shares.values())
-    figure, axes = plt.subplots(1, len(shares), figsize=(10, 1.6 + most / 16), sharey=True, squeeze=False)
+    lines = 1 + max((text.count("\n") for text in titles.values()), default=0)
+    figure, axes = plt.subplots(1, len(shares), figsize=(10, 1.4 + most / 16 + 0.2 * lines), sharey=True, squeeze=False)
     colours = LinearSegmentedColormap.from_list("lost", [_LEFT, _LOST])
     for ax, (design, lost) in zip(axes.flat, shares.items(), strict=True):
         servers, rails = lost.shape

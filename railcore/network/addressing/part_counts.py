@@ -9,7 +9,7 @@ import pandas as pd
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, one_of
-from railcore.network.addressing.cables import CABLE_KINDS, is_copper_item, link_lengths, link_medium, ports_at_ends
+from railcore.network.addressing.cables import CABLE_KINDS, cable_lengths, is_copper_item, link_medium, ports_at_ends
 from railcore.network.addressing.port_map import lanes_of, rail_switch_ports
 from railcore.network.addressing.routing import ROLES
 from railcore.network.addressing.subnets import AddressPlan
@@ -37,7 +37,7 @@ def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}, n
     Raises ValueError for a link that no medium reaches.
     """
     fabric, servers, _ = _as_planned(design)
-    lengths = link_lengths(lengths_m)
+    lengths = cable_lengths(lengths_m)
     rows: list[tuple] = []
     for role, model, count in zip(ROLES, fabric.models, fabric.switches_by_tier, strict=False):
         rows.append(("switches", role, "", model.name, count, 0.0))
