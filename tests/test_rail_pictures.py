@@ -111,7 +111,7 @@ def test_what_is_inside_a_switch_is_readable(figure):
     assert not text_collisions(drawn)
     shown = "\n".join(texts(drawn))
     assert all(mac in shown for mac in contents["macs"]["mac"]) and all(net in shown for net in designs.SUBNETS[figure])
-    assert ("INVALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
+    assert ("NOT VALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
     frame = drawn.axes[0].get_window_extent()
     for text in drawn.axes[0].texts:  # nothing leaves the page, nor the box that it stands in
         extent = text.get_window_extent(drawn.canvas.get_renderer())
