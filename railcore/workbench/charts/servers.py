@@ -21,13 +21,13 @@ def server_bandwidth_bars(data: pd.DataFrame) -> plt.Figure:
     figure, ax = plt.subplots(figsize=(10, 0.9 + 0.27 * len(data)))
     step = 1 / (len(servers) + 0.8)
     least = data["bandwidth_Bps"].min() / GB / 2
-    for row in data.itertuples():
-        server = servers.index(row.server)
-        y, speed = cases.index(row.case) + (server - (len(servers) - 1) / 2) * step, row.bandwidth_Bps / GB
-        label = row.server if row.case == cases[0] else None
-        ax.barh(y, speed - least, left=least, height=0.9 * step, color=COLOURS[server], label=label)
-        words = f"{number(speed, 4)} GB/s: {row.bottleneck}"
-        text_beside(ax, words, (speed, y), (3, 0), va="center", fontsize=7)
+    for i, (server, rows) in enumerate(data.groupby("server", sort=False)):
+        places = [cases.index(case) + (i - (len(servers) - 1) / 2) * step for case in rows["case"]]
+        speeds = rows["bandwidth_Bps"] / GB
+        ax.barh(places, speeds - least, left=least, height=0.9 * step, color=COLOURS[i], label=server)
+        for y, speed, bottleneck in zip(places, speeds, rows["bottleneck"], strict=True):
+            words = f"{number(speed, 4)} GB/s: {bottleneck}"
+            text_beside(ax, words, (speed, y), (3, 0), va="center", fontsize=7)
     ax.set_yticks(
         range(len(cases)), [case.replace(" to ", "\nto ", 1).replace(" at once", ",\nat once") for case in cases]
     )
