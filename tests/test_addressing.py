@@ -183,17 +183,17 @@ def test_slower_ports_take_the_lanes_of_an_interface():
 
 def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
     fabric = SegmentFabric(2, SN5600, segments=2, spines=2)
-    hosts, trunks = host_port_map(fabric), trunk_port_map(fabric)
-    cables = cabling_table(fabric, hosts, trunks, {"host": 2, "spine": 100})
+    plan = AddressPlan(fabric)
+    cables = cabling_table(plan, {"host": 2, "spine": 100})
     assert len(cables) == sum(fabric.links_by_tier) and cables["cable"].tolist() == list(range(1, len(cables) + 1))
     assert cables.groupby("kind")["medium"].unique().map(list).to_dict() == {
         "host": ["800G DAC for 2"],
         "spine": ["800G DR8"],
     }
     assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}
-    assert "medium" not in cabling_table(fabric, hosts, trunks)
+    assert "medium" not in cabling_table(plan)
     with pytest.raises(ValueError, match="lengths_m is 'hosts': give one of host, spine"):
-        cabling_table(fabric, hosts, trunks, {"hosts": 2})
+        cabling_table(plan, {"hosts": 2})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, one_of
 from railcore.facts.units import Gbps, number
 from railcore.network.addressing.port_map import interface_texts, lanes_of
+from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.cabling import COPPER, link_media
 from railcore.network.topology.segments import SegmentFabric
 
@@ -104,32 +105,16 @@ def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tu
 
 
 @checked
-def cabling_table(
-    fabric: SegmentFabric,
-    hosts: pd.DataFrame,
-    trunks: pd.DataFrame,
-    lengths_m: Mapping = {},
-) -> pd.DataFrame:
-    """One line a link, for those who lay cables.
+def cabling_table(plan: AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
+    """One line a link of an address plan, for those who lay cables.
 
-    Parameters
-    ----------
-    fabric, hosts, trunks
-        Fabric, and its tables of `host_port_map` and `trunk_port_map`, or `AddressPlan.ports` and `trunks`.
-    lengths_m
-        Length of the cables of some kinds [m]: "host", "spine", "super-spine", "peer". The cheapest medium of the
-        catalog that reaches so far is given; a kind without a length has none.
-
-    Returns
-    -------
+    lengths_m: length of the cables of some kinds [m]: "host", "spine", "super-spine", "peer". The cheapest medium of
+    the catalog that reaches so far is given; a kind without a length has none.
     Columns cable (number from 1), kind, from, from_port, to, to_port, speed_Gbps, and length_m and medium where there
     are lengths. Links to lanes of one interface ("7/1", "7/2") share a splitter cable.
-
-    Raises
-    ------
-    ValueError
-        A kind that does not exist, or no medium that reaches.
+    Raises ValueError for a kind that does not exist, and where no medium reaches.
     """
+    fabric, hosts, trunks = plan.fabric, plan.ports, plan.trunks
     kinds = dict(zip((("trunk", 2), ("trunk", 3), ("peer", 1)), CABLE_KINDS[1:], strict=True))
     for kind in lengths_m:
         one_of("lengths_m", kind, CABLE_KINDS)

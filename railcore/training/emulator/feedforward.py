@@ -371,8 +371,9 @@ def refuse_too_large(network: FeedForward, strategy: Strategy, samples: int = 0)
     for name, size in emulated_sizes(network, strategy, samples).items():
         if size > (most := MOST_SIZES[name]):
             t, p, d = strategy.tensor, strategy.pipeline, strategy.data
+            room = most // (2 * t * sum(network.widths))
             remedy = {
-                "elements": f"{most // (4 * d):,} weights and {most // (2 * t * sum(network.widths)):,} samples or fewer",
+                "elements": f"{most // (4 * d):,} weights and {room:,} samples or fewer",
                 "multiplications": f"{most // (3 * network.weights):,} samples or fewer",
                 "sends": "fewer GPUs or fewer micro-batches",
             }[name]
