@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.training.emulator.comparison import emulated_run
 from railcore.training.emulator.feedforward import (
     FeedForward,
     ShardedFeedForward,
+    emulated_sizes,
     feedforward_transfers,
     layer_stages,
     one_rank_step,
@@ -100,6 +102,40 @@ def test_logged_bytes_are_those_of_the_closed_forms(case, element_bytes):
     divides = both.message_bytes % (element_bytes * both.ranks) == 0
     np.testing.assert_allclose(both.rank_bytes_logged[divides], both.rank_bytes[divides], rtol=1e-14)
     assert (both.rank_bytes_logged >= both.rank_bytes * (1 - 1e-14)).all()
+
+
+@given(case=cases())
+@settings(max_examples=60, deadline=None)
+def test_the_size_of_a_step_is_known_before_it_runs(case):
+    network, strategy, samples = case
+    ranks, _, _ = trained(network, strategy, samples, element_bytes=1)
+    sizes = emulated_sizes(network, strategy, samples)
+    assert sizes["sends"] == len(ranks.sends)
+    assert sizes["elements"] <= 2 * ranks.peak_total_bytes and ranks.peak_total_bytes <= 2 * sizes["elements"]
+
+
+@pytest.mark.parametrize(
+    ("widths", "strategy", "samples", "message"),
+    [
+        (
+            [1024, 4096, 4096, 1024],
+            Strategy(tensor=8, data=12),
+            96,
+            "25,165,824 weights.*elements.*Give 625,000 weights",
+        ),
+        ([64, 64], Strategy(micro_batch=2 * 10**6), 2 * 10**6, r"256,008,192 elements.* 117,187 samples or fewer"),
+        (
+            [2048, 2048],
+            Strategy(micro_batch=10**3),
+            10**3,
+            r"12,582,912,000 multiplications.*Give 794 samples or fewer",
+        ),
+        ([256, 256], Strategy(tensor=256), 8, "522,240 sends.*Give fewer GPUs or fewer micro-batches"),
+    ],
+)
+def test_what_is_too_large_to_emulate_is_refused_with_what_would_fit(widths, strategy, samples, message):
+    with pytest.raises(ValueError, match=message):
+        emulated_run(FeedForward(widths), strategy, samples, 8)
 
 
 @given(case=cases(tensor=2))

@@ -29,7 +29,8 @@ from railcore.network.topology.segments import switch_model
 from railcore.workbench.drawing.clusters import profiles_figure
 from railcore.workbench.drawing.diagram import text_collisions
 
-SWITCH, OTHER = switch_model("51.2T"), switch_model("SN5600")
+SWITCH = switch_model("51.2T")
+OTHER = replace(SWITCH, name="other")
 
 
 def changed(**parts):
@@ -111,7 +112,7 @@ FABRIC_FIELDS = {
     "GpuIoTopology.hosts": {"servers": 3},
     "GpuIoTopology.gpus_per_host / gpus_per_nic": {"gpus_per_server": 4, "rails_per_switch": 4},
     "GpuIoTopology.nic_ports": {"nic_ports": 4, "homing": 2},
-    "GpuIoTopology.port_Bps": {"port_Bps": 50 * Gbps},
+    "GpuIoTopology.port_Bps": {"port_Bps": 200 * Gbps},
     "RailSwitchFabricProfile.switch": {"rail_switch": OTHER, "spine": SWITCH},
     "RailSwitchFabricProfile.rails_per_switch": {"rails_per_switch": 4},
     "RailSwitchFabricProfile.homing": {"homing": 1},

@@ -180,3 +180,11 @@ def test_mac_tables_of_both_switches_of_a_bundle_are_the_same():
     assert first.equals(second) and first["mac"].nunique() == 24
     apart = mac_tables(AddressPlan(designs.rail_design("fig13_5"), bundling="none").ports)
     assert apart["mac"].nunique() == 48
+
+
+def test_a_segment_of_ones_own_has_mlag_where_peer_links_fit():
+    fits, full = (designs.own_plan(designs.own_segment(n, 2, 2, "51.2T", "200 Gbps")) for n in (120, 126))
+    assert fits.bundling == "mlag" and not designs.bundling_warnings(fits)
+    assert full.bundling == "evpn" and "fewer than 2 interfaces left" in designs.bundling_warnings(full)[0]
+    alone = designs.own_plan(designs.own_segment(128, 1, 2, "51.2T", "200 Gbps"))
+    assert alone.bundling == "none" and not designs.bundling_warnings(alone)

@@ -61,6 +61,33 @@ def test_every_nic_port_has_a_line_of_its_rail(figure, by):
         assert len(set(numbers_drawn(drawn))) == len(ports) + len(ports.drop_duplicates(["server", "gpu"]))
 
 
+@pytest.mark.parametrize(("figure", "by"), [("fig13_5", "interface"), ("fig13_7", "rail")])
+def test_peer_links_of_the_plan_are_drawn(figure, by):
+    plan = designs.rail_plan(figure)
+    drawn = nic_wiring(designs.as_printed(plan.ports), figure, by=by, trunks=plan.trunks)
+    assert not text_collisions(drawn)
+    assert "Peer links" in texts(drawn)
+    peers = (plan.trunks["kind"] == "peer").sum()
+    assert peers and sum(len(lines.get_segments()) for lines in line_sets(drawn)) == len(plan.ports) + peers
+    without = designs.rail_plan("fig13_4")
+    assert "Peer links" not in texts(nic_wiring(without.ports, trunks=without.trunks))
+
+
+def test_hosts_are_numbered_as_in_the_port_map():
+    plan = designs.rail_plan("fig13_9")
+    shown = "\n".join(texts(pod_figure(plan.fabric.graph())))
+    for number, hosts in plan.ports.groupby("server")["host"].unique().items():
+        assert all(host.endswith(f".Host{number}") for host in hosts)
+        assert shown.count(f"Host {number}\n") == len(hosts)
+
+
+def test_of_many_rail_switches_the_first_are_drawn():
+    plan = designs.own_plan(designs.own_segment(126, 2, 1, "51.2T", "200 Gbps", 8))
+    drawn = rail_switch_strips(plan.ports, {}, "mine")
+    assert not text_collisions(drawn)
+    assert "mine (7 of 16 switches)" in texts(drawn)
+
+
 def test_no_more_than_two_switches_around_the_hosts():
     ports = designs.rail_plan("fig13_12").ports
     with pytest.raises(ValueError, match="give 'interface' or 'rail'"):
@@ -111,7 +138,7 @@ def test_what_is_inside_a_switch_is_readable(figure):
     assert not text_collisions(drawn)
     shown = "\n".join(texts(drawn))
     assert all(mac in shown for mac in contents["macs"]["mac"]) and all(net in shown for net in designs.SUBNETS[figure])
-    assert ("INVALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
+    assert ("NOT VALID" in shown) == (figure != "fig13_12") and "NEXT_HOP" in shown
     frame = drawn.axes[0].get_window_extent()
     for text in drawn.axes[0].texts:  # nothing leaves the page, nor the box that it stands in
         extent = text.get_window_extent(drawn.canvas.get_renderer())

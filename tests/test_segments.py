@@ -94,6 +94,29 @@ def test_slower_ports_share_an_interface_where_the_model_breaks_out():
         SegmentFabric(16, switch, breakout=False)
 
 
+@pytest.mark.parametrize("speed", [300 * Gbps, 200.0, "100 Gbps"])
+def test_a_speed_that_the_model_lacks_is_refused_with_those_it_has(speed):
+    message = r"is asked of SN5600, which has no such mode: give 800 Gbps, 400 Gbps, 200 Gbps or a Sw"
+    with pytest.raises(ValueError, match=message):
+        SegmentFabric(4, switch_model("SN5600"), port_Bps=speed)
+    with pytest.raises(ValueError, match="no such mode"):
+        SegmentFabric(4, switch_model("SN5600"), port_Bps=speed, breakout=False)
+    assert SegmentFabric(4, LARGE, port_Bps=speed).interfaces_used == ((32, 0),)  # its speeds are not known
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({}, "give servers 64 or less, rails_per_switch 4 or less, several segments under spines or a larger switch"),
+        ({"spines": 8}, "give servers 63 or less, rails_per_switch 4 or less, more segments or a larger switch"),
+        ({"rails_per_switch": 1, "servers": 600}, "give servers 512 or less, several segments under spines or a lar"),
+    ],
+)
+def test_a_segment_that_is_too_large_is_told_all_ways_out(options, remedy):
+    with pytest.raises(ValueError, match=remedy):
+        SegmentFabric(**{"servers": 65, "rail_switch": LARGE, **options})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -159,12 +159,12 @@ def test_cases_of_a_server_are_those_of_its_links_by_hand():
             "a GPU to its neighbour": 18 * 25 * GB,
             "a GPU to one of the other half": 16 * 25 * GB,
             "all GPUs to the other half at once": 16 * 25 * GB / 4,
-            "a GPU to the network": 25 * GB,
+            "a GPU to the network over all NICs": 25 * GB,
             "all GPUs to the network at once": 25 * GB / 8,
         }
     )
     alone = server.compare_servers([Server(1, 25 * GB, 1, "200 Gbps", 5, (2,))])
-    assert list(alone["case"]) == ["a GPU to the network", "all GPUs to the network at once"]
+    assert list(alone["case"]) == ["a GPU to the network over all NICs", "all GPUs to the network at once"]
 
 
 def test_nics_of_a_catalog_server_share_what_the_catalog_gives_its_gpus(monkeypatch):

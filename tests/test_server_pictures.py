@@ -29,7 +29,9 @@ def closed():
 
 
 def texts(figure):
-    return [text.get_text() for text in figure.axes[0].texts]
+    ax = figure.axes[0]
+    lines = [line for marks in ax.collections for line in marks.get_label().split("\n")]
+    return [text.get_text() for text in ax.texts] + lines
 
 
 @pytest.mark.parametrize("name", SERVERS)

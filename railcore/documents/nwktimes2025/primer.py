@@ -35,7 +35,10 @@ PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
 TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
 # What `step_events` writes into boxes.
-STEP_NOTE = "text in a box: number of the step; a computation, b AllGather, c to the next stage"
+STEP_NOTE = (
+    "text in a box: step, counted alike on all GPUs (each computes a layer of its own in it); "
+    "a computation, b AllGather, c to the next stage"
+)
 LAYER_NOTE = "number in a box: layer"
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3

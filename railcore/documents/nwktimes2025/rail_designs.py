@@ -16,6 +16,7 @@ from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, counted, number
 from railcore.network.addressing.mac_tables import mac_tables
+from railcore.network.addressing.port_map import PEER_LINKS
 from railcore.network.addressing.resilience import failure_domains
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
@@ -125,6 +126,20 @@ def own_segment(
     """
     options: dict[str, Any] = {"nic_ports": nic_ports, "rails_per_switch": rails_per_switch, "spines": uplinks}
     return SegmentFabric(servers, switch_model(rail_switch), port_Bps=port_Bps, **options)
+
+
+def own_plan(fabric: SegmentFabric) -> AddressPlan:
+    """Address plan of a segment: pairs of switches by MLAG, or by EVPN where no interfaces are left for peer links."""
+    free = fabric.rail_switch.ports - sum(fabric.interfaces_used[0])
+    return AddressPlan(fabric, bundling="evpn" if fabric.homing == 2 and free < PEER_LINKS else "")
+
+
+def bundling_warnings(plan: AddressPlan) -> list[str]:
+    """What is to be known of how `own_plan` joins the ports of a NIC."""
+    if plan.bundling != "evpn" or plan.fabric.homing != 2:
+        return []
+    name = plan.fabric.rail_switch.name
+    return [f"{name} has fewer than {PEER_LINKS} interfaces left for peer links of MLAG: pairs are joined by EVPN"]
 
 
 def switch_notes(plan: AddressPlan) -> dict[str, str]:
@@ -282,14 +297,15 @@ def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
             rows += [("RIB: connected", "", row.prefix, row.out, "", True) for row in inside.itertuples()]
             rows += [("BGP Loc-RIB: imported", "", row.prefix, "", "", True) for row in inside.itertuples()]
         first = out.iloc[0]
-        flag = "" if first["valid"] else "INVALID"
+        flag, total = "" if first["valid"] else "NOT VALID", len(check.covers) + len(check.misses)
         text = first["reason"] or "the subnet itself: no summary"
         if summary == check.cover:
             more = check.cover.num_addresses - sum(net.num_addresses for net in check.covers + check.misses)
             text += f", but {number(more)} further addresses. Or keep {check.summary} and renumber: "
             text += _brief([str(net) for net in check.renumbered])
         hops = [f"to {spine.partition('.')[2]} {hop}" for spine, hop in zip(out["out"], out["next_hop"], strict=True)]
-        told = "\n".join([f"AS path {first['as_path']}, NEXT_HOP", *hops])
+        covered = [] if first["valid"] else [f"covers {len(check.covers)} of {counted(total, 'subnets')}"]
+        told = "\n".join([*covered, f"AS path {first['as_path']}, NEXT_HOP", *hops])
         rows.append(("BGP output policy", variant, first["prefix"], flag, text, first["valid"]))
         rows.append(("Adj-RIB-Out", variant, first["prefix"], flag, told, first["valid"]))
     return pd.DataFrame(rows, columns=["table", "variant", "prefix", "via", "text", "valid"])

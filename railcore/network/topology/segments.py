@@ -45,13 +45,30 @@ class SwitchModel:
         positive("port_Bps", self.port_Bps, "bytes/s")
 
     def ports_of_interface(self, speed_Bps: float) -> int:
-        """Ports of a speed that one interface gives. Raises ValueError for a speed above the interface's."""
+        """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
+
+        Raises ValueError for a speed above the interface's, and for one that `slower` lacks.
+        """
         if speed_Bps > self.port_Bps * (1 + 1e-9):
             raise ValueError(
                 f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, whose interfaces have "
                 f"{number(self.port_Bps / Gbps)} Gbps: give a slower port or another switch"
             )
-        return max((n // self.ports for speed, n in self.slower if math.isclose(speed, speed_Bps)), default=1)
+        found = [n // self.ports for speed, n in self.slower if math.isclose(speed, speed_Bps)]
+        if self.slower and not found and not math.isclose(speed_Bps, self.port_Bps):
+            speeds = sorted({round(speed / Gbps, 6) for speed in (self.port_Bps, *dict(self.slower))}, reverse=True)
+            texts = [*(f"{number(speed)} Gbps" for speed in speeds), "a SwitchModel with that mode in `slower`"]
+            raise ValueError(
+                f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, which has no such mode: give "
+                f"{_either(texts)}"
+            )
+        return max(found, default=1)
+
+
+def _either(texts: list[str]) -> str:
+    """Texts as "a, b or c"."""
+    *most, last = texts
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def switch_model(name: str) -> SwitchModel:
@@ -156,12 +173,23 @@ class SegmentFabric:
                 3: f"links to the spines take {down} interfaces",
             }[tier]
             part = ("servers", "segments", "pods")[tier - 1]
-            fits = max((n for n in range(getattr(self, part)) if self._fits(tier, part, n)), default=0)
-            remedy = f"give {part} {fits} or less, or a larger" if fits else f"no number of {part} fits, take a larger"
+            remedy = self._remedy(tier, part)
             raise ValueError(
                 f"{part} is {getattr(self, part)}: on a {('rail switch', 'spine', 'super-spine')[tier - 1]} {what}, "
-                f"but {model.name} has {model.ports}: {remedy} switch"
+                f"but {model.name} has {model.ports}: {remedy}"
             )
+
+    def _remedy(self, tier: int, part: str) -> str:
+        """What would fit in place of a number of parts that a switch of a tier has no interfaces for."""
+        fits = max((n for n in range(getattr(self, part)) if self._fits(tier, part, n)), default=0)
+        ways = [f"{part} {fits} or less"] if fits else []
+        if tier == 1:
+            fewer = [r for r in range(1, self.rails_per_switch) if self.rails % r == 0]
+            rails = max((r for r in fewer if self._fits(1, "rails_per_switch", r)), default=0)
+            ways += [f"rails_per_switch {rails} or less"] if rails else []
+            ways += ["more segments" if self.spines else "several segments under spines"] if fits else []
+        none = "" if fits else f"no number of {part} fits, "
+        return f"{none}give {_either([*ways, 'a larger switch'])}"
 
     def _fits(self, tier: int, part: str, count: int) -> bool:
         if not count:
@@ -246,7 +274,8 @@ class SegmentFabric:
         """(down, up) interfaces of a switch of each tier, slower ports sharing one where breakout allows it."""
         found = []
         for model, (down, up), speed in zip(self.models, self.ports_used, self._down_speeds, strict=True):
-            lower, upper = (model.ports_of_interface(each) if self.breakout else 1 for each in (speed, self.uplink_Bps))
+            here = [model.ports_of_interface(each) for each in ((speed, self.uplink_Bps) if up else (speed,))]
+            lower, upper = (here[0], here[-1]) if self.breakout else (1, 1)
             found.append((-(-down // lower), -(-up // upper)))
         return tuple(found)
 

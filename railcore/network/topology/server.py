@@ -325,7 +325,8 @@ def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
     """What GPUs of each server reach, each one direction: columns server, case, bandwidth_Bps (of a flow), bottleneck.
 
     Cases: a GPU to its neighbour, and to the one half of the GPUs away, over the HB network; all GPUs to those at
-    once; a GPU, and all GPUs at once, to the network, over all NICs. A server of one GPU has the last two.
+    once; a GPU, and all GPUs at once, to the network, over all NICs that PCIe reaches, not its own alone. A server of
+    one GPU has the last two.
     """
     rows = []
     for server in servers:
@@ -336,7 +337,7 @@ def compare_servers(servers: Sequence[Server]) -> pd.DataFrame:
             "a GPU to its neighbour": ([("GPU 0", "GPU 1")], ("hb",)),
             "a GPU to one of the other half": (away[:1], ("hb",)),
             "all GPUs to the other half at once": (away, ("hb",)),
-            "a GPU to the network": (out[:1], ("pcie", "ethernet")),
+            "a GPU to the network over all NICs": (out[:1], ("pcie", "ethernet")),
             "all GPUs to the network at once": (out, ("pcie", "ethernet")),
         }
         for case, (flows, over) in list(cases.items())[0 if n > 1 else -2 :]:

@@ -11,11 +11,14 @@ from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats
 from railcore.training.emulator.feedforward import (
+    MOST_SIZES,
     FeedForward,
     ShardedFeedForward,
     TrainingStep,
+    emulated_sizes,
     feedforward_transfers,
     one_rank_step,
+    refuse_too_large,
 )
 from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
@@ -79,6 +82,7 @@ def emulated_run(
     ValueError
         As `EmulatedRanks`, `ShardedFeedForward` and `Strategy.microbatches`.
     """
+    refuse_too_large(network, strategy, int(checks.whole("samples", samples)))
     ranks = EmulatedRanks(strategy.gpus, hb_domain_size, nodes, element_bytes)
     places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
     weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
@@ -183,7 +187,7 @@ def possible_strategies(
 
     Returns
     -------
-    By "tensor t, pipeline p, data d"; the largest tensor first.
+    By "tensor t, pipeline p, data d"; the largest tensor first. Ways that are too large to emulate are left out.
 
     Raises
     ------
@@ -196,8 +200,10 @@ def possible_strategies(
             d = gpus // (t * p)
             fits = t * p * d == gpus and samples % (d * microbatches) == 0
             if fits and not any(width % t for width in network.widths[1:]):
-                name = f"tensor {t}, pipeline {p}, data {d}"
-                found[name] = sized_strategy(samples, microbatches, t, p, d, order)
+                strategy = sized_strategy(samples, microbatches, t, p, d, order)
+                sizes = emulated_sizes(network, strategy, samples)
+                if all(sizes[each] <= most for each, most in MOST_SIZES.items()):
+                    found[f"tensor {t}, pipeline {p}, data {d}"] = strategy
     if not found:
         raise ValueError(
             f"gpus is {gpus}: no tensor x pipeline x data splits widths {network.widths} and {samples} samples in "

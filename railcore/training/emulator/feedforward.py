@@ -33,6 +33,8 @@ from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.training.parallelism import Strategy
 
 OUTPUTS = ("relu", "linear")
+# all ranks are in the memory of one computer, one after the other: the most of each of `emulated_sizes` in a step
+MOST_SIZES = {"elements": 3 * 10**7, "multiplications": 10**10, "sends": 3 * 10**5}
 
 
 @checked
@@ -171,6 +173,7 @@ class ShardedFeedForward:
         self, network: FeedForward, strategy: Strategy, ranks: EmulatedRanks, weights: Sequence[Floats]
     ) -> None:
         _check_split(network, strategy)
+        refuse_too_large(network, strategy)
         if ranks.ranks != strategy.gpus:
             raise ValueError(f"ranks has {ranks.ranks}: the strategy takes {strategy.gpus}, give as many")
         shapes = [np.shape(matrix) for matrix in weights]
@@ -244,6 +247,7 @@ class ShardedFeedForward:
 
     def _cut(self, samples: Floats) -> list[list[Floats]]:
         """Samples of each replica, cut into micro-batches."""
+        refuse_too_large(self.network, self.strategy, samples.shape[1])
         number = self.strategy.microbatches(samples.shape[1])
         return [np.split(own, number, axis=1) for own in np.split(samples, self.strategy.data, axis=1)]
 
@@ -344,6 +348,40 @@ class ShardedFeedForward:
 def _joined(found: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) -> Floats:
     """Arrays of a layer from all replicas and micro-batches, samples in order."""
     return np.concatenate([found[key][layer] for key in sorted(found)], axis=1)
+
+
+def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -> dict[str, int]:
+    """What the emulator holds, computes and sends in a training step, by the names of MOST_SIZES, from shapes alone.
+
+    elements: weights and gradients of all replicas, and inputs and outputs of all layers on every tensor rank.
+    multiplications: 3 for each weight and sample. sends: of rings, those of one rank to another.
+    """
+    t, p, d = strategy.tensor, strategy.pipeline, strategy.data
+    calls = strategy.microbatches(samples) * d if samples else 0
+    rings = calls * (3 * network.layers - 2) * t * (t - 1) + network.layers * 2 * t * d * (d - 1)
+    return {
+        "elements": 2 * network.weights * d + samples * sum(network.widths) * t,
+        "multiplications": 3 * network.weights * samples,
+        "sends": rings + 2 * calls * t * (p - 1),
+    }
+
+
+def refuse_too_large(network: FeedForward, strategy: Strategy, samples: int = 0) -> None:
+    """Raise ValueError, before anything is held, for a step of more than MOST_SIZES, and say what would fit."""
+    for name, size in emulated_sizes(network, strategy, samples).items():
+        if size > (most := MOST_SIZES[name]):
+            t, p, d = strategy.tensor, strategy.pipeline, strategy.data
+            room = most // (2 * t * sum(network.widths))
+            remedy = {
+                "elements": f"{most // (4 * d):,} weights and {room:,} samples or fewer",
+                "multiplications": f"{most // (3 * network.weights):,} samples or fewer",
+                "sends": "fewer GPUs or fewer micro-batches",
+            }[name]
+            raise ValueError(
+                f"widths {list(network.widths)} ({network.weights:,} weights) on tensor {t} x pipeline {p} x data {d} "
+                f"ranks, {samples:,} samples, is too large to emulate: {size:,} {name} in a step, of at most {most:,}. "
+                f"Give {remedy}"
+            )
 
 
 def layer_stages(layers: int, stages: int) -> list[int]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from railcore.facts.units import GB, number, us
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, legend_below, log_axis, text_beside
+from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, text_beside
 
 _USES = {"inference": "-", "training": "--"}
 
@@ -18,24 +18,30 @@ def server_bandwidth_bars(data: pd.DataFrame) -> plt.Figure:
     Columns server, case, bandwidth_Bps, bottleneck.
     """
     cases, servers = list(data["case"].unique()), list(data["server"].unique())
-    figure, ax = plt.subplots(figsize=(10, 0.9 + 0.27 * len(data)))
+    figure, (ax, right) = plt.subplots(1, 2, figsize=(10, 0.9 + 0.27 * len(data)), sharey=True, width_ratios=(3, 2))
+    right.axis("off")
     step = 1 / (len(servers) + 0.8)
     least = data["bandwidth_Bps"].min() / GB / 2
-    for row in data.itertuples():
-        server = servers.index(row.server)
-        y, speed = cases.index(row.case) + (server - (len(servers) - 1) / 2) * step, row.bandwidth_Bps / GB
-        label = row.server if row.case == cases[0] else None
-        ax.barh(y, speed - least, left=least, height=0.9 * step, color=COLOURS[server], label=label)
-        words = f"{number(speed, 4)} GB/s: {row.bottleneck}"
-        text_beside(ax, words, (speed, y), (3, 0), va="center", fontsize=7)
+    for i, (server, rows) in enumerate(data.groupby("server", sort=False)):
+        places = [cases.index(case) + (i - (len(servers) - 1) / 2) * step for case in rows["case"]]
+        speeds = rows["bandwidth_Bps"] / GB
+        ax.barh(places, speeds - least, left=least, height=0.9 * step, color=COLOURS[i], label=server)
+        for y, speed, bottleneck in zip(places, speeds, rows["bottleneck"], strict=True):
+            words = f"{number(speed, 4)} GB/s: {bottleneck}"
+            text_beside(right, words, (0, y), va="center", fontsize=7)
     ax.set_yticks(
-        range(len(cases)), [case.replace(" to ", "\nto ", 1).replace(" at once", ",\nat once") for case in cases]
+        range(len(cases)),
+        [
+            case.replace(" to ", "\nto ", 1).replace(" at once", ",\nat once").replace(" over ", ",\nover ")
+            for case in cases
+        ],
     )
     ax.invert_yaxis()
     ax.grid(visible=False)
     log_axis(ax.xaxis)
-    ax.set_xlim(least, 30 * data["bandwidth_Bps"].max() / GB)
-    ax.set_xlabel("of each GPU, one direction [GB/s]; beside the bars: what limits it")
+    ax.set_xlim(least, 1.2 * data["bandwidth_Bps"].max() / GB)
+    ax.set_xlabel("of each GPU, one direction [GB/s]")
+    panel_title(right, "bandwidth, and the links that limit it", left=True)
     legend_below(figure, ax)
     return figure
 

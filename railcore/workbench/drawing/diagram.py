@@ -354,9 +354,25 @@ class Diagram:
         )
 
     def fitted(self, text: str, font: float, box: Box, words: Mapping[str, Any] | None = None) -> float:
-        """Size of at most `font` at which a text fits a box [points]. Raises ValueError where it is below `LEAST_FONT`.
+        """Size at which a text fits a box.
 
-        words: of matplotlib's text, its weight and family.
+        Parameters
+        ----------
+        text, font
+            Lines of text, and their size where there is room [points].
+        box
+            Where they shall stand.
+        words
+            Of matplotlib's text: weight and family.
+
+        Returns
+        -------
+        The size [points].
+
+        Raises
+        ------
+        ValueError
+            It is below `LEAST_FONT`.
         """
         lines, room = text.split("\n"), 72 * box.width - _PADDING
         wide = max(_width(line, words or {}) for line in lines)

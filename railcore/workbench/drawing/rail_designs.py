@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 _PAGE, _MARGIN = 10.0, 0.12  # inches
 _NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names of rows
+_PEER = 0.33  # width of a peer link's interface
+_MOST_PORTS = 1000  # NIC ports in a picture of all rail switches
 _SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links between two tiers, and of a switch
 
 
 def nic_wiring(
-    ports: pd.DataFrame, title: str = "", switches: Mapping[str, str] | None = None, by: str = "interface"
+    ports: pd.DataFrame,
+    title: str = "",
+    switches: Mapping[str, str] | None = None,
+    by: str = "interface",
+    trunks: pd.DataFrame | None = None,
 ) -> plt.Figure:
     """Every NIC port and where it goes: hosts in the middle, the first switch above them, the second below.
 
@@ -40,6 +46,9 @@ def nic_wiring(
         Text for each switch, by its name in the map.
     by
         "interface" draws every interface with its number, in the order of the hosts; "rail" one box for each rail.
+    trunks
+        Links between switches: columns kind, switch, interface, peer and peer_interface. Those of kind peer between
+        the two switches are drawn, at the left.
 
     Returns
     -------
@@ -57,9 +66,12 @@ def nic_wiring(
     host_high = _NAME + 0.3 + _CELL * len(names) + 0.12
     side = _NAME + _CELL + 0.14 + links  # of a switch and its links
     legend = 0.3
+    peers = _peer_interfaces(trunks, names)
+    shift = (_PEER * len(peers) + 0.2) * bool(peers)  # room for peer links and their name, left of all else
     page = Diagram(_PAGE, legend + host_high + side * len(names) + 0.1, title)
     low = legend + side * several
-    nics = _hosts(page, ports, names, low, host_high)
+    nics = _hosts(page, ports, names, low, host_high, shift)
+    peer_rows = list[float]()
     for i, name in enumerate(names):
         of_switch, above = ports[ports["switch"] == name], i == 0
         bottom = low + host_high + links if above else low - side
@@ -68,17 +80,46 @@ def nic_wiring(
         level = frame.top - _NAME / 2 if above else frame.bottom + _NAME / 2
         page.text(_PAGE / 2, level, text, font=8, weight="bold")
         cells = frame.bottom + 0.1 if above else frame.top - 0.1 - _CELL
-        (_interfaces if by == "interface" else _rails)(page, of_switch, nics, cells, "bottom" if above else "top")
+        side_of_hosts = "bottom" if above else "top"
+        if by == "interface":
+            _interfaces(page, of_switch, nics, cells, side_of_hosts)
+        else:
+            row = Box(_MARGIN + 0.06 + shift, cells, _PAGE - 2 * _MARGIN - 0.12 - shift, _CELL)
+            _rails(page, of_switch, nics, row, side_of_hosts)
+        peer_rows.append(cells)
+    if peers:
+        _peer_links(page, peers, *peer_rows)
     _rail_legend(page, ports)
     return page.figure
 
 
-def _columns(ports: pd.DataFrame) -> dict[tuple[int, int], float]:
+def _peer_interfaces(trunks: pd.DataFrame | None, names: list[str]) -> list[tuple[int, int]]:
+    """Interfaces of the first and the second switch that peer links between them take."""
+    if trunks is None or len(names) < 2:
+        return []
+    mine = trunks[(trunks["kind"] == "peer") & (trunks["switch"] == names[0]) & (trunks["peer"] == names[1])]
+    return list(zip(mine["interface"], mine["peer_interface"], strict=True))
+
+
+def _peer_links(page: Diagram, peers: Sequence[tuple[int, int]], above: float, below: float) -> None:
+    """Peer links at the left of the page, from the first switch's row of interfaces to the second's."""
+    cells, ends, x = list[tuple[Box, str, str]](), [], _MARGIN + 0.06
+    for ports in peers:
+        high, low = (Box(x, y, _PEER - 0.05, _CELL) for y in (above, below))
+        cells += [(box, KINDS["plain"], f"{port}") for box, port in zip((high, low), ports, strict=True)]
+        ends.append((high.edge("bottom"), low.edge("top")))
+        x += _PEER
+    _draw_cells(page, cells)
+    _draw_lines(page, ends, INK, 1.4)
+    page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links", font=7, rotation=90)
+
+
+def _columns(ports: pd.DataFrame, left: float) -> dict[tuple[int, int], float]:
     """Middle of each NIC's column on the page, by server and GPU."""
     nics = list(dict.fromkeys(zip(ports["server"], ports["gpu"], strict=True)))
     hosts, gap = len({server for server, _ in nics}), 0.14
-    wide = (_PAGE - 2 * _MARGIN - _LEFT - (hosts - 1) * gap - hosts * 0.12) / len(nics)
-    places, x = {}, _MARGIN + _LEFT
+    wide = (_PAGE - 2 * _MARGIN - left - (hosts - 1) * gap - hosts * 0.12) / len(nics)
+    places, x = {}, _MARGIN + left
     for i, nic in enumerate(nics):
         x += 0.06 if i == 0 else 0.12 + gap if nic[0] != nics[i - 1][0] else 0
         places[nic] = x + wide / 2
@@ -87,17 +128,17 @@ def _columns(ports: pd.DataFrame) -> dict[tuple[int, int], float]:
 
 
 def _hosts(
-    page: Diagram, ports: pd.DataFrame, names: list[str], low: float, high: float
+    page: Diagram, ports: pd.DataFrame, names: list[str], low: float, high: float, shift: float
 ) -> dict[tuple[str, int, int], Box]:
     """Draw servers with their GPUs; the box of every NIC port, by switch, server and GPU."""
-    places, several = _columns(ports), len(names) > 1
+    places, several = _columns(ports, _LEFT + shift), len(names) > 1
     xs = list(places.values())
     wide = min((b - a for a, b in pairwise(xs)), default=1.0) - 0.03
     gpu_low = low + 0.06 + _CELL * several + _NAME
     rows = {"GPU": gpu_low + 0.15, "NIC port 1" if several else "NIC": gpu_low + 0.3 + (_CELL - 0.04) / 2}
     rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
     for text, y in rows.items():
-        page.text(_MARGIN, y, text, font=8, ha="left")
+        page.text(_MARGIN + shift, y, text, font=8, ha="left")
     found, cells = {}, []
     for server, part in ports.groupby("server", sort=False):
         mine = [places[nic] for nic in places if nic[0] == server]
@@ -142,14 +183,13 @@ def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: floa
         draw_marks(page.ax, outlines, places, facecolors=inks, linewidths=0, zorder=4)
 
 
-def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
+def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: str) -> None:
     """A box for each rail of a switch, with a line to each NIC port of it."""
     rails = sorted(set(ports["rail"]))
-    row = Box(_MARGIN + 0.06, low, _PAGE - 2 * _MARGIN - 0.12, _CELL)
     ends, colours = [], []
     for cell, rail in zip(row.cells(len(rails), gap=0.05), rails, strict=True):
         mine, colour = ports[ports["rail"] == rail], rail_colour(rail)
-        box = page.box(cell.left, low, cell.width, _CELL, f"Rail {rail}: {len(mine)} ports", face=colour, font=8)
+        box = page.box(cell.left, row.bottom, cell.width, _CELL, f"Rail {rail}: {len(mine)} ports", face=colour, font=8)
         for i, port in enumerate(mine.itertuples()):
             nic = nics[port.switch, port.server, port.gpu]
             ends.append((nic.edge("top" if side == "bottom" else "bottom"), box.edge(side, (i + 0.5) / len(mine))))
@@ -282,18 +322,19 @@ def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str
 
 
 def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box, boxes: Mapping[str, Box]) -> None:
-    """Hosts of a segment, a line from each to each of its rail switches."""
-    hosts, lines = dict[str, list[str]](), []
+    """Hosts of a segment, numbered as in its port map, a line from each to each of its rail switches."""
+    domains, lines = dict[int, list[str]](), []
     for name in _gpus(graph, leaves):
-        hosts.setdefault(str(graph.nodes[name]["domain"]), []).append(name)
-    for cell, (host, members) in zip(row.cells(len(hosts), gap=0.05), hosts.items(), strict=True):
+        domains.setdefault(graph.nodes[name]["domain"], []).append(name)
+    hosts = [members for _, members in sorted(domains.items())]
+    for host, (cell, members) in enumerate(zip(row.cells(len(hosts), gap=0.05), hosts, strict=True), start=1):
         box = page.box(
             cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7
         )
         for i, leaf in enumerate(leaves):
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
-                lines.append((start, boxes[leaf].edge("bottom", _share([*hosts], host))))
+                lines.append((start, boxes[leaf].edge("bottom")))  # all rails of the host: one bundle
     _draw_lines(page, lines, EDGE, 0.7)
 
 
@@ -343,15 +384,19 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
     """The interfaces of every rail switch of a segment that NIC ports take, coloured by rail, a line a switch.
 
     An interface that breaks out has its lanes above each other, lane 1 uppermost. ports: port map of one segment.
-    notes: text beside each switch, by its name. Raises ValueError for more than 16 switches.
+    notes: text beside each switch, by its name. Of many switches the first are drawn, and it says of how many. Raises
+    ValueError for more than 16 switches.
     """
-    names = list(dict.fromkeys(ports["switch"]))
-    if len(names) > 16:
-        raise ValueError(f"ports has {len(names)} switches: give those of a segment, 16 or fewer")
+    every = list(dict.fromkeys(ports["switch"]))
+    if len(every) > 16:
+        raise ValueError(f"ports has {len(every)} switches: give those of a segment, 16 or fewer")
+    names = every[: max(1, _MOST_PORTS * len(every) // len(ports))]
+    if len(names) < len(every):
+        title += f" ({len(names)} of {len(every)} switches)"
     lanes = max(int(ports["lane"].max()), 1)
     high, left = 0.38 + 0.1 * (lanes > 1), 1.05
     page = Diagram(_PAGE, 0.36 + high * len(names), title)
-    most = int(ports["interface"].max())
+    drawn, most = ports[ports["switch"].isin(names)], int(ports["interface"].max())
     step, cells = min(5.8 / most, 0.42), []
     for i, name in enumerate(names):
         y = page.height - (i + 1) * high
@@ -365,5 +410,5 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
             cells.append((place, rail_colour(rail), text if fits else ""))
         page.text(left + step * most + 0.1, y + high / 2, notes.get(name, ""), ha="left", font=7, linespacing=1.15)
     _draw_cells(page, cells, 6.5)
-    page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(ports["rail"]))], _MARGIN, 0.06)
+    page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(drawn["rail"]))], _MARGIN, 0.06)
     return page.figure

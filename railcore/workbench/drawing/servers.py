@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from railcore.facts.units import GB, counted, number, show
-from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, Box, Diagram
+from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, KINDS, Box, Diagram
 from railcore.workbench.drawing.layers import nodes_of_kind
-from railcore.workbench.drawing.symbols import rail_colour
+from railcore.workbench.drawing.symbols import ink_on, rail_colour
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -78,6 +78,7 @@ def server_diagram(
         page.text(x, top - 0.13, name, font=8)
     for kind in ("pcie", "nic", "network"):
         at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
+    place.draw()
     limits = {frozenset(each) for each in alert if not isinstance(each, str)}
     drawn: list[tuple[list, str, float]] = []
     for a, b, edge in graph.edges(data=True):
@@ -107,6 +108,7 @@ class _Row:
 
     def __init__(self, page: Diagram, low: float, notes: Mapping[str, str], red: Collection[str]):
         self.page, self.low, self.notes, self.red = page, low, notes, red
+        self.parts: list[tuple[Box, str, str]] = []  # with their faces and texts
 
     def boxes(self, names: Sequence[str], kind: str, left: float, room: float) -> dict[str, Box]:
         """Boxes by name, in a row that begins at `left`."""
@@ -115,9 +117,19 @@ class _Row:
             slot = room / len(names)
             wide = min(slot * 0.88, 2.2) if kind in ("gpu", "hb", "nic") else slot - 0.1 * (len(names) > 1)
             text = f"{name}\n{self.notes[name]}" if name in self.notes else name
-            place = (left + (i + 0.5) * slot - wide / 2, self.low + bottom, wide, height)
-            found[name] = self.page.box(*place, text, kind="alert" if name in self.red else _FACES[kind])
+            found[name] = Box(left + (i + 0.5) * slot - wide / 2, self.low + bottom, wide, height)
+            self.parts.append((found[name], KINDS["alert" if name in self.red else _FACES[kind]], text))
         return found
+
+    def draw(self) -> None:
+        """All boxes and their texts."""
+        self.page.boxes(*zip(*((box, face, EDGE) for box, face, _ in self.parts), strict=True))
+        rows = []
+        for box, face, text in self.parts:
+            (x, y), font, lines = box.middle, self.page.fitted(text, 8.0, box), text.split("\n")
+            first = y + 1.2 * font / 72 * (len(lines) - 1) / 2
+            rows += [(x, first - 1.2 * font / 72 * i, line, font, ink_on(face)) for i, line in enumerate(lines)]
+        self.page.lines(rows)
 
 
 def _in(page: Diagram, place: Box, text: str = "", **style: Any) -> Box:

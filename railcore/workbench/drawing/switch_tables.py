@@ -13,6 +13,7 @@ _PAGE, _MARGIN, _HEAD = 10.0, 0.12, 0.3  # inches
 _LINE = 0.118  # height of a line of a table [inches]
 _FONT, _SMALL = 7.0, 6.5  # of a table, and of what is said of a route [points]
 _MOST_LINES = 16  # of a MAC table before it takes another column
+_STRETCH, _MOST_FONT = 1.7, 8.5  # most that lines of MAC tables grow where the routes are higher, and letters [points]
 _ROUTES = 4.0  # width of the routes' side [inches]
 
 
@@ -49,32 +50,37 @@ def switch_tables(
     across = 2 if len(vlans) > 1 else 1
     columns = -(-longest // _MOST_LINES)
     lines = -(-longest // columns)
-    box_high, deep = _HEAD + 0.12 + (lines + 1) * _LINE, -(-len(vlans) // across)
-    inside = deep * (box_high + 0.07) + 0.07
-    high = max(inside + 0.28, _routes_high(routes))
+    deep = -(-len(vlans) // across)
+    fixed = deep * (_HEAD + 0.12 + 0.07) + 0.07 + 0.28  # of the height, whatever the size of the lines
+    text_high = deep * (lines + 1) * _LINE
+    routes_high = _routes_high(routes)
+    stretch = min(max((routes_high - fixed) / text_high, 1.0), _STRETCH)
+    inside = fixed - 0.28 + stretch * text_high
+    high = max(inside + 0.28, routes_high)
     page = Diagram(_PAGE, high + 0.15, title)
     wide = _PAGE - _ROUTES - 2 * _MARGIN - 0.15
     frame = page.enclosure(_MARGIN, 0.08 + high - inside - 0.28, wide, inside + 0.28, facecolor="#E9E9E9")
     page.text(frame.middle[0], frame.top - 0.14, f"{name}: VLANs, and the MAC address table of each", weight="bold")
     cells = Box(frame.left, frame.bottom, wide, inside)
     for cell, row in zip(cells.cells(across, deep, 0.07), vlans.itertuples(), strict=False):
-        _vlan(page, cell, row, tables[row.vlan], columns)
+        _vlan(page, cell, row, tables[row.vlan], columns, stretch)
     _route_tables(page, routes, Box(_PAGE - _MARGIN - _ROUTES, 0.08, _ROUTES, high))
     return page.figure
 
 
-def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int) -> None:
-    """A VLAN: its name in its rail's colour, its subnet, and its MAC table in columns."""
+def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int, stretch: float) -> None:
+    """A VLAN: its name in its rail's colour, its subnet, and its MAC table in columns of lines `stretch` as high."""
     page.box(cell.left, cell.bottom, cell.width, cell.height)
     text = f"VLAN {row.vlan}, rail {row.rail}: interfaces {row.interfaces}\n{row.subnet}, gateway {row.gateway}"
-    head = page.box(cell.left, cell.top - _HEAD, cell.width, _HEAD, text, face=rail_colour(row.rail), font=7)
+    head = page.box(cell.left, cell.top - _HEAD, cell.width, _HEAD, text, face=rail_colour(row.rail), font=8)
     lines = [f"{port:>4}  {mac}" for port, mac in zip(macs["interface"], macs["mac"], strict=True)]
     each, step = -(-len(lines) // columns), cell.width / columns
     for i in range(columns):
         left, top = cell.left + i * step + 0.12, head.bottom - 0.05
         shown = ["port  MAC address", *lines[i * each : (i + 1) * each]]
-        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * _LINE / _FONT}
-        page.text(left, top, "\n".join(shown), _FONT, **style)
+        font = min(stretch * _FONT, _MOST_FONT)
+        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * stretch * _LINE / font}
+        page.text(left, top, "\n".join(shown), font, **style)
 
 
 def _table_heights(routes: pd.DataFrame) -> dict[str, float]:
