@@ -204,7 +204,9 @@ def designs_sizing(built: Sequence[BuiltDesign], refused: pd.DataFrame) -> pd.Da
     table.insert(1, "design", [design.name for design in built])
     table.insert(2, "gpus", [design.plan.gpus for design in built])
     table.insert(3, "spare_gpus", [design.spare_gpus for design in built])
-    return pd.concat([table, refused], ignore_index=True) if len(refused) else table
+    if refused.empty:
+        return table
+    return pd.concat([table, refused]).sort_values("asked", kind="stable", ignore_index=True)
 
 
 def design_cost_by_part(built: BuiltDesign) -> pd.Series:
