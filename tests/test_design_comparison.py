@@ -269,6 +269,8 @@ def test_a_design_that_cannot_be_built_is_a_row_and_the_others_go_on():
     assert len(both) == 2 and none.empty
     with pytest.raises(ValueError, match="no design can be built; multi-rail: bundling is 'mlag' with one port"):
         build_designs([64], [8], {"rail_switch": SN5600}, FLOOR, addresses={"bundling": "mlag"})
+    with pytest.raises(ValueError, match="give one or more of each"):
+        build_designs([], [8], needs, FLOOR)
     assert isinstance(designs[0].bgp, BgpDesign)
 
 

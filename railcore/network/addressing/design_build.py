@@ -192,7 +192,8 @@ def build_designs(
                 refused.append((count, rails_name(rails, needs.get("gpus_per_server", 8)), str(error)))
     table = pd.DataFrame(refused, columns="asked design why".split())
     if not built:
-        raise ValueError(f"no design can be built; {refused[0][1]}: {refused[0][2]}" if refused else "give gpus")
+        empty = f"gpus is {list(gpus)}, rails_per_switch {list(rails_per_switch)}: give one or more of each"
+        raise ValueError(f"no design can be built; {refused[0][1]}: {refused[0][2]}" if refused else empty)
     return built, table
 
 
