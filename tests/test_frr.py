@@ -13,6 +13,7 @@ from test_addressing import plans
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import Gbps
 from railcore.network.addressing import AddressPlan
+from railcore.network.addressing.cables import cabling_table
 from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
 from railcore.network.addressing.frr_lines import frr_excerpt
 from railcore.network.addressing.routing import BgpDesign
@@ -50,6 +51,24 @@ def test_what_is_read_is_what_was_written(bgp):
     for name in bgp.switches["switch"]:
         config = switch_config(bgp, name)
         assert parse_frr(frr_text(config)) == config
+
+
+@given(designs())
+@settings(max_examples=40, deadline=None)
+def test_members_of_bonds_are_those_of_the_cabling_list(bgp):
+    cables = cabling_table(bgp.plan)
+    ends = [("to", "to_port", cables), ("from", "from_port", cables[cables["kind"] != "host"])]
+    cabled = {(at, port): kind for side, name, part in ends for at, port, kind in part[[side, name, "kind"]].to_numpy()}
+    for switch, config in configs_of(bgp).items():
+        uplinks = [name for link in config.links for name in (link.members or (link.interface,))]
+        hosts = [name for segment in config.ethernet_segments for name in segment.members]
+        assert len({*uplinks, *hosts}) == len(uplinks) + len(hosts)
+        assert {cabled[switch, name] for name in uplinks} <= {"spine", "super-spine"}
+        assert {cabled[switch, name] for name in hosts} <= {"host"}
+        wanted = [at for (at, _), kind in cabled.items() if at == switch and kind in ("spine", "super-spine")]
+        assert len(uplinks) == len(wanted)
+        if config.ethernet_segments:
+            assert len(hosts) == sum(at == switch and kind == "host" for (at, _), kind in cabled.items())
 
 
 @given(designs())

@@ -122,7 +122,7 @@ def cabling_table(plan: AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
     lengths_m: length of the cables of some kinds [m], or such as "20 m": "host", "spine", "super-spine", "peer". The
     cheapest medium of the catalog that reaches so far is given; a kind without a length has none.
     Columns cable (number from 1), kind, from, from_port, to, to_port, speed_Gbps, and length_m and medium where there
-    are lengths. Links to lanes of one interface ("7/1", "7/2") share a splitter cable.
+    are lengths. Links to lanes of one interface ("swp7s0", "swp7s1") share a splitter cable.
     Raises ValueError for a kind that does not exist, and where no medium reaches.
     """
     fabric, hosts, trunks = plan.fabric, plan.ports, plan.trunks

@@ -3,9 +3,9 @@
 The lines are those of `frr_lines`. What is read from a text is what was meant when it was written:
 `parse_frr(frr_text(config)) == config`.
 
-What Linux sets up, not FRRouting, is not in it: bridges, VLANs of ports, VXLANs of EVPN, members of bonds, the MAC
-address of a gateway that switches share, peer links of MLAG pairs, and the MTU, which stands in the descriptions of the
-interfaces.
+What Linux sets up, not FRRouting, is not in it: bridges, VLANs of ports, VXLANs of EVPN, the MAC address of a gateway
+that switches share, peer links and NIC bonds of MLAG pairs; and the MTU and the members of bonds, which stand in the
+descriptions of the interfaces.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _OVERLAY = "OVERLAY"  # and those that Ethernet segments are told to, from loopb
 
 @dataclass(frozen=True)
 class RoutedLink:
-    """A link to another switch: interface, its address such as "172.16.0.0/31", and the other end."""
+    """A link to another switch: interface, its address such as "172.16.0.0/31", other end; members of a bond."""
 
     interface: str
     address: str
@@ -32,6 +32,7 @@ class RoutedLink:
     peer_interface: str
     peer_address: str
     peer_as: int
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ class VlanGateway:
 
 @dataclass(frozen=True)
 class EthernetSegment:
-    """A port channel that ends on several switches: its number and MAC are the same on all of them."""
+    """A port channel that ends on several switches: its number and MAC are the same on all. members: interfaces."""
 
     interface: str
     number: int
     mac: str
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,13 +158,16 @@ def _interfaces(config: SwitchConfig) -> Iterator[FrrLine]:
         yield FrrLine("interface", {"interface": f"vlan{each.vlan}"}, inside)
     for segment in config.ethernet_segments:
         inside = [
+            *[FrrLine("members", {"members": "+".join(segment.members)})] * bool(segment.members),
             FrrLine("segment number", {"number": str(segment.number)}),
             FrrLine("segment mac", {"mac": segment.mac}),
         ]
         yield FrrLine("interface", {"interface": segment.interface}, inside)
     for link in config.links:
+        end = {"peer": link.peer, "interface": link.peer_interface, **mtu}
+        bond = FrrLine("bond link", {**end, "members": "+".join(link.members)})
         inside = [
-            FrrLine("link", {"peer": link.peer, "interface": link.peer_interface, **mtu}),
+            bond if link.members else FrrLine("link", end),
             FrrLine("address", {"address": link.address}),
             *[FrrLine("evpn uplink")] * bool(config.ethernet_segments),
         ]
@@ -328,7 +333,7 @@ def _neighbours(bgp: list[FrrLine]) -> dict[str, dict[str, Any]]:
 def _links(parts: list[tuple[str, list[FrrLine]]], known: dict[str, dict[str, Any]]) -> Iterator[RoutedLink]:
     """Links to other switches, each with its neighbour."""
     for name, lines in parts:
-        end = next((line for line in lines if line.form == "link"), None)
+        end = next((line for line in lines if line.form in ("link", "bond link")), None)
         if not end:
             continue
         address = _interface_address(_one(lines, "address", "address"))
@@ -340,7 +345,7 @@ def _links(parts: list[tuple[str, list[FrrLine]]], known: dict[str, dict[str, An
                 "description"
             )
         ends = end.words["peer"], end.words["interface"], others[0], int(at["as"])
-        yield RoutedLink(name, str(address), at["group"], *ends)
+        yield RoutedLink(name, str(address), at["group"], *ends, _member_names(end.words.get("members", "")))
     if known:
         raise ValueError(f"neighbor {next(iter(known))} is on no interface's network: give an interface with one")
 
@@ -360,7 +365,11 @@ def _ethernet_segments(parts: list[tuple[str, list[FrrLine]]]) -> Iterator[Ether
         if bool(number) != bool(mac):
             raise ValueError(f"interface {name} is in an Ethernet segment: give both its number and its MAC")
         if number:
-            yield EthernetSegment(name, int(number), mac)
+            yield EthernetSegment(name, int(number), mac, _member_names(_one(lines, "members", "members")))
+
+
+def _member_names(text: str) -> tuple[str, ...]:
+    return tuple(text.split("+")) if text else ()
 
 
 def _timers(blocks: list[FrrLine]) -> BfdTimers | None:

@@ -35,6 +35,8 @@ _FORMS: dict[str, dict[str, str]] = {  # block: name of a line, its form
     "interface": {
         "vlan": "description rail {rail}, MTU {mtu}",
         "link": "description {peer} {interface}, MTU {mtu}",
+        "bond link": "description {peer} {interface}, members {members}, MTU {mtu}",
+        "members": "description members {members}",
         "loopback": "description loopback of a switch with MTU {mtu}",
         "address": "ip address {address}",
         "vrrp version": "vrrp {group} version 3",

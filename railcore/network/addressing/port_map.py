@@ -312,10 +312,9 @@ def _peer_ends(fabric: SegmentFabric, free: Ints, peers: int, on_leaf: int) -> t
     return pod, first, second, link
 
 
-def interface_texts(interface: ArrayLike, lane: ArrayLike, prefix: str = "") -> np.ndarray:
-    """Names of interfaces, such as "7", or "7/2" for lane 2 of one that breaks out; `prefix` before them."""
+def interface_texts(interface: ArrayLike, lane: ArrayLike) -> np.ndarray:
+    """Names of interfaces as in Linux: "swp7", or "swp7s0" for lane 1 of one that breaks out."""
     interface, lane = np.asarray(interface), np.asarray(lane)
-    texts = [
-        f"{prefix}{i}/{n}" if n else f"{prefix}{i}" for i, n in zip(interface.tolist(), lane.tolist(), strict=True)
-    ]
+    ends = zip(interface.ravel().tolist(), lane.ravel().tolist(), strict=True)
+    texts = [f"swp{i}s{n - 1}" if n else f"swp{i}" for i, n in ends]
     return np.array(texts, dtype=object)

@@ -1,6 +1,7 @@
 """What each switch of an address plan is configured with: gateways, links, neighbours, summaries."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -16,6 +17,7 @@ from railcore.network.addressing.frr import (
     SwitchConfig,
     VlanGateway,
 )
+from railcore.network.addressing.port_map import interface_texts
 from railcore.network.addressing.resilience import ethernet_segments
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
@@ -67,7 +69,7 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
         mtu=mtu,
         links=links,
         gateways=_vlan_gateways(plan, subnets, switch) if fabric.routed else (),
-        ethernet_segments=_segments_of(plan, at["unit"]) if peers and tier == 1 else (),
+        ethernet_segments=_segments_of(plan, switch, at["unit"]) if peers and tier == 1 else (),
         networks=tuple(subnets["subnet"]) if links else (),
         aggregates=own if summary and many > 1 else (),
         summary_only=tier == 1,
@@ -99,7 +101,7 @@ def interface_name(interface: int, lane: int, port_channel: int) -> str:
     """Name of an interface in Linux: "swp7", "swp7s0" for lane 1 of one that breaks out, "bond3" for a port channel."""
     if port_channel:
         return f"bond{port_channel}"
-    return f"swp{interface}" + (f"s{lane - 1}" if lane else "")
+    return str(interface_texts([interface], [lane])[0])
 
 
 def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[RoutedLink, ...]:
@@ -107,14 +109,25 @@ def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[
     trunks, found = plan.trunks, []
     for here, there, group in (("", "peer_", ABOVE), ("peer_", "", BELOW)):
         name, other = ("switch", "peer") if group == ABOVE else ("peer", "switch")
-        own = trunks[(trunks[name] == switch) & (trunks["kind"] == "trunk")].drop_duplicates("subnet")
+        every = trunks[(trunks[name] == switch) & (trunks["kind"] == "trunk")]
+        own = every.drop_duplicates("subnet")
+        bonds = _bond_members(every, here, "subnet")
         sides = [[own[f"{side}{column}"] for column in ("interface", "lane", "port_channel")] for side in (here, there)]
-        ends = zip(own[other], *sides[0], *sides[1], own[f"{here}address"], own[f"{there}address"], strict=True)
-        for peer, a, b, c, d, e, f, address, peer_address in ends:
+        nets = own["subnet"], own[f"{here}address"], own[f"{there}address"]
+        for peer, a, b, c, d, e, f, subnet, address, peer_address in zip(
+            own[other], *sides[0], *sides[1], *nets, strict=True
+        ):
             interfaces = interface_name(a, b, c), interface_name(d, e, f)
             to = group, str(peer), interfaces[1], str(peer_address), int(as_numbers[peer])
-            found.append(RoutedLink(interfaces[0], f"{address}/31", *to))
+            found.append(RoutedLink(interfaces[0], f"{address}/31", *to, bonds.get(subnet, ())))
     return tuple(found)
+
+
+def _bond_members(ends: pd.DataFrame, side: str, by: str) -> dict[Any, tuple[str, ...]]:
+    """Names of the interfaces of each port channel at one end ("" or "peer_") of some links, by a column."""
+    bonded = ends[ends[f"{side}port_channel"] > 0]
+    names = pd.Series(interface_texts(bonded[f"{side}interface"], bonded[f"{side}lane"]), bonded.index, dtype=object)
+    return {key: tuple(part) for key, part in names.groupby(bonded[by])}
 
 
 def _evpn_peers(bgp: BgpDesign, switch: str) -> tuple[EvpnPeer, ...]:
@@ -148,11 +161,13 @@ def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tup
     return tuple(found)
 
 
-def _segments_of(plan: AddressPlan, unit: str) -> tuple[EthernetSegment, ...]:
+def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
     """Port channels of a switch that its unit shares."""
+    members = _bond_members(plan.ports[plan.ports["switch"] == switch], "", "port_channel")
     table = ethernet_segments(plan)
     own = table.loc[table["unit"] == unit, ["port_channel", "es_id", "system_mac"]].sort_values("port_channel")
-    return tuple(EthernetSegment(f"bond{at}", int(number), mac) for at, number, mac in own.itertuples(index=False))
+    rows = own.itertuples(index=False)
+    return tuple(EthernetSegment(f"bond{at}", int(number), mac, members[at]) for at, number, mac in rows)
 
 
 def _summary(bgp: BgpDesign, at: pd.Series) -> str:
