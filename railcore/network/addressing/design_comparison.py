@@ -51,11 +51,10 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
 
     rates: "value", "low" or "high" of the catalog's failure rates.
     Columns asked (GPUs), design, gpus (that are there), nic_ports, spare_gpus (further room), rails_apart, tiers,
-    rail_switches, spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (where rails meet in the network; NaN:
-    for no
-    such fabric), power_per_gpu_w; reach and comparable (of `compare_designs`, with the first of its size); of one full
-    rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all parts,
-    and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth out of service on average);
+    rail_switches, spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (where rails meet in the network; NaN
+    for no such fabric), power_per_gpu_w; reach and comparable (of `compare_designs`, with the first of its size); of a
+    full rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all
+    parts, and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth, on average);
     paths_same_rail between NICs of a rail, as far apart in a pod as they get, and paths_other_pod (0 for no other);
     nic_subnets, addresses and share_of_addresses_used (of NICs, links and loopbacks); routes_of_subnets and
     routes_with_summaries (of a rail switch), loopback_routes; share_of_ports_used (of all switches).
@@ -64,13 +63,13 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
     for size in dict.fromkeys(built.asked for built in designs):
         here = {i: built.plan for i, built in enumerate(designs) if built.asked == size}
         for i, row in compare_designs(here, cost=False).set_index("design").iterrows():
-            rows[i] |= {"reach": row["reach"], "comparable": row["comparable"]}  # type: ignore[index]
+            rows[i] |= {name: row[name] for name in ("gpus_lost", "reach", "comparable")}  # type: ignore[index]
     return pd.DataFrame(rows)
 
 
 def _design_row(built: BuiltDesign, rates: str) -> dict[str, Any]:
     plan, fabric, use = built.plan, built.fabric, address_use(built.plan)
-    switches = dict(zip(("rail_switches", "spines", "super_spines"), (*fabric.switches_by_tier, 0, 0), strict=False))
+    switches = {name: built.sizing.counts[name] for name in ("rail_switches", "spines", "super_spines")}
     losses = {loss: expected_losses(plan, loss, rates, built.parts) for loss in LOSSES}
     routes = built.bgp.route_counts.iloc[0]
     used = [count * sum(ports) for count, ports in zip(fabric.switches_by_tier, fabric.interfaces_used, strict=True)]
@@ -90,7 +89,6 @@ def _design_row(built: BuiltDesign, rates: str) -> dict[str, Any]:
         "cost_per_gpu_usd": built.cost_per_gpu_usd,
         "with_spines_usd": built.with_spines.cost_per_gpu_usd if built.with_spines else math.nan,
         "power_per_gpu_w": built.power_per_gpu_w,
-        "gpus_lost": fabric.servers * fabric.rails_per_switch * (fabric.homing == 1),
         "servers_touched": fabric.servers,
         "nics_lost_per_year": losses["NIC"]["gpus_lost_per_year"].sum(),
         "gpus_cut_off_per_year": losses["server"]["gpus_lost_per_year"].sum(),

@@ -165,7 +165,7 @@ class _ClusterPage:
 
     def _node(self, domain: int, box: Box) -> None:
         gpus = self.gpus[domain]
-        self.page.enclosure(*_place(box))
+        self.page.enclosure(*box.place)
         nics, cells, inner, name, shared = (
             Box(box.left, box.bottom + low, box.width, high)
             for low, high in ((1.26, 0.28), (0.95, 0.34), (0.68, 0.24), (0.44, 0.22), (0.0, 0.44))
@@ -261,16 +261,7 @@ class _ClusterPage:
         speed = f"{row['nic']}, {rates[0]}, {rates[1]}, one direction"
         run = f"{row['technology']}, {row['transport']}; control plane: {row['control_plane']}; data plane: "
         run += f"{row['data_plane']}; isolation: {row['isolation']}; {'lossless' if row['lossless'] else 'may drop'}"
-        _draw(self.page, box, f"Joins {row['joins']}: {speed}\n{run}", kind="note", font=8)
-
-
-def _place(box: Box) -> tuple[float, float, float, float]:
-    return box.left, box.bottom, box.width, box.height
-
-
-def _draw(page: Diagram, box: Box, text: str = "", **style: Any) -> Box:
-    """A box at the place of another one."""
-    return page.box(*_place(box), text, **style)
+        self.page.box(*box.place, f"Joins {row['joins']}: {speed}\n{run}", kind="note", font=8)
 
 
 def _gpus_by_node(graph: "nx.Graph") -> dict[int, list[str]]:
@@ -337,9 +328,9 @@ def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str = "") -> 
 
 def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataFrame) -> None:
     """A profile's name, and its fields and values in two columns of text."""
-    _draw(page, box, kind="note")
+    page.box(*box.place, kind="note")
     head = Box(box.left, box.top - 0.27, box.width, 0.27)
-    _draw(page, head, f"{layer}: {name}", kind=_LAYER_KINDS[layer], font=8, weight="bold")
+    page.box(*head.place, f"{layer}: {name}", kind=_LAYER_KINDS[layer], font=8, weight="bold")
     plain, bold = [], []
     for i, row in enumerate(rows.itertuples()):
         y = head.bottom - 0.1 - 0.172 * i
@@ -352,9 +343,9 @@ def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataF
 
 def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> None:
     """The profile over all, a cell for each field."""
-    _draw(page, box, kind="note")
+    page.box(*box.place, kind="note")
     head = Box(box.left, box.top - 0.25, box.width, 0.25)
-    _draw(page, head, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
+    page.box(*head.place, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
     plain, bold = [], []
     for row, cell in zip(rows.itertuples(), box.cells(len(rows), gap=0.02), strict=True):
         x, y = cell.middle[0], head.bottom
@@ -415,7 +406,7 @@ class _Layers:
         if spines := [node for at, node in self.switches[2] if at["pod"] == pod]:
             low, high = self.bands["Pod"]
             tier = f": {_tiers(2)}" if not self.switches[3] else ""
-            self.page.enclosure(*_place(box), facecolor="#EDEDED")
+            self.page.enclosure(*box.place, facecolor="#EDEDED")
             self.page.text(box.middle[0], box.bottom + 0.1, f"{name}{tier}", font=7.5)  # below, clear of links
             self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
             box = Box(box.left + 0.03, box.bottom + 0.2, box.width - 0.06, low - box.bottom - 0.25)
@@ -423,7 +414,7 @@ class _Layers:
         self._inside(box, segments, "Segment", self._segment)
 
     def _segment(self, box: Box, segment: int, leaves: list, name: str) -> None:
-        self.page.enclosure(*_place(box))
+        self.page.enclosure(*box.place)
         nodes = [node for _, node in leaves]
         self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), nodes, "Leaf", "nic")
         gpus = {n for node in nodes for n in self.graph[node] if self.graph.nodes[n]["kind"] == "gpu"}

@@ -54,6 +54,11 @@ class Box:
     height: float
 
     @property
+    def place(self) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height: `page.box(*box.place, text)` draws it."""
+        return self.left, self.bottom, self.width, self.height
+
+    @property
     def right(self) -> float:
         """Its right side."""
         return self.left + self.width
@@ -99,13 +104,17 @@ class Diagram:
     ax: plt.Axes = field(init=False)
 
     def __post_init__(self) -> None:
-        top = 0.3 if self.title else 0.0
-        self.figure = plt.figure(figsize=(self.width, self.height + top), layout="none")
+        self.figure = plt.figure(figsize=(self.width, self._page_height), layout="none")
         self.ax = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.ax.set(xlim=(0, self.width), ylim=(0, self.height + top))
+        self.ax.set(xlim=(0, self.width), ylim=(0, self._page_height))
         self.ax.axis("off")
         if self.title:
             self.text(0.08, self.height + 0.13, self.title, font=10, ha="left", weight="bold")
+
+    @property
+    def _page_height(self) -> float:
+        """With the line of the title."""
+        return self.height + 0.3 * bool(self.title)
 
     def box(
         self,
@@ -124,7 +133,7 @@ class Diagram:
         Parameters
         ----------
         left, bottom, width, height
-            Place on the page [inches]; `*vars(box).values()` of a `Box.cells` box gives all four.
+            Place on the page [inches]; `*box.place` of a Box gives all four.
         text, font
             Lines of text; their size, which shrinks until they fit [points].
         kind, face
@@ -341,7 +350,7 @@ class Diagram:
         Nothing.
         """
         handles = [Patch(facecolor=colour, edgecolor=EDGE, linewidth=0.6, label=name) for name, colour in entries]
-        place = (left / self.width, bottom / (self.height + (0.3 if self.title else 0.0)))
+        place = (left / self.width, bottom / self._page_height)
         self.ax.legend(
             handles=handles,
             loc="lower left",

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.collections import LineCollection, PatchCollection
-from matplotlib.patches import FancyBboxPatch
 
-from railcore.facts.units import Gbps, number
+from railcore.facts.units import show
 from railcore.workbench.drawing.diagram import EDGE, INK, KINDS, Box, Diagram
-from railcore.workbench.drawing.symbols import draw_marks, ink_on, rail_colour, text_outline
+from railcore.workbench.drawing.symbols import ink_on, rail_colour
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 _PAGE, _MARGIN = 10.0, 0.12  # inches
 _NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names of rows
 _PEER = 0.33  # width of a peer link's interface
+_THIN = 0.9  # of a line to a NIC port [points]
 _MOST_PORTS = 1000  # NIC ports in a picture of all rail switches
 _SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links between two tiers, and of a switch
 
@@ -110,7 +109,7 @@ def _peer_links(page: Diagram, peers: Sequence[tuple[int, int]], above: float, b
         ends.append((high.edge("bottom"), low.edge("top")))
         x += _PEER
     _draw_cells(page, cells)
-    _draw_lines(page, ends, INK, 1.4)
+    page.links(ends, INK, 1.4)
     page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links", font=7, rotation=90)
 
 
@@ -163,24 +162,14 @@ def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, s
         cells.append((cell, rail_colour(row.rail), f"{row.interface}"))
         ends.append((nic.edge("top" if side == "bottom" else "bottom"), cell.edge(side)))
     _draw_cells(page, cells)
-    _draw_lines(page, ends, [rail_colour(rail) for rail in ports["rail"]])
-
-
-def _draw_lines(page: Diagram, paths: Sequence[Sequence], colours: str | Sequence[str], width: float = 0.9) -> None:
-    """Draw straight lines as one artist, which is far quicker than one each."""
-    page.ax.add_collection(LineCollection(paths, colors=colours, linewidths=width, zorder=2), autolim=False)
+    page.links(ends, [rail_colour(rail) for rail in ports["rail"]], _THIN)
 
 
 def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: float = 7.5) -> None:
-    """Draw small boxes with a face and a short text each, all boxes as one artist and all texts as another."""
-    corner: Any = {"boxstyle": "round,pad=0,rounding_size=0.04"}
-    patches = [FancyBboxPatch((box.left, box.bottom), box.width, box.height, **corner) for box, *_ in cells]
-    look: dict[str, Any] = {"edgecolors": EDGE, "linewidths": 0.8, "zorder": 3}
-    page.ax.add_collection(PatchCollection(patches, facecolors=[face for _, face, _ in cells], **look), autolim=False)
-    named = [(box.middle, ink_on(face), text_outline(text, font)[0]) for box, face, text in cells if text]
-    if named:
-        places, inks, outlines = zip(*named, strict=True)
-        draw_marks(page.ax, outlines, places, facecolors=inks, linewidths=0, zorder=4)
+    """Draw small boxes with a face and a short text each."""
+    boxes, faces, texts = zip(*cells, strict=True)
+    page.boxes(boxes, faces, [EDGE] * len(boxes))
+    page.lines((*box.middle, text, font, ink_on(face)) for box, face, text in zip(boxes, faces, texts, strict=True))
 
 
 def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: str) -> None:
@@ -194,7 +183,7 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
             nic = nics[port.switch, port.server, port.gpu]
             ends.append((nic.edge("top" if side == "bottom" else "bottom"), box.edge(side, (i + 0.5) / len(mine))))
             colours.append(colour)
-    _draw_lines(page, ends, colours)
+    page.links(ends, colours, _THIN)
 
 
 def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
@@ -278,7 +267,7 @@ def pod_figure(graph: "nx.Graph", title: str = "") -> plt.Figure:
             above, below = (_neighbours(graph, node, at["tier"], way) for node, way in ((lower, 0), (upper, -1)))
             ends = boxes[lower].edge("top", _share(above, upper)), boxes[upper].edge("bottom", _share(below, lower))
             trunks.append(ends)
-    _draw_lines(page, trunks, EDGE, 0.6)
+    page.links(trunks, EDGE, 0.6)
     page.text(_MARGIN, 0.17, _links_text(graph), ha="left", font=7.5)
     return page.figure
 
@@ -335,7 +324,7 @@ def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
                 lines.append((start, boxes[leaf].edge("bottom")))  # all rails of the host: one bundle
-    _draw_lines(page, lines, EDGE, 0.7)
+    page.links(lines, EDGE, 0.7)
 
 
 def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, rails: bool = False) -> Box:
@@ -343,8 +332,8 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     tier, carried = graph.nodes[name]["tier"], dict[str, list[float]]()
     for *_, at in graph.edges(name, data=True):
         carried.setdefault("up" if at["tier"] > tier else "down", []).append(at["bandwidth_Bps"])
-    lines = [f"{len(each)} x {_speed(each[0])} {way}" for way, each in sorted(carried.items(), reverse=True)]
-    sums = {way: _speed(sum(each)) for way, each in sorted(carried.items(), reverse=True)}
+    lines = [f"{len(each)} x {show(each[0], 'bps')} {way}" for way, each in sorted(carried.items(), reverse=True)]
+    sums = {way: show(sum(each), "bps") for way, each in sorted(carried.items(), reverse=True)}
     whole = [f"{total} {way}" for way, total in sums.items()]
     lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
@@ -359,11 +348,6 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     return cell
 
 
-def _speed(Bps: float) -> str:
-    rate = round(Bps / Gbps, 6)
-    return f"{number(rate / 1000)} Tbps" if rate >= 1000 else f"{number(rate)} Gbps"
-
-
 def _links_text(graph: "nx.Graph") -> str:
     """What a line stands for, tier by tier."""
     hosts, trunks = dict[tuple, list[float]](), set()
@@ -371,11 +355,13 @@ def _links_text(graph: "nx.Graph") -> str:
         if at["kind"] == "trunk":
             kind = {2: "rail switch to spine", 3: "spine to super-spine"}[at["tier"]]
             links, Bps = at["links"], at["bandwidth_Bps"]
-            trunks.add((at["tier"], f"{kind} {_speed(Bps)}" + f" ({links} x {_speed(Bps / links)})" * (links > 1)))
+            trunks.add(
+                (at["tier"], f"{kind} {show(Bps, 'bps')}" + f" ({links} x {show(Bps / links, 'bps')})" * (links > 1))
+            )
         elif at["kind"] == "host":
             gpu, leaf = (a, b) if graph.nodes[a]["kind"] == "gpu" else (b, a)
             hosts.setdefault((graph.nodes[gpu]["domain"], leaf), []).append(at["bandwidth_Bps"])
-    widths = {f"host to rail switch {len(each)} x {_speed(each[0])}" for each in hosts.values()}
+    widths = {f"host to rail switch {len(each)} x {show(each[0], 'bps')}" for each in hosts.values()}
     parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
     return f"Lines, in one direction: {'; '.join(parts)}. Strips: rails of a switch."
 

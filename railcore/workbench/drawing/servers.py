@@ -6,7 +6,7 @@ node; of edges kind, links and bandwidth_Bps (one direction).
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -132,11 +132,6 @@ class _Row:
         self.page.lines(rows)
 
 
-def _in(page: Diagram, place: Box, text: str = "", **style: Any) -> Box:
-    """A box at a place."""
-    return page.box(place.left, place.bottom, place.width, place.height, text, **style)
-
-
 def _straight(graph: "nx.Graph", at: Mapping[str, Box], a: str, b: str) -> list[tuple[float, float]]:
     """From the upper part down to the lower one: upright where one is above the other, else between their edges."""
     upper, lower = (a, b) if at[a].bottom > at[b].bottom else (b, a)
@@ -189,7 +184,7 @@ def _captions(page: Diagram, graph: "nx.Graph", names: Mapping[str, Sequence[str
 
 
 def _speed(value_Bps: float) -> str:
-    return f"{number(value_Bps / GB, 3)} GB/s"
+    return show(value_Bps, "B/s", 3)
 
 
 def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server: int, title: str) -> "Figure":
@@ -224,7 +219,7 @@ def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server:
             for cell in Box(box.left, box.bottom, box.width, box.height - 0.22).cells(gpus_per_server):
                 used = min(left, gpu_bytes)
                 left -= used
-                _in(page, cell, face="#FFFFFF")
+                page.box(*cell.place, face="#FFFFFF")
                 if used > 0:
                     page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
                     page.text(*cell.middle, f"{number(used / GB, 3)}\nGB", font=6.5)
@@ -273,7 +268,7 @@ def ultra_ethernet_diagram(
         leaves |= _plane(page, graph, i + 1, members, contexts, (bottom, row - 0.12), i < above)
     place = Box(column.left, low + row * (len(planes) - above) + 0.1, column.width, 0.42)
     for spine, cell in zip(spines, place.cells(max(len(spines), 1)), strict=False):
-        _in(page, cell, spine, kind="switch")
+        page.box(*cell.place, spine, kind="switch")
         for leaf, box in leaves.items():
             if graph.has_edge(leaf, spine):
                 sides = ("bottom", "top") if box.bottom > cell.top else ("top", "bottom")
@@ -306,8 +301,8 @@ def _plane(
         x = 0.2 if left else _WIDTH - 0.2 - _GPU_WIDTH
         gpu = page.enclosure(x, bottom, _GPU_WIDTH, height, short["gpu"], facecolor="#E4F0F8")
         run, memory = Box(gpu.left, gpu.bottom, gpu.width, gpu.height - 0.22).cells(1, 2)
-        _in(page, run, f"process\n{short['process']}", kind="gpu")
-        _in(page, memory, f"VAS\n{short['vas']}", kind="plain")
+        page.box(*run.place, f"process\n{short['process']}", kind="gpu")
+        page.box(*memory.place, f"VAS\n{short['vas']}", kind="plain")
         page.link([run.edge("bottom"), memory.edge("top")])
         x = 0.35 + _GPU_WIDTH if left else _WIDTH - 0.35 - _GPU_WIDTH - _NIC_WIDTH
         nic = page.enclosure(x, bottom, _NIC_WIDTH, height, f"NIC, {short['fi']}", facecolor="#FBEFD6")
