@@ -1,6 +1,7 @@
 """Flows between hosts: who sends how much to whom, and when."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +23,8 @@ class Flows:
 
     source: Ints
     destination: Ints
-    size_bytes: Floats | Quantity
-    start_s: Floats | Quantity = 0.0
+    size_bytes: Floats | Any
+    start_s: Floats | Any = 0.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
