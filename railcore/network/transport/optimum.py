@@ -51,7 +51,9 @@ class Framing:
 def stage_rates(fabric: PathFabric) -> list[Floats]:
     """Rates of the ports of each stage: [planes, hosts] first and last, between them [planes, switch, up or down]."""
     pods = int(fabric.pod.max()) + 1
-    rows = [np.reshape(part, (fabric.planes, -1)) for part in np.split(fabric.rates, fabric.stage_start[1:-1])]
+    rows: list[Floats] = [
+        np.reshape(part, (fabric.planes, -1)) for part in np.split(fabric.rates, fabric.stage_start[1:-1])
+    ]
     up = [fabric.leaves, pods] if fabric.tiers == 3 else [fabric.leaves]
     for at, switches in enumerate(up, start=1):
         rows[at] = rows[at].reshape(fabric.planes, switches, -1)
