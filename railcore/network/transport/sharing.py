@@ -20,7 +20,7 @@ from railcore.network.transport.hashing import live_paths
 from railcore.network.transport.optimum import Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
 
 _TIE = 1e-12  # shares that differ by less are equal
-_LEAST = 1e-300  # no weight is less
+_LEAST = 1e-30  # no weight is less
 _DONE = 1e-10  # of a flow's bytes: what is left by rounding
 
 
@@ -199,7 +199,7 @@ def _finish(first, port, weight, capacity, wire, start):  # type: ignore[no-unty
             last = start[following] if following < end else np.inf
             lasting = last - now
             for f in active[:count]:
-                if rate[f] * lasting > left[f]:
+                if rate[f] > 0 and left[f] < rate[f] * lasting:
                     lasting = left[f] / rate[f]
             if lasting == np.inf:
                 break
