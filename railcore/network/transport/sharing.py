@@ -20,6 +20,7 @@ from railcore.network.transport.hashing import live_paths
 from railcore.network.transport.optimum import RECEIVED, Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
 
 _TIE = 1e-12  # shares that differ by less are equal
+_SAME = 1e-9  # rates that differ by less are one rate
 _LEAST = 1e-30  # no weight is less
 _DONE = 1e-10  # of a flow's bytes: what is left by rounding
 
@@ -107,16 +108,21 @@ class SharedLinks:
 
 
 @njit
-def _fill(active, port, weight, capacity, rate, room, used, level, unsettled):  # type: ignore[no-untyped-def]
+def _fill(active, least_new, port, weight, capacity, rate, room, used, level, unsettled):  # type: ignore[no-untyped-def]
     """Max-min fair rates of the flows in `active`. The last four are room: row 1 of `room` is 0 before and after.
+
+    Slower flows than `least_new` keep their rate: one that has ended, and was faster, had no part in what limits them.
 
     A port whose share is no larger than that of any port that it has a flow in common with limits its flows to this
     share, whatever happens elsewhere: all such ports are settled in one round.
     """
     left, load, share, lowest = room
-    ports, count = 0, len(active)
-    for i, f in enumerate(active):
-        unsettled[i] = f
+    ports, count = 0, 0
+    for f in active:
+        if rate[f] < least_new:
+            continue
+        unsettled[count] = f
+        count += 1
         for u in range(port.shape[1]):
             p = port[f, u]
             if p >= 0:
@@ -124,6 +130,12 @@ def _fill(active, port, weight, capacity, rate, room, used, level, unsettled):  
                     used[ports], left[p] = p, capacity[p]
                     ports += 1
                 load[p] += weight[f, u]
+    for f in active:
+        if rate[f] < least_new:
+            for u in range(port.shape[1]):
+                p = port[f, u]
+                if p >= 0 and load[p] > 0:
+                    left[p] = max(0.0, left[p] - weight[f, u] * rate[f])
     while count > 0:
         for p in used[:ports]:
             share[p], lowest[p] = left[p] / max(load[p], _LEAST), 1.0
@@ -195,13 +207,14 @@ def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # typ
     for part in range(len(first) - 1):
         following, end = first[part], first[part + 1]
         active = flying[following:end]
-        count, now = 0, start[following]
+        count, now, least = 0, start[following], 0.0
         while count > 0 or following < end:
             while following < end and start[following] <= now:
+                least = 0.0
                 active[count] = following
                 count += 1
                 following += 1
-            _fill(active[:count], port, weight, capacity, rate, room, used, level, unsettled)
+            _fill(active[:count], least, port, weight, capacity, rate, room, used, level, unsettled)
             last = start[following] if following < end else np.inf
             lasting = last - now
             for f in active[:count]:
@@ -210,11 +223,12 @@ def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # typ
             if lasting == np.inf:
                 break
             now = last if lasting == last - now else now + lasting
-            still = 0
+            still, least = 0, np.inf
             for f in active[:count]:
                 rest[f] -= rate[f] * lasting
                 if rest[f] <= _DONE * wire[f]:
                     finish[f] = now
+                    least = min(least, rate[f] * (1 - _SAME))
                 else:
                     active[still] = f
                     still += 1
