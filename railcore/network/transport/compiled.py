@@ -21,6 +21,7 @@ class CompiledLoop:
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run it on these arguments."""
         plain = os.environ.get("RAILCORE_NO_JIT", "0") not in ("", "0")
         return (self.plain if plain else self.compiled)(*arguments)
 
