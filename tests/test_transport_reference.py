@@ -112,7 +112,8 @@ def reference_runs(scale):
     """Each published row's statistics, times a scale, as runs of ours."""
     rows, found = reference.reference_rows(), []
     for case in reference.reference_cases(3):
-        group = rows[(rows["transport"] == case.transport) & (rows["hosts"] == case.hosts)]
+        named = rows["transport"].map(reference.NAMES)
+        group = rows[(named == case.transport) & (rows["hosts"] == case.hosts)]
         row = group.iloc[case.seed % len(group)]
         times = {column: scale * row[f"{name}_over_optimum"] * row["optimum_us"] / 1e6
                  for name, column in reference.STATISTICS.items()}  # fmt: skip
