@@ -249,17 +249,19 @@ def next_entropy(s, o, f, plane):
         ev = s.ring[at, s.ring_at[at, 0] & (s.ring.shape[1] - 1)]
         s.ring_at[at, 0] += 1
         return ev
-    tries = 2 * n if o.balancing == BITMAP or o.balancing == MIXED else 1
+    if o.balancing == REPS and s.sent[f] > min(s.window[f, 0], n):
+        return plane * n + draw(s, n)
     ev = 0
-    for _ in range(tries):
+    for turn in range(n + 1):
         if s.cycle[at, 0] >= n:
             s.cycle[at, 0] = 0
             s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
         ev = (s.cycle[at, 1] + s.cycle[at, 0] * s.cycle[at, 2]) % n
         s.cycle[at, 0] += 1
-        if tries == 1 or s.skip[at, ev] == 0:
+        if (o.balancing != BITMAP and o.balancing != MIXED) or s.skip[at, ev] == 0:
             break
-        s.skip[at, ev] -= 1
+        if turn == 0:
+            s.skip[at, ev] -= 1
     return plane * n + ev
 
 
