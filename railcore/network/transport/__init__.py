@@ -2,3 +2,12 @@
 
 from railcore.network.transport.fabric import PathFabric, leaf_spine, rail_paths, three_tier
 from railcore.network.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.network.transport.hashing import (
+    ecmp_paths,
+    entropy_paths,
+    flows_per_link,
+    most_loaded_bounds,
+    most_loaded_links,
+    subflows_needed,
+)
+from railcore.network.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s

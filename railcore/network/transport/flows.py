@@ -1,12 +1,13 @@
 """Flows between hosts: who sends how much to whom, and when."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import Ints, at_least, positive, share, whole
+from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
 
 
 @checked
@@ -22,8 +23,8 @@ class Flows:
 
     source: Ints
     destination: Ints
-    size_bytes: Quantity
-    start_s: Quantity = 0.0
+    size_bytes: Floats | Any
+    start_s: Floats | Any = 0.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__

@@ -1,0 +1,56 @@
+"""Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba."""
+
+import importlib
+import os
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from pathlib import Path
+from typing import Any
+
+from railcore.facts import files
+
+
+class CompiledLoop:
+    """A function that Numba compiles when it is first called; other compiled functions may call it.
+
+    It runs as plain Python while the variable RAILCORE_NO_JIT is set (and not "0"), or where Numba is not installed.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self.plain = function
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it on these arguments."""
+        plain = os.environ.get("RAILCORE_NO_JIT", "0") not in ("", "0")
+        return (self.plain if plain else self.compiled)(*arguments)
+
+    @cached_property
+    def compiled(self) -> Callable:
+        """The function as Numba calls it, or the plain one where there is no Numba."""
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))  # Numba reads it at its import
+        try:
+            numba = importlib.import_module("numba")
+        except ImportError:
+            return self.plain
+        try:
+            return numba.njit(cache=True, error_model="numpy")(self.plain)
+        except RuntimeError:  # no folder that can be written to
+            return numba.njit(error_model="numpy")(self.plain)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba sees where a compiled function calls this one."""
+        return self.compiled._numba_type_  # type: ignore[attr-defined]
+
+
+def njit(function: Callable) -> CompiledLoop:
+    """Decorate a loop over numbers and arrays. Change a caller in another file too, or its old code stays on disk."""
+    return CompiledLoop(function)
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept: build/ of the project, or the user's cache for an installed package."""
+    if not files.INSTALLED:
+        return files.BUILD / "numba"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore" / "numba"
