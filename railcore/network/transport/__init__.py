@@ -11,3 +11,4 @@ from railcore.network.transport.hashing import (
     subflows_needed,
 )
 from railcore.network.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
+from railcore.network.transport.sharing import FairRun, SharedLinks, fair_sharing, ideal_spraying

@@ -221,7 +221,8 @@ def _even_groups(fabric: PathFabric, flows: Flows) -> tuple[Ints, Ints]:
 
 def _most_loaded_chance(groups: tuple[Ints, Ints], entropies: int, load: ArrayLike) -> tuple[Floats, Floats]:
     """Chance that no link has more than a load [flows], by the product and by the union of single links' chances."""
-    most, product, beyond = np.floor(np.atleast_1d(load) * entropies + 1e-9), 1.0, 0.0
+    most: Floats = np.floor(np.atleast_1d(load) * entropies + 1e-9)
+    product, beyond = np.ones(len(most)), np.zeros(len(most))
     pairs, times = np.unique(np.stack(groups), axis=1, return_counts=True)
     for (count, links), equal in zip(pairs.T, times, strict=True):
         hashes, times_links = float(count * entropies), float(equal * links)
@@ -229,7 +230,7 @@ def _most_loaded_chance(groups: tuple[Ints, Ints], entropies: int, load: ArrayLi
         above = np.where(most >= hashes, 0.0, special.bdtrc(np.minimum(most, hashes), hashes, 1 / links))
         product = product * below**times_links
         beyond = beyond + times_links * above
-    return product * np.ones(len(most)), np.maximum(0.0, 1 - beyond)
+    return product, np.maximum(0.0, 1 - beyond)
 
 
 @checked

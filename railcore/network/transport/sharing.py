@@ -1,0 +1,332 @@
+"""Flow-level model: at every moment flows share links max-min fairly, until each has sent its bytes.
+
+Rates change when a flow starts or ends, and at once (progressive filling): no flow could have more without one that
+has less or as much getting less. Exact for these assumptions. Leaves out packets and queues, the time that a
+congestion control takes to find its rate, losses, pauses, and what a hot link does to flows that do not use it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, Ints, whole
+from railcore.network.transport.compiled import njit
+from railcore.network.transport.fabric import SKIPPED, PathFabric
+from railcore.network.transport.flows import Flows
+from railcore.network.transport.hashing import live_paths
+from railcore.network.transport.optimum import Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
+
+_TIE = 1e-12  # shares that differ by less are equal
+_LEAST = 1e-300  # no weight is less
+_DONE = 1e-10  # of a flow's bytes: what is left by rounding
+
+
+@dataclass(frozen=True)
+class SharedLinks:
+    """Flows over shared links: what each has to send, and the part of it that each of its links carries.
+
+    port [flows, uses]: numbers of the links, `SKIPPED` for none; weight [flows, uses]: share of the flow's bytes.
+    capacity_Bps [ports]; wire_bytes [flows]; start_s [flows].
+    """
+
+    port: Ints
+    weight: Floats
+    capacity_Bps: Floats
+    wire_bytes: Floats
+    start_s: Floats
+
+    def finish_s(self) -> Floats:
+        """When each flow has sent its last byte; infinite for flows over a dead link. Compiled."""
+        part = _parts(self.port, len(self.capacity_Bps))
+        order = np.lexsort((self.start_s, part))
+        first = np.append(np.flatnonzero(np.diff(part[order], prepend=-1)), len(part))
+        each = self.port[order], self.weight[order], self.capacity_Bps, self.wire_bytes[order], self.start_s[order]
+        finish = np.empty(len(part))
+        finish[order] = _finish(first, *each)
+        return finish
+
+    def plain_finish_s(self) -> Floats:
+        """The same from `timeline`."""
+        finish = np.full(len(self.port), np.inf)
+        for row in self.timeline().itertuples(index=False):
+            finish[row.ended] = row.end_s
+        return finish
+
+    def rates_Bps(self, active: ArrayLike | None = None) -> Floats:
+        """Max-min fair rates of the flows that are active (True or False for each; all, where not given)."""
+        use = self._use * np.ones(len(self.port), bool)[:, None]
+        there = np.ones(len(use), bool) if active is None else np.asarray(active, bool)
+        rates, frozen, left = np.zeros(len(use)), ~there, self.capacity_Bps.astype(float)
+        while not frozen.all():
+            load = use[~frozen].sum(0)
+            share = np.divide(left, load, out=np.full(len(left), np.inf), where=load > 1e-15)
+            level = share.min()
+            stopped = ~frozen & (use[:, share <= level * (1 + _TIE)] > 0).any(1)
+            rates[stopped] = level
+            left = np.maximum(0.0, left - level * use[stopped].sum(0))
+            frozen |= stopped
+        return rates
+
+    @property
+    def _use(self) -> Floats:
+        """Share of each flow on each link; shape [flows, ports]."""
+        use = np.zeros((len(self.port), len(self.capacity_Bps)))
+        flow, at = np.nonzero(self.port != SKIPPED)
+        np.add.at(use, (flow, self.port[flow, at]), self.weight[flow, at])
+        return use
+
+    def timeline(self) -> pd.DataFrame:
+        """Every interval between two events, one row each: start_s, end_s, rates_Bps [flows], ended (its flows).
+
+        Plain NumPy by the textbook, for few flows: every rate anew at every event. `finish_s` has to agree.
+        """
+        left, now = self.wire_bytes.astype(float), float(self.start_s.min())
+        rows: list[tuple] = []
+        while True:
+            waiting = self.start_s > now
+            active = ~waiting & (left > 0)
+            rates = self.rates_Bps(active)
+            lasting = np.divide(left, rates, out=np.full(len(left), np.inf), where=rates > 0)
+            end = min(now + lasting.min(), self.start_s[waiting].min(initial=np.inf))
+            if not np.isfinite(end):
+                return pd.DataFrame(rows, columns=["start_s", "end_s", "rates_Bps", "ended"])
+            left = np.where(active, left - rates * (end - now), left)
+            ended = active & (left <= _DONE * self.wire_bytes)
+            left[ended] = 0
+            rows.append((now, end, rates, np.flatnonzero(ended)))
+            now = end
+
+
+@njit
+def _fill(active, port, weight, capacity, rate, room):  # type: ignore[no-untyped-def]
+    """Max-min fair rates of the flows in `active`. room [4, ports]: scratch numbers; row 1 is 0 before and after.
+
+    A port whose share is no larger than that of any port that it has a flow in common with limits its flows to this
+    share, whatever happens elsewhere: all such ports are settled in one round.
+    """
+    left, load, share, lowest = room
+    used, ports = np.empty(min(len(capacity), active.size * port.shape[1]), np.int64), 0
+    for f in active:
+        rate[f] = -1.0
+        for u in range(port.shape[1]):
+            p = port[f, u]
+            if p >= 0:
+                if load[p] == 0:
+                    used[ports], left[p] = p, capacity[p]
+                    ports += 1
+                load[p] += weight[f, u]
+    level, open_flows, unsettled = np.empty(len(active)), active.copy(), len(active)
+    while unsettled > 0:
+        for p in used[:ports]:
+            share[p], lowest[p] = left[p] / max(load[p], _LEAST), 1.0
+        for i in range(unsettled):
+            least = np.inf
+            for p in port[open_flows[i]]:
+                if p >= 0 and share[p] < least:
+                    least = share[p]
+            level[i] = least
+            for p in port[open_flows[i]]:
+                if p >= 0 and share[p] > least * (1 + _TIE):
+                    lowest[p] = 0.0
+        still = 0
+        for i in range(unsettled):
+            f, settled = open_flows[i], False
+            for p in port[f]:
+                settled = settled or (p >= 0 and lowest[p] > 0)
+            if not settled:
+                open_flows[still] = f
+                still += 1
+                continue
+            rate[f] = level[i]
+            for u in range(port.shape[1]):
+                p = port[f, u]
+                if p >= 0:
+                    left[p] = max(0.0, left[p] - weight[f, u] * level[i])
+                    load[p] -= weight[f, u]
+        unsettled = still
+    for p in used[:ports]:
+        load[p] = 0.0
+
+
+@njit
+def _parts(port, ports):  # type: ignore[no-untyped-def]
+    """Part of each flow, where flows that share a link, at any time and through others too, are one part."""
+    above = np.arange(ports)
+    for f in range(len(port)):
+        first = -1
+        for p in port[f]:
+            if p >= 0:
+                while above[p] != p:
+                    above[p] = above[above[p]]
+                    p = above[p]
+                if first < 0:
+                    first = p
+                elif p < first:
+                    above[first] = p
+                    first = p
+                else:
+                    above[p] = first
+    part = np.empty(len(port), np.int64)
+    for f in range(len(port)):
+        for p in port[f]:
+            if p >= 0:
+                while above[p] != p:
+                    p = above[p]
+                part[f] = p
+                break
+    return part
+
+
+@njit
+def _finish(first, port, weight, capacity, wire, start):  # type: ignore[no-untyped-def]
+    """When each flow ends. first: where each part begins, and the end; flows of a part in order of their starts."""
+    finish = np.full(len(port), np.inf)
+    rate, left = np.zeros(len(port)), wire.copy()
+    room = np.zeros((4, len(capacity)))
+    for part in range(len(first) - 1):
+        following, end = first[part], first[part + 1]
+        active = np.empty(end - following, np.int64)
+        count, now = 0, start[following]
+        while count > 0 or following < end:
+            while following < end and start[following] <= now:
+                active[count] = following
+                count += 1
+                following += 1
+            _fill(active[:count], port, weight, capacity, rate, room)
+            last = start[following] if following < end else np.inf
+            lasting = last - now
+            for f in active[:count]:
+                if rate[f] * lasting > left[f]:
+                    lasting = left[f] / rate[f]
+            if lasting == np.inf:
+                break
+            now = last if lasting == last - now else now + lasting
+            still = 0
+            for f in active[:count]:
+                left[f] -= rate[f] * lasting
+                if left[f] <= _DONE * wire[f]:
+                    finish[f] = now
+                else:
+                    active[still] = f
+                    still += 1
+            count = still
+    return finish
+
+
+@dataclass(frozen=True)
+class FairRun:
+    """Completion times under fair sharing. completion_s: from each flow's start; alone_s: of each alone on the fabric.
+
+    Both with delay of the path, shape [flows]; infinite where a flow waits for a dead link.
+    links: what was shared, for rates and intervals.
+    """
+
+    completion_s: Floats
+    alone_s: Floats
+    links: SharedLinks
+
+    @property
+    def slowdown(self) -> Floats:
+        """Completion time over that of the flow alone."""
+        return self.completion_s / self.alone_s
+
+
+def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing, plain: bool) -> FairRun:
+    """Completion times with the delay of the path."""
+    finish = links.plain_finish_s() if plain else links.finish_s()
+    alone = single_flow_s(fabric, flows, framing)
+    shared = finish - flows.start_s + path_delay_s(fabric, flows, framing)
+    return FairRun(np.maximum(shared, alone), alone, links)  # packets are whole, flows here are not
+
+
+@checked
+def fair_sharing(
+    fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = Framing(), plain: bool = False  # noqa: B008
+) -> FairRun:  # fmt: skip
+    """Flows on fixed paths that share links max-min fairly.
+
+    Parameters
+    ----------
+    fabric, flows
+        Where the flows run.
+    path
+        Of each flow, shape [flows], such as `ecmp_paths` gives; or [flows, entropies] for flows that send an equal
+        share of their bytes over each, at one speed.
+    framing
+        Packets, for bytes on the wire and the delay of a path.
+    plain
+        Compute it in plain NumPy by the textbook, for small cases.
+
+    Returns
+    -------
+    A `FairRun`. A flow over a dead link never ends.
+    """
+    given = whole("path", path, 0, fabric.paths - 1)
+    if given.shape[:1] != (len(flows),):
+        raise ValueError(f"path has shape {given.shape}: give one row for each of {len(flows):,} flows")
+    if given.ndim == 1:
+        port = fabric.port_table(flows.source, flows.destination, given)
+        links = _links(fabric, flows, framing, port, np.ones(port.shape))
+    else:
+        share = np.zeros((len(flows), fabric.paths))
+        np.add.at(share, (np.arange(len(flows))[:, None], given), 1 / given.shape[1])
+        links = _spread(fabric, flows, framing, share)
+    return _run(fabric, flows, links, framing, plain)
+
+
+@checked
+def ideal_spraying(
+    fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = Framing(), plain: bool = False  # noqa: B008
+) -> FairRun:  # fmt: skip
+    """Flows that spread over all paths and share what they need max-min fairly.
+
+    Parameters
+    ----------
+    fabric, flows
+        Where the flows run.
+    even
+        The same share of a flow on each of its live paths, so that the slowest holds it back. Else each path takes
+        what it can: only NICs, all links of a leaf or pod together, and the paths between two hosts together limit
+        flows. With all links at one speed both are the same.
+    framing
+        Packets, for bytes on the wire and the delay of a path.
+    plain
+        Compute it in plain NumPy by the textbook, for small cases.
+
+    Returns
+    -------
+    A `FairRun`.
+    """
+    pair_Bps = pair_planes_Bps(fabric, flows).sum(1)
+    if even and np.any(fabric.rates != 1):
+        live = live_paths(fabric, flows)
+        return _run(fabric, flows, _spread(fabric, flows, framing, live / live.sum(1, keepdims=True)), framing, plain)
+    port, capacity = cuts(fabric, flows)
+    if np.any(fabric.rates != 1):
+        port = np.column_stack([port, len(capacity) + np.arange(len(flows))])
+        capacity = np.concatenate([capacity, pair_Bps])
+    links = SharedLinks(port, np.ones(port.shape), capacity, framing.wire_bytes(flows.size_bytes), flows.start_s)
+    return _run(fabric, flows, links, framing, plain)
+
+
+def _links(fabric: PathFabric, flows: Flows, framing: Framing, port: Ints, weight: Floats) -> SharedLinks:
+    """Ports of a fabric as shared links."""
+    capacity = fabric.rates * float(fabric.link_Bps)
+    return SharedLinks(port, weight, capacity, framing.wire_bytes(flows.size_bytes), flows.start_s)
+
+
+def _spread(fabric: PathFabric, flows: Flows, framing: Framing, share: Floats) -> SharedLinks:
+    """Flows with a share of their bytes on each path; share [flows, paths]."""
+    base, offset = fabric.tables(flows.source, flows.destination)
+    ports, weights = [], []
+    for column, step in zip(base.T, offset.T, strict=True):
+        place, inverse = np.unique(step, return_inverse=True)
+        onto = np.zeros((fabric.paths, len(place)))
+        onto[np.arange(fabric.paths), inverse] = 1
+        weights.append(share @ onto)
+        used = (weights[-1] > 0) & (column[:, None] != SKIPPED)
+        ports.append(np.where(used, column[:, None] + place, SKIPPED))
+    return _links(fabric, flows, framing, np.concatenate(ports, 1), np.concatenate(weights, 1))
