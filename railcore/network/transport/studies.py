@@ -1,0 +1,119 @@
+"""Questions to the packet model as lists of cases: who recovers from failures, how many paths spraying needs.
+
+They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size. What is stored
+in data/derived is read; what is not is simulated.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import files
+from railcore.facts.units import MB, Gbps
+from railcore.network.transport.cases import PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.optimum import Framing, optimum_s
+
+STORED = "derived/transport_runs.csv"
+SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
+SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
+SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
+EVERY = (*SPRAYED, *SINGLE_PATH)
+LINKS = {"all links up": (0.0, 0.0), "a tenth at half speed": (0.1, 0.5), "a tenth dead": (0.1, 0.0)}
+
+
+def case_grid(**values: Any) -> list[TransportCase]:
+    """Every combination of values of a case's fields, each given once or in a list; the last named changes fastest."""
+    lists = [value if isinstance(value, list | tuple | range) else [value] for value in values.values()]
+    return [TransportCase(**dict(zip(values, each, strict=True))) for each in product(*lists)]
+
+
+def failure_cases(transports: Sequence[str] = EVERY, seeds: int = 5) -> list[TransportCase]:
+    """All links at full speed, a tenth of the cables over the leaves at half speed, and a tenth dead."""
+    return [
+        case
+        for degraded, rate in LINKS.values()
+        for case in case_grid(transport=transports, **SMALL, degraded=degraded, degraded_rate=rate, seed=range(seeds))
+    ]
+
+
+def path_cases(paths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256), seeds: int = 3) -> list[TransportCase]:
+    """Ultra Ethernet's window over so many entropies, taken in turn, without bad ones, and recycled."""
+    ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in paths]
+    return case_grid(transport="UEC NSCC", **SMALL, options=ways, seed=range(seeds))
+
+
+def load_map_cases(
+    loads: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), ratios: Sequence[float] = (1, 2, 4, 8), seeds: int = 3
+) -> list[TransportCase]:
+    """Single path and spraying over the share of hosts that send and the leaves' oversubscription."""
+    shape = {"oversubscription": ratios, "load": loads, "seed": range(seeds)}
+    return case_grid(transport=["single path", "UEC NSCC"], **SMALL, **shape)
+
+
+def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[TransportCase]:
+    """Incasts of 8 and 64 senders, and an all-to-all of experts in groups of 64 hosts."""
+    small = SMALL | {"flow_bytes": 128e3}
+    incasts = case_grid(transport=transports, **small, pattern="incast", members=[8, 64], seed=range(seeds))
+    return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
+
+
+def plane_cases(seeds: int = 5) -> list[TransportCase]:
+    """One NIC port of 400 Gbps, and four of 100 Gbps, each on a plane of its own."""
+    one = SMALL | {"link_Bps": 400 * Gbps, "flow_bytes": 8 * MB}
+    four = one | {"link_Bps": 100 * Gbps}
+    seed = range(seeds)
+    return [
+        *case_grid(transport=["single path", "UEC NSCC"], **one, seed=seed),
+        *case_grid(transport=["single path", "UEC NSCC"], **four, planes=4, seed=seed),
+    ]
+
+
+STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
+    "failures": failure_cases,
+    "paths": path_cases,
+    "load map": load_map_cases,
+    "patterns": pattern_cases,
+    "planes": plane_cases,
+}
+
+
+def case_optimum_s(case: TransportCase) -> float:
+    """When the last flow of a case can be complete at best, from links and sizes alone [s]."""
+    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
+    return optimum_s(case.fabric(), case.flows(), framing)
+
+
+def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
+    """Runs of cases with their optimum: stored ones as they are, others simulated now.
+
+    progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
+    slowdown: last_s over it.
+    """
+    stored = pd.read_csv(files.data(STORED), keep_default_na=False, na_values=[""]).fillna({"options": ""})
+    names = list(asdict(cases[0]))
+    known = set(map(tuple, stored[names].to_numpy().tolist()))
+    new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
+    rows = []
+    for place, case in enumerate(new, start=1):
+        if progress:
+            progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
+        rows.append(run_case(case))
+    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
+    best: dict[TransportCase, float] = {}
+    for case in cases:  # transports share an optimum
+        key = TransportCase(**asdict(case) | {"transport": "", "options": ""})
+        best[case] = best.setdefault(key, 0.0) or case_optimum_s(case)
+        best[key] = best[case]
+    optimum = np.array([best[case] for case in cases])
+    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
+
+
+def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
+    """Share of the flows that are complete over time: columns transport, seed, share, time_s."""
+    ranks = {"first_s": 0.0, **{f"p{rank:g}_s".replace(".", ""): rank / 100 for rank in PERCENTILES}, "last_s": 1.0}
+    long = runs.melt(["transport", "seed"], list(ranks), "share", "time_s")
+    return long.assign(share=long["share"].map(ranks)).sort_values(["transport", "seed", "share"], kind="stable")
