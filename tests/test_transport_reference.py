@@ -131,3 +131,34 @@ def test_published_slowdowns_meet_their_own_rules():
     assert wide["tolerance"].item() > 0.10  # the spread of three published tails
     wrong = reference.compare_with_reference(reference_runs(1.3))
     assert not wrong.dropna(subset="within")["within"].any()
+
+
+REBUILD = runpy.run_path(str(files.DATA / "derived/rebuild.py"))
+
+
+def test_finished_cases_are_not_run_again(tmp_path, monkeypatch):
+    ran = []
+
+    def run(case):
+        ran.append(case)
+        if case == 3 and len(ran) == 3:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"case": [case], "twice": [2 * case]})
+
+    table = SimpleNamespace(CODE=(), __file__=__file__, run=run)
+    monkeypatch.setitem(REBUILD["TABLES"], "mine", table)
+    monkeypatch.setattr(files, "BUILD", tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        list(REBUILD["finished"]("mine", [1, 2, 3]))
+    found = list(REBUILD["finished"]("mine", [1, 2, 3]))
+    assert ran == [1, 2, 3, 3] and [kept for _, _, kept in found] == [True, True, False]
+    assert [rows["twice"].item() for _, rows, _ in found] == [2, 4, 6]
+
+
+def test_words_do_not_count_as_code(tmp_path):
+    one, two, three = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
+    one.write_text('def f(x):\n    """Twice."""\n    return 2 * x\n')
+    two.write_text('def f(x):\n    """Two times."""\n    return 2 * x  # so\n')
+    three.write_text("def f(x):\n    return 3 * x\n")
+    texts = [REBUILD["_without_words"](path) for path in (one, two, three)]
+    assert texts[0] == texts[1] != texts[2]

@@ -25,10 +25,10 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import photonic_runs  # noqa: E402
-import transport_runs  # noqa: E402
+import photonic_runs
+import transport_runs
 
-from railcore.facts import files  # noqa: E402
+from railcore.facts import files
 
 TABLES: dict[str, ModuleType] = {"photonic_runs": photonic_runs, "transport_runs": transport_runs}
 
@@ -108,14 +108,16 @@ def rebuild(table: str, write: bool, jobs: int) -> bool:
         parts[place] = rows
         if not kept:
             took = f"{time.monotonic() - began:.0f} s"
-            print(f"{table}, {len(parts)} of {len(cases)}, {took}: {TABLES[table].named(cases[place])}", file=sys.stderr)
+            print(
+                f"{table}, {len(parts)} of {len(cases)}, {took}: {TABLES[table].named(cases[place])}", file=sys.stderr
+            )
     new = pd.concat([parts[place] for place in range(len(cases))], ignore_index=True)
     if write:
         files.write_all({path: csv_text(new), hashed: inputs_hash(table) + "\n"})
     elif not path.is_file() or not as_stored(new, pd.read_csv(path)):
         print(f"{path.name} is not what comes out: find out why, then give --write")
         return False
-    elif hashed.read_text().strip() != inputs_hash(table):
+    elif hashed.read_text(encoding="utf-8").strip() != inputs_hash(table):
         print(f"{hashed.name} is of other inputs, with the same results: give --write")
         return False
     return True

@@ -1,4 +1,4 @@
-"""Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts of packets out."""
+"""Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
@@ -161,5 +161,3 @@ def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame) -> pd.Data
         first = ", ".join(f"{name} {found[name][missing.idxmax()]}" for name in ("transport", "hosts", "seed"))
         raise ValueError(f"{missing.sum()} cases were not run, the first with {first}: run data/derived/rebuild.py")
     return found
-
-
