@@ -293,8 +293,9 @@ def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: flo
 def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     """The rails of a `RailFabric` as paths: host i is GPU i, rails are groups of leaves of one or two tiers.
 
-    Rails of one switch are one leaf; larger ones are leaves of radix / 2 hosts under as many spines. With a layer over
-    the rails (rail-optimized) all leaves are one group, their uplinks divided by its oversubscription.
+    Rails of one switch are one leaf; larger ones are leaves of radix / 2 hosts under as many spines; with planes, of
+    the radix of the split ports. With a layer over the rails (rail-optimized) all leaves are one group, their uplinks
+    divided by its oversubscription.
 
     Parameters
     ----------
@@ -318,11 +319,12 @@ def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     across = fabric.hb_domain_size // rails or 1
     place = place * across + gpus % fabric.hb_domain_size // rails
     endpoints, joined = int(place.max()) + 1, np.isfinite(fabric.oversubscription) and rails > 1
-    per_leaf = fabric.radix if endpoints <= fabric.radix and not joined else fabric.radix // 2
+    radix = fabric.radix * fabric.planes  # of the split ports
+    per_leaf = radix if endpoints <= radix and not joined else radix // 2
     leaves = -(-endpoints // per_leaf)
-    if leaves > 1 and not joined and leaves > fabric.radix:
-        raise ValueError(f"gpus is {fabric.gpus:,}: a rail of {endpoints:,} hosts needs three tiers of radix "
-                         f"{fabric.radix}; choose a larger radix or fewer GPUs")  # fmt: skip
+    if leaves * (rails if joined else 1) > radix:
+        raise ValueError(f"gpus is {fabric.gpus:,}: rails of {endpoints:,} hosts need three tiers of radix "
+                         f"{radix}; choose a larger radix or fewer GPUs")  # fmt: skip
     uplinks = 0 if leaves == 1 and not joined else per_leaf
     if joined:
         uplinks = round(per_leaf / fabric.oversubscription)

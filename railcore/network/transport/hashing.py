@@ -225,7 +225,7 @@ def _most_loaded_chance(groups: tuple[Ints, Ints], entropies: int, load: ArrayLi
     product, beyond = np.ones(len(most)), np.zeros(len(most))
     pairs, times = np.unique(np.stack(groups), axis=1, return_counts=True)
     for (count, links), equal in zip(pairs.T, times, strict=True):
-        hashes, times_links = float(count * entropies), float(equal * links)
+        hashes, times_links = int(count * entropies), float(equal * links)
         below = np.where(most >= hashes, 1.0, special.bdtr(np.minimum(most, hashes), hashes, 1 / links))
         above = np.where(most >= hashes, 0.0, special.bdtrc(np.minimum(most, hashes), hashes, 1 / links))
         product = product * below**times_links

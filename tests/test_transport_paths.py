@@ -1,0 +1,420 @@
+"""Fabrics as paths of ports, flows, paths by a hash, and the least time that flows need."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts.units import Gbps, us
+from railcore.network.topology import rail_only, rail_optimized
+from railcore.network.transport import (
+    Flows,
+    Framing,
+    PathFabric,
+    all_to_all,
+    ecmp_paths,
+    entropy_paths,
+    flows_per_link,
+    hashing,
+    incast,
+    leaf_spine,
+    most_loaded_bounds,
+    most_loaded_links,
+    optimum,
+    optimum_bounds_s,
+    optimum_s,
+    permutation,
+    rail_paths,
+    single_flow_s,
+    subflows_needed,
+    three_tier,
+)
+from railcore.network.transport.fabric import SKIPPED
+
+LINK = 100 * Gbps
+
+
+@st.composite
+def fabrics(draw):
+    """Small fabrics of one to three tiers, several planes, oversubscribed or not, some with dead or slow cables."""
+    planes = draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        over, uplinks = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+        fabric = leaf_spine(draw(st.integers(2, 24)), over * uplinks, LINK, over, planes=planes)
+    else:
+        fabric = three_tier(draw(st.integers(2, 16)), 4, LINK, draw(st.sampled_from([1, 2])), planes=planes)
+    return fabric.degraded(draw(st.sampled_from([0, 0.2])), draw(st.integers(0, 9)), draw(st.sampled_from([0.5, 0])))
+
+
+def every_pair(fabric):
+    source, destination = np.nonzero(~np.eye(fabric.hosts, dtype=bool))
+    return Flows(source, destination, 1e5)
+
+
+def reachable(fabric, flows):
+    """The flows that some live path carries."""
+    there = hashing.live_paths(fabric, flows).any(1)
+    return Flows(flows.source[there], flows.destination[there], flows.size_bytes[there]) if there.any() else None
+
+
+# --- fabrics
+
+
+def test_the_network_of_8192_hosts():
+    fabric = leaf_spine(8192, 64, "800 Gbps")
+    assert (fabric.tiers, fabric.leaves, fabric.paths, fabric.ports) == (2, 128, 64, 4 * 8192)
+    assert fabric.latency_s([0, 0], [1, 8191]) == pytest.approx([2e-6, 4e-6])
+    four = leaf_spine(8192, 64, "200 Gbps", 4, planes=4)
+    assert (four.paths, four.uplinks, four.nic_Bps) == (64, 16, 800 * Gbps)
+    fat = three_tier(8192, 32, LINK, switch_latency_s="0.5 us")
+    assert (fat.tiers, fat.hosts, fat.paths, fat.ports) == (3, 8192, 256, 6 * 8192)
+    assert fat.latency_s([0, 0, 0], [1, 16, 8191]) == pytest.approx([2.5e-6, 5.5e-6, 8.5e-6])
+
+
+@given(fabrics())
+def test_every_port_of_a_path_belongs_to_its_stage_and_switch(fabric):
+    flows = every_pair(fabric)
+    for path in range(fabric.paths):
+        ports = fabric.port_table(flows.source, flows.destination, np.full(len(flows), path))
+        passed = ports != SKIPPED
+        assert np.all((ports >= fabric.stage_start[:-1]) & (ports < fabric.stage_start[1:]) | ~passed)
+        plane = path // fabric.paths_per_plane
+        within = (ports - fabric.stage_start[:-1]) % (fabric.stage_ports // fabric.planes)
+        assert np.all(((ports - fabric.stage_start[:-1]) // (fabric.stage_ports // fabric.planes) == plane) | ~passed)
+        assert np.array_equal(within[:, 0], flows.source) and np.array_equal(within[:, -1], flows.destination)
+        up = passed[:, 1]
+        assert np.array_equal(up, fabric.leaf[flows.source] != fabric.leaf[flows.destination])
+        assert np.array_equal(within[up, 1] // max(1, fabric.uplinks), fabric.leaf[flows.source][up])
+        assert np.array_equal(within[up, -2] % fabric.leaves, fabric.leaf[flows.destination][up])
+
+
+@given(fabrics())
+def test_the_way_back_uses_the_same_cables(fabric):
+    flows, back = every_pair(fabric), {int(up): int(down) for up, down in fabric.cables}
+    assert len(back) == len(set(back.values())) == len(fabric.cables)
+    for path in range(fabric.paths):
+        there = fabric.port_table(flows.source, flows.destination, np.full(len(flows), path))
+        again = fabric.port_table(flows.destination, flows.source, np.full(len(flows), path))
+        for stage in range(1, fabric.stages // 2):
+            passed = there[:, stage] != SKIPPED
+            assert [back[port] for port in there[passed, stage]] == again[passed, -1 - stage].tolist()
+
+
+@given(fabrics())
+def test_paths_of_a_far_pair_share_only_what_they_must(fabric):
+    base, offset = fabric.tables([0], [fabric.hosts - 1])
+    assert len(offset) == fabric.paths and len(np.unique(offset, axis=0)) == fabric.paths
+    middle = fabric.stages // 2
+    if np.all(base != SKIPPED):
+        assert len(np.unique(offset[:, middle])) == fabric.paths  # every core or spine once
+
+
+def test_degraded_cables_are_of_both_directions_and_the_draw_is_fixed():
+    whole = leaf_spine(64, 8, LINK)
+    broken = whole.degraded(0.1, seed=3)
+    assert np.sum(broken.rates == 0) == 2 * round(0.1 * len(whole.cables)) == 12
+    assert np.all(broken.rates[whole.cables[:, 0]] == broken.rates[whole.cables[:, 1]])
+    assert np.all(broken.rates[:64] == 1) and np.all(broken.rates[-64:] == 1)
+    assert np.array_equal(whole.degraded(0.1, seed=3).rates, broken.rates)
+    assert not np.array_equal(whole.degraded(0.1, seed=4).rates, broken.rates)
+    assert np.array_equal(whole.degraded(0.0).rates, whole.rates)
+    slow = broken.degraded(0.5, 1, 0.25)
+    assert set(np.unique(slow.rates)) == {0, 0.25, 1}
+
+
+def test_a_rail_reaches_its_own_hosts_only_unless_a_layer_joins_them():
+    apart = rail_paths(rail_only(256, 8, 64))
+    assert (apart.hosts, apart.tiers, apart.leaves) == (256, 1, 8)
+    assert apart.port_table([0], [8], [0])[0, 0] == 0
+    with pytest.raises(ValueError, match="destination 9 cannot be reached from host 0"):
+        apart.tables([0], [9])
+    joined = rail_paths(rail_optimized(256, 8, 64))
+    assert joined.tables([0], [9])[0].shape == (1, 4)
+    tall = rail_paths(rail_only(1024, 8, 16))  # 128 hosts a rail: leaves of 8 under 8 spines
+    assert (tall.tiers, tall.uplinks, tall.leaves) == (2, 8, 128)
+    assert np.array_equal(np.unique(tall.group), np.arange(8))
+    with pytest.raises(ValueError, match="three tiers"):
+        rail_paths(rail_only(8192, 8, 16))
+    planes = rail_paths(rail_only(256, 8, 64, planes=2, nic_Bps="800 Gbps"))
+    assert planes.planes == 2 and planes.nic_Bps == pytest.approx(800 * Gbps)
+    with pytest.raises(ValueError, match="three tiers of radix 32"):
+        rail_paths(rail_optimized(1024, 8, 16, planes=2))
+    for gpus, radix, split in ((1024, 16, 1), (1024, 16, 2), (1024, 16, 4), (2048, 64, 4)):  # in the parts of the rails
+        rails = rail_only(gpus, 8, radix, planes=split)
+        paths = rail_paths(rails)
+        assert paths.tiers == rails.tiers and paths.paths == split * (radix * split // 2 if paths.uplinks else 1)
+        spines = paths.leaves * paths.uplinks / (radix * split)
+        assert (paths.leaves + spines) * split == rails.parts.switches
+
+
+def test_bad_fabrics_are_refused_by_name():
+    for call, words in (
+        (lambda: leaf_spine(64, 6, LINK, 4), "oversubscription is 4"),
+        (lambda: leaf_spine(64, 8, LINK, 0.5), "oversubscription"),
+        (lambda: leaf_spine(64, 8, 0), "link_Bps"),
+        (lambda: leaf_spine(64, 8, LINK, planes=0), "planes"),
+        (lambda: three_tier(64, 7, LINK), "radix is 7"),
+        (lambda: three_tier(1000, 8, LINK), "at most 128"),
+        (lambda: PathFabric([], 1, LINK), "leaf is"),
+        (lambda: PathFabric([0, 1], 0, LINK, cores=2), "uplinks is 0"),
+        (lambda: PathFabric([0, 1], 1, LINK, group=[0]), "group has 1"),
+        (lambda: PathFabric([0, 1], 1, LINK, rates=[1, 1]), "rates has 2"),
+        (lambda: leaf_spine(64, 8, LINK).degraded(1.5), "fraction"),
+        (lambda: leaf_spine(64, 8, LINK).tables([0], [64]), "destination"),
+        (lambda: leaf_spine(64, 8, LINK).tables([3], [3]), "to itself"),
+        (lambda: leaf_spine(64, 8, LINK).port_table([0], [63], [8]), "path"),
+        (lambda: PathFabric([0, 1], 0, LINK).tables([0], [1]), "cannot be reached"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+# --- flows
+
+
+@given(st.integers(2, 60), st.floats(0.05, 1), st.integers(0, 99))
+def test_in_a_permutation_every_active_host_sends_and_receives_once(hosts, load, seed):
+    if round(load * hosts) < 2:
+        return
+    flows = permutation(hosts, 1e6, load, seed)
+    assert len(flows) == round(load * hosts)
+    assert np.array_equal(np.sort(flows.destination), flows.source)
+    assert not np.any(flows.source == flows.destination)
+    assert np.array_equal(permutation(hosts, 1e6, load, seed).destination, flows.destination)
+
+
+def test_every_permutation_without_fixed_points_is_as_likely():
+    drawn = [tuple(permutation(4, 1e6, seed=seed).destination) for seed in range(900)]
+    counts = np.unique(drawn, axis=0, return_counts=True)[1]
+    assert len(counts) == 9 and counts.min() > 60
+
+
+def test_senders_of_an_incast_are_different_and_not_the_receiver():
+    flows = incast(63, 5, "1 MB", 64, "10 us", seed=2)
+    assert sorted([*flows.source, 5]) == list(range(64)) and set(flows.destination) == {5}
+    assert flows.start_s.min() >= 0 and 8e-6 < flows.start_s.max() <= 10e-6
+    assert np.array_equal(incast(3, 0, 1e6, 64).start_s, np.zeros(3))
+
+
+def test_all_to_all_sends_once_to_every_other_host_of_a_group():
+    flows = all_to_all([[0, 2, 4], [1, 3, 5]], 1e6)
+    pairs = set(zip(flows.source.tolist(), flows.destination.tolist(), strict=True))
+    assert len(pairs) == len(flows) == 12 and all((a - b) % 2 == 0 and a != b for a, b in pairs)
+
+
+def test_bad_flows_are_refused_by_name():
+    for call, words in (
+        (lambda: permutation(64, 0), "size_bytes"),
+        (lambda: permutation(64, 1e6, 0), "load"),
+        (lambda: permutation(64, 1e6, 1.01), "load"),
+        (lambda: permutation(64, 1e6, 0.01), "load is 0.01"),
+        (lambda: incast(64, 0, 1e6, 64), "senders"),
+        (lambda: incast(4, 64, 1e6, 64), "receiver"),
+        (lambda: all_to_all([[1]], 1e6), "groups"),
+        (lambda: Flows([0, 1], [1], 1e6), "source has shape"),
+        (lambda: Flows([0, 1], [1, 0], [1e6]), "size_bytes has 1"),
+        (lambda: Flows([0], [1], 1e6, -1), "start_s"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+# --- paths by a hash
+
+
+def test_the_hash_is_splitmix64():
+    assert hex(int(hashing.mixed(0)[0])) == "0xe220a8397b1dcdaf"
+    fabric = leaf_spine(64, 8, LINK)
+    assert ecmp_paths(fabric, permutation(64, 1e6), 1)[:8].tolist() == [7, 3, 6, 7, 1, 6, 4, 0]
+
+
+def test_a_hash_spreads_evenly_and_every_seed_is_a_draw_of_its_own():
+    fabric, flows = leaf_spine(4096, 64, LINK), permutation(4096, 1e6)
+    paths = np.stack([ecmp_paths(fabric, flows, seed) for seed in range(64)])
+    counts = np.bincount(paths.ravel(), minlength=64)
+    assert abs(counts / 4096 - 1).max() < 5 / np.sqrt(4096)
+    assert np.mean(paths[1:] == paths[:-1]) == pytest.approx(1 / 64, abs=1e-3)
+    many = entropy_paths(fabric, flows, 200)
+    assert np.array_equal(many[:, 0], paths[0]) and np.array_equal(many[:, :8], entropy_paths(fabric, flows, 8))
+    assert abs(np.bincount(many.ravel(), minlength=64) / (200 * 64) - 1).max() < 0.05
+
+
+def test_distinct_entropies_share_no_path():
+    fabric, flows = leaf_spine(64, 8, LINK, planes=2).degraded(0.1, 3), permutation(64, 1e6)
+    paths = entropy_paths(fabric, flows, 4, seed=1, distinct=True)
+    assert all(len(set(row)) == 4 for row in paths.tolist())
+    assert np.all(np.take_along_axis(hashing.live_paths(fabric, flows), paths, 1))
+    whole = entropy_paths(leaf_spine(64, 8, LINK), flows, 8, distinct=True)
+    assert np.array_equal(np.sort(whole, 1), np.tile(np.arange(8), (64, 1)))
+    with pytest.raises(ValueError, match="entropies is 9: give at most 8"):
+        entropy_paths(leaf_spine(64, 8, LINK), flows, 9, distinct=True)
+
+
+def test_routing_that_has_converged_avoids_dead_links():
+    fabric, flows = leaf_spine(512, 16, LINK).degraded(0.2, 1), permutation(512, 1e6)
+    there = [flows_per_link(fabric, flows, ecmp_paths(fabric, flows, 4, converged)) for converged in (True, False)]
+    dead = fabric.rates == 0
+    assert there[0][dead].sum() == 0 and there[1][dead].sum() > 0
+    assert np.array_equal(ecmp_paths(fabric, flows, 4, False), ecmp_paths(leaf_spine(512, 16, LINK), flows, 4))
+    with pytest.raises(ValueError, match="cannot be reached .* dead link"):
+        ecmp_paths(leaf_spine(512, 16, LINK).degraded(1.0), flows)
+
+
+@given(fabrics(), st.integers(0, 99))
+def test_flows_are_counted_once_on_every_link_they_pass(fabric, seed):
+    flows = every_pair(fabric)
+    load = flows_per_link(fabric, flows, ecmp_paths(fabric, flows, seed, converged=False))
+    base, _ = fabric.tables(flows.source, flows.destination)
+    assert load.sum() == np.sum(base != SKIPPED)
+    many = flows_per_link(fabric, flows, entropy_paths(fabric, flows, 3, seed, converged=False))
+    assert many.sum() == pytest.approx(load.sum())
+
+
+@pytest.mark.parametrize("entropies", [1, 3])
+@pytest.mark.parametrize(
+    "fabric", [leaf_spine(64, 8, LINK, 2, planes=2), three_tier(54, 6, LINK), leaf_spine(64, 8, LINK).degraded(0.2, 0, 0.5)]
+)  # fmt: skip
+def test_draws_of_the_most_loaded_link_are_those_of_the_paths(fabric, entropies):
+    flows = permutation(fabric.hosts, 1e6)
+    table = most_loaded_links(fabric, flows, 5, seed=7, entropies=entropies)
+    for seed, row in table.iterrows():
+        load = flows_per_link(fabric, flows, entropy_paths(fabric, flows, entropies, seed))
+        stages = [part.max() for part in np.split(load, fabric.stage_start[1:-1])]
+        assert row.to_numpy()[:-1] == pytest.approx(stages)
+        assert row["slowdown"] == pytest.approx(np.max(load / fabric.rates) * fabric.planes)
+
+
+def test_bounds_of_the_most_loaded_link_hold_in_many_draws():
+    fabric, flows = leaf_spine(1024, 32, LINK), permutation(1024, 1e6)
+    for entropies in (1, 4):
+        drawn = most_loaded_links(fabric, flows, 2000, entropies=entropies)["slowdown"].to_numpy()
+        table = most_loaded_bounds(fabric, flows, entropies)
+        below = np.array([np.mean(drawn <= load) for load in table["load"]])
+        assert np.all(table["union"] <= table["product"] + 1e-12)
+        assert np.all(table["union"] <= below + 0.03)
+        assert np.abs(table["product"] - below).max() < 0.04
+        assert table["product"].is_monotonic_increasing and table["product"].iloc[-1] > 1 - 1e-5
+
+
+def test_one_flow_loads_every_link_with_one():
+    table = most_loaded_bounds(leaf_spine(64, 8, LINK), Flows([0], [63], 1e6))
+    assert table[table["load"] == 1]["product"].item() == pytest.approx(1)
+    three = three_tier(54, 6, LINK)
+    assert most_loaded_bounds(three, permutation(54, 1e6))["load"].iloc[0] <= 1
+    with pytest.raises(ValueError, match="rates are not all 1"):
+        most_loaded_bounds(three.degraded(0.5, rate=0.5), permutation(54, 1e6))
+    with pytest.raises(ValueError, match="dead ports"):
+        most_loaded_links(three.degraded(0.1), permutation(54, 1e6))
+
+
+def test_subflows_that_bring_the_most_loaded_link_near_even_spraying():
+    fabric, flows = leaf_spine(256, 16, LINK), permutation(256, 1e6)
+    even = most_loaded_bounds(fabric, flows)  # the most even load of a leaf
+    needed = [subflows_needed(fabric, flows, within) for within in (0.5, 0.2, 0.1)]
+    assert 1 < needed[0] < needed[1] < needed[2]
+    for within, entropies in zip((0.5, 0.2), needed, strict=False):
+        drawn = most_loaded_links(fabric, flows, 60, entropies=entropies)["slowdown"]
+        groups = np.bincount(fabric.leaf[flows.source][fabric.leaf[flows.source] != fabric.leaf[flows.destination]])
+        most_even = max(groups.max(), 16) / 16
+        assert np.median(drawn) == pytest.approx(most_even * (1 + within), rel=0.06)
+    assert len(even) and subflows_needed(leaf_spine(8, 8, LINK), permutation(8, 1e6)) == 1
+    assert subflows_needed(fabric, flows, 0.2, 0.9) > needed[1]
+    with pytest.raises(ValueError, match="within"):
+        subflows_needed(fabric, flows, 0)
+
+
+# --- the least time
+
+
+@pytest.mark.parametrize(
+    ("rate", "size_bytes", "mtu_bytes", "microseconds"),
+    [(100, 2e6, 4150, 171.524), (100, 2e6, 4000, 171.556), (800, 97e6, 9000, 985.192)],
+)
+def test_one_flow_alone_takes_what_a_packet_simulator_counts(rate, size_bytes, mtu_bytes, microseconds):
+    """Bytes with headers on the first link, the last packet over three more, and its acknowledgement back."""
+    fabric = leaf_spine(128, 16, rate * Gbps)
+    alone = single_flow_s(fabric, Flows([0], [127], size_bytes), Framing(mtu_bytes, 64, acknowledged=True))
+    assert alone == pytest.approx(microseconds * us, abs=0.001 * us)
+    packets = -(-size_bytes // mtu_bytes)
+    one_way = (packets + 3) * (mtu_bytes + 64) / (rate * Gbps) + 4 * us
+    received = single_flow_s(fabric, Flows([0], [127], size_bytes), Framing(mtu_bytes, 64))
+    assert received == pytest.approx(one_way)
+    rest = Framing(mtu_bytes, 64, padded=False)
+    assert rest.wire_bytes(size_bytes) == size_bytes + 64 * packets
+    assert single_flow_s(fabric, Flows([0], [127], size_bytes), rest) <= one_way * (1 + 1e-12)
+
+
+def test_a_packet_is_not_split_over_planes():
+    four = leaf_spine(64, 8, LINK, planes=4)
+    pairs = Flows([0, 0, 0], [63, 63, 63], [4096, 4 * 4096, 5 * 4096])
+    alone = single_flow_s(four, pairs)
+    assert alone - alone[0] == pytest.approx([0, 0, 4160 / LINK], abs=1e-15)
+
+
+@given(fabrics())
+def test_the_rate_of_a_pair_is_the_largest_flow_of_its_graph(fabric):
+    flows = reachable(fabric, Flows([0], [fabric.hosts - 1], 1e6))
+    if flows is None:
+        return
+    graph = nx.DiGraph()
+    for path in range(fabric.paths):
+        ports = fabric.port_table(flows.source, flows.destination, [path])[0]
+        ports = ports[ports != SKIPPED].tolist()
+        way = ["source", *ports, "sink"]
+        for port in ports:
+            graph.add_edge((port, "in"), (port, "out"), capacity=float(fabric.rates[port]))
+        nodes = [(each, "out") if each != "source" else each for each in way[:-1]]
+        for here, there in zip(nodes, way[1:], strict=True):
+            graph.add_edge(here, there if there == "sink" else (there, "in"))
+    found = optimum.pair_planes_Bps(fabric, flows).sum()
+    assert found == pytest.approx(nx.maximum_flow_value(graph, "source", "sink") * LINK)
+
+
+def test_a_pair_without_a_live_path_is_refused():
+    with pytest.raises(ValueError, match="destination 63 cannot be reached from host 0: every path has a dead link"):
+        optimum_s(leaf_spine(64, 8, LINK).degraded(1.0), Flows([0], [63], 1e6))
+
+
+def test_what_holds_the_last_flow_back():
+    framing = Framing(4096, 64)
+    wire = framing.wire_bytes(1e6)
+    whole, over = leaf_spine(64, 8, LINK), leaf_spine(64, 8, LINK, 4)
+    far = Flows(np.arange(8), np.arange(56, 64), 1e6)
+    delay = single_flow_s(whole, far)[0] - wire / LINK
+    assert optimum_bounds_s(whole, far) == pytest.approx(
+        dict.fromkeys(
+            ["one flow", "sending host", "links up from a leaf", "links down to a leaf", "receiving host"],
+            wire / LINK + delay,
+        )
+    )
+    assert optimum_s(over, far) == pytest.approx(4 * wire / LINK + delay)
+    many = incast(7, 0, 1e6, 64, seed=1)
+    assert optimum_bounds_s(whole, many)["receiving host"] >= 7 * wire / LINK + 2 * us
+    late = Flows([1, 2, 3], [0, 0, 0], 1e6, [0.0, 1.0, 1.0])
+    near = single_flow_s(whole, late)[0] - wire / LINK
+    assert optimum_s(whole, late) == pytest.approx(1 + 2 * wire / LINK + near)
+    pods = optimum_bounds_s(three_tier(54, 6, LINK, 3), Flows(np.arange(9), np.arange(9, 18), 1e6))
+    assert max(pods, key=pods.get) == "links up from a pod"
+    assert optimum_s(whole.degraded(0.2), far) > optimum_s(whole, far)
+
+
+@given(fabrics(), st.integers(0, 9))
+def test_the_optimum_grows_with_flows_and_bytes_and_shifts_with_the_start(fabric, seed):
+    flows = reachable(fabric, permutation(fabric.hosts, 1e6, seed=seed))
+    if flows is None:
+        return
+    all_of_it = optimum_s(fabric, flows)
+    assert all_of_it >= single_flow_s(fabric, flows).max() * (1 - 1e-12)
+    first = Flows(flows.source[:1], flows.destination[:1], 1e6)
+    assert optimum_s(fabric, first) <= all_of_it * (1 + 1e-12)
+    assert optimum_s(fabric, Flows(flows.source, flows.destination, 2e6)) > all_of_it
+    later = Flows(flows.source, flows.destination, 1e6, 1.0)
+    assert optimum_s(fabric, later) == pytest.approx(1 + all_of_it)
+
+
+def test_bad_framing_is_refused_by_name():
+    with pytest.raises(ValueError, match="mtu_bytes"):
+        Framing(0)
+    with pytest.raises(ValueError, match="header_bytes"):
+        Framing(4096, -1)
