@@ -34,13 +34,15 @@ def printed_times_s() -> dict[str, float]:
 
 
 def last_flow_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Completion time of the last flow over seeds, a row for each transport, in order of the runs.
+    """Completion time of the last flow over seeds: the optimum, then a row for each transport as the runs have them.
 
     Columns transport, seeds, optimum_s, least_s, median_s, most_s, over_optimum (median), printed_s,
     seeds_up_to_printed (share of the seeds that end no later than the document's draw).
     """
     rows, printed = [], printed_times_s()
-    for name, part in runs.groupby("transport", sort=False):
+    ideal = runs[runs["transport"] == runs["transport"].iloc[0]]
+    ideal = ideal.assign(transport="optimum", last_s=ideal["optimum_s"])
+    for name, part in pd.concat([ideal, runs]).groupby("transport", sort=False):
         last, one = part["last_s"], printed.get(str(name), np.nan)
         over = (last / part["optimum_s"]).median()
         times = (part["optimum_s"].median(), last.min(), last.median(), last.max())
@@ -59,7 +61,7 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
     """Exposed share of each model with each transport: a stage waits for the last flow of all.
 
     times: of `last_flow_times`. A send of another size takes as many times its optimum.
-    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed (exposed share), relation.
+    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed.
     """
     rows = []
     for model, case in cases.items():
@@ -152,4 +154,45 @@ def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
     return (
         f"without the slower sends ours is {float(case.share):.1%} where {start:.0%} is printed; from there they would "
         f"give {later_s / (compute_s + later_s):.1%}; {show(needed_s, 's', 3)} would give the printed share"
+    )
+
+
+def transport_answer(
+    times: pd.DataFrame, exposed: pd.DataFrame, loads: pd.DataFrame, network: Mapping[str, float]
+) -> str:
+    """The answer in a few sentences.
+
+    Parameters
+    ----------
+    times, exposed
+        Of `last_flow_times` and of `exposed_by_transport`.
+    loads
+        Draws of the hash: column load, flows on the most loaded link.
+    network
+        Hosts, hosts_per_leaf, link_Bps and flow_bytes.
+
+    Returns
+    -------
+    Markdown.
+    """
+    rows = times.set_index("transport")
+    shown = {name: show(row["median_s"], "s", 3) for name, row in rows.iterrows()}
+    excess = rows.loc[NAMED, "over_optimum"] - 1
+    drawn = ", ".join(
+        f"{name} {shown[name]} ({show(rows.loc[name, 'least_s'], 's', 3)} to {show(rows.loc[name, 'most_s'], 's', 3)})"
+        for name in ("single path", "RoCEv2")
+    )
+    shares = exposed.set_index(["model", "transport"])["share"]
+    cost = ", ".join(
+        f"{words} {shares[model, 'optimum']:.1%} to {shares[model, 'single path']:.1%} with a single path and "
+        f"{shares[model, 'RoCEv2']:.1%} with RoCEv2"
+        for model, words in (("dense", "dense"), ("moe", "mixture"))
+        if (model, "optimum") in shares.index
+    )
+    hosts, size, link = network["hosts"], show(network["flow_bytes"], "B", 3), show(network["link_Bps"], "bps")
+    return (
+        f"{hosts:,} hosts send {size} each over {link}: at best in {shown['optimum']}. Spraying ({NAMED}) takes "
+        f"{excess:.1%} more. With one path a flow the last flow is a draw of the hash: {drawn}, median and range of "
+        f"{int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link has "
+        f"{number(loads['load'].median())} flows or more. The exposed share of a training step grows from {cost}."
     )

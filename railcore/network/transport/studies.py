@@ -7,6 +7,7 @@ in data/derived is read; what is not is simulated.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,14 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.units import MB, Gbps
-from railcore.network.transport.cases import PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.cases import COUNTS, PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.fabric import PathFabric
+from railcore.network.transport.flows import Flows
+from railcore.network.transport.hashing import ecmp_paths
 from railcore.network.transport.optimum import Framing, optimum_s
+from railcore.network.transport.sharing import fair_sharing, ideal_spraying
+from railcore.network.transport.transports import Transport
+from railcore.network.transport.transports import transport as transport_preset
 
 STORED = "derived/transport_runs.csv"
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
@@ -61,23 +68,11 @@ def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[Tra
     return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
 
 
-def plane_cases(seeds: int = 5) -> list[TransportCase]:
-    """One NIC port of 400 Gbps, and four of 100 Gbps, each on a plane of its own."""
-    one = SMALL | {"link_Bps": 400 * Gbps, "flow_bytes": 8 * MB}
-    four = one | {"link_Bps": 100 * Gbps}
-    seed = range(seeds)
-    return [
-        *case_grid(transport=["single path", "UEC NSCC"], **one, seed=seed),
-        *case_grid(transport=["single path", "UEC NSCC"], **four, planes=4, seed=seed),
-    ]
-
-
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
     "patterns": pattern_cases,
-    "planes": plane_cases,
 }
 
 
@@ -117,3 +112,61 @@ def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
     ranks = {"first_s": 0.0, **{f"p{rank:g}_s".replace(".", ""): rank / 100 for rank in PERCENTILES}, "last_s": 1.0}
     long = runs.melt(["transport", "seed"], list(ranks), "share", "time_s")
     return long.assign(share=long["share"].map(ranks)).sort_values(["transport", "seed", "share"], kind="stable")
+
+
+def flow_level(fabric: PathFabric, flows: Flows, transport: Transport, **given: Any) -> SimpleNamespace:
+    """What `packets.simulate` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
+
+    Parameters
+    ----------
+    fabric, flows
+        Where the flows run.
+    transport
+        Its balancing alone counts.
+    **given
+        mtu_bytes, header_bytes, seed.
+
+    Returns
+    -------
+    completion_s [flows], and counts of packets, all 0.
+    """
+    framing = Framing(given["mtu_bytes"], given["header_bytes"], acknowledged=True)
+    if transport.balancing in ("single path", "flowlets"):
+        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, given["seed"]), framing)
+    else:
+        run = ideal_spraying(fabric, flows, framing=framing)
+    return SimpleNamespace(completion_s=run.completion_s, **dict.fromkeys(COUNTS, 0))
+
+
+def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
+    """Rows of `run_case` from the flow-level model."""
+    return pd.DataFrame([run_case(case, flow_level) for case in cases])
+
+
+def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+    """Completion times of a case's flows by model, shortest first: columns model, share (of the flows), time_s.
+
+    The flow-level model's single path and spraying; and the packet model's, where `progress` is given.
+    """
+    fabric, flows = case.fabric(), case.flows()
+    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
+    path = ecmp_paths(fabric, flows, case.seed)
+    times = {
+        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
+        "all paths, fair sharing": ideal_spraying(fabric, flows, framing=framing).completion_s,
+    }
+    if progress:
+        progress(f"{case.transport}: {case.packet_hops:,} packet hops are simulated; a second has about 20 million")
+        times[f"{case.transport}, packets"] = simulate_case(case).completion_s
+    share = np.arange(1, len(flows) + 1) / len(flows)
+    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def simulate_case(case: TransportCase) -> Any:
+    """The packet model's run of a case."""
+    from railcore.network.transport import packets
+
+    transport = transport_preset(case.transport, **case.option_values)
+    size = {"mtu_bytes": case.payload_bytes, "header_bytes": case.header_bytes}
+    return packets.simulate(case.fabric(), case.flows(), transport, **size, seed=case.seed)

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from railcore.facts import units
 from railcore.facts.units import number
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
@@ -390,4 +391,24 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
         ax.tick_params(length=0, rotation=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])
         panel_title(ax, str(value), left=True)
+    return figure
+
+
+def completion_curves(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.Figure:
+    """Share of the flows that are complete over time, a line for each model.
+
+    data: columns model, share, time_s; optimum_s: of the last flow at best [s]; title: of the picture.
+    """
+    figure, ax = plt.subplots(figsize=(8.5, 4.4))
+    for i, (name, part) in enumerate(data.groupby("model", sort=False)):
+        label = f"{name}: last {units.show(float(part['time_s'].max()), 's', 3)}"
+        ax.plot(
+            part["time_s"] * 1e3, part["share"], **plotting.line_style(i, ("-", "--")[i % 2], marker="", label=label)
+        )
+    ax.axvline(1e3 * optimum_s, label=f"optimum {units.show(optimum_s, 's', 3)}", **_OPTIMUM)
+    log_axis(ax.xaxis)
+    ax.set_xlabel("completion time [ms]")
+    percent_axis(ax.yaxis, "share of the flows that are complete")
+    panel_title(ax, title, left=True)
+    legend_below(figure, ax, 2)
     return figure
