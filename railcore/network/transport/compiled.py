@@ -16,8 +16,8 @@ class CompiledLoop:
     It runs as plain Python while the variable RAILCORE_NO_JIT is set (and not "0"), or where Numba is not installed.
     """
 
-    def __init__(self, function: Callable) -> None:
-        self.plain = function
+    def __init__(self, function: Callable, options: dict[str, Any]) -> None:
+        self.plain, self.options = function, options
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -34,9 +34,9 @@ class CompiledLoop:
         except ImportError:
             return self.plain
         try:
-            return numba.njit(cache=True, error_model="numpy")(self.plain)
+            return numba.njit(cache=True, error_model="numpy", _nrt=False, **self.options)(self.plain)
         except RuntimeError:  # no folder that can be written to
-            return numba.njit(error_model="numpy")(self.plain)
+            return numba.njit(error_model="numpy", _nrt=False, **self.options)(self.plain)
 
     @property
     def _numba_type_(self) -> Any:
@@ -44,9 +44,14 @@ class CompiledLoop:
         return self.compiled._numba_type_  # type: ignore[attr-defined]
 
 
-def njit(function: Callable) -> CompiledLoop:
+def njit(function: Callable, **options: Any) -> CompiledLoop:
     """Decorate a loop over numbers and arrays. Change a caller in another file too, or its old code stays on disk."""
-    return CompiledLoop(function)
+    return CompiledLoop(function, options)
+
+
+def inlined(function: Callable) -> CompiledLoop:
+    """Decorate a small part of compiled loops that is called for every packet: it becomes a part of its caller."""
+    return njit(function, forceinline=True)
 
 
 def cache_folder() -> Path:

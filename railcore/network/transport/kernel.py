@@ -1,0 +1,726 @@
+"""Packets over the output ports of a fabric, slot by slot: the loop that `packets.simulate` compiles.
+
+A slot is the time that one packet takes on a link of full speed. Every stage of ports runs on a clock of its own,
+late by the latency of the stages before it, so that a packet that meets no queue passes all stages in one slot; only
+what travels back (acknowledgements, credits, pauses) waits, for the whole loop's latency. Queues are linked lists of
+packets in one pool.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from railcore.network.transport.compiled import inlined, njit
+
+LINE_RATE, WINDOW, CREDITS, PULLS, DCQCN = range(5)  # control
+SINGLE, FLOWLET, OBLIVIOUS, BITMAP, REPS, MIXED = range(6)  # balancing
+TRIM, DROP, PAUSE = range(3)  # overflow
+SELECTIVE, GO_BACK_N = range(2)  # recovery
+ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender
+DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
+
+# places in State.tally
+(NOW, FREE, ACK_HEAD, ACK_TAIL, NEAR_HEAD, NEAR_TAIL, NOTICE_HEAD, NOTICE_TAIL, PAUSE_HEAD, PAUSE_TAIL) = range(10)
+(ABLE, QUEUED, UNFINISHED, LOSS_IN, SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, DEMAND, COUNTS) = (
+    range(10, 24)
+)
+
+SEQ_BITS, EV_BITS, PATH_BITS = 22, 11, 11  # of a packet's word, beside its flow
+NEXT_BITS = 25  # of a packet's second word; above: marked, sent again, to be answered at once, slot it was sent in
+
+
+class Options(NamedTuple):
+    """Numbers of a run that do not change; times in slots, sizes in packets."""
+
+    control: int
+    balancing: int
+    overflow: int
+    recovery: int
+    stages: int
+    planes: int
+    entropies: int  # of a plane
+    queue: int
+    mark_low: float
+    mark_high: float
+    pause_at: int
+    resume_at: int
+    pause_delay: int
+    sack: int
+    flowlet_gap: int
+    timeout: int
+    most_slots: int
+    loss: float  # of a packet on a link
+    even: bool  # all ports are at full speed
+    window: float  # first one
+    most_window: float
+    target: float  # delay in queues that a window aims at
+    fast_delay: float  # below it a window grows fast
+    gain: float  # of the proportional increase
+    fair: float
+    fast: float
+    creep: float  # that a window grows by each adjustment period
+    cut: float
+    smoothing: float
+    period: int
+    adjust: int
+    quick_delay: float
+    credit_gap: float  # slots between two credits of a receiver
+    least_rate: float
+    notice_gap: int  # slots between two notifications of congestion
+
+
+class State(NamedTuple):
+    """Arrays of a run; `packets.simulate` makes them."""
+
+    base: np.ndarray  # [flows, stages] int32
+    offset: np.ndarray  # [paths, stages] int32
+    ev_path: np.ndarray  # [flows or 1, planes * entropies] int16
+    strides: np.ndarray  # numbers without a common divisor with the entropies
+    start: np.ndarray  # [stages + 1] first port
+    rates: np.ndarray  # [ports]
+    free_at: np.ndarray  # [ports] slot from which the port may send again, where rates differ
+    rtt: np.ndarray  # [flows] slots of the loop without queues
+    near: np.ndarray  # [flows] 1 where the loop is the shorter one
+    need: np.ndarray  # [flows] packets
+    first: np.ndarray  # [hosts + 1] flows of a host
+    begins: np.ndarray  # [flows] slot of the start, and order of the starts
+    order: np.ndarray
+    queue: np.ndarray  # [ports, 3] head, tail, length
+    pool: np.ndarray  # [nodes, 2]
+    held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
+    stopped: np.ndarray  # [ports, 2] told to pause; paused
+    pauses: np.ndarray  # ring [room, 3] due, port, state
+    acks: np.ndarray  # rings [room, 3] due, words
+    nears: np.ndarray
+    notices: np.ndarray
+    turn: np.ndarray  # [hosts] next flow of the host to look at
+    able: np.ndarray  # [flows] 1 where the flow may send
+    ables: np.ndarray  # [hosts]
+    sent: np.ndarray  # [flows] next new packet
+    again: np.ndarray  # [flows, 2] first and last node of what is sent again
+    flying: np.ndarray  # [flows]
+    window: np.ndarray  # [flows, 9] floats
+    credit: np.ndarray  # [flows]
+    cycle: np.ndarray  # [flows * planes, 3] place, start, stride
+    skip: np.ndarray  # [flows * planes, entropies] penalties
+    ring: np.ndarray  # [flows * planes, room] recycled entropies
+    ring_at: np.ndarray  # [flows * planes, 2]
+    last: np.ndarray  # [flows] slot of the last sending
+    got: np.ndarray  # [flows] packets received
+    seen: np.ndarray  # [flows, words] bits of packets received
+    expected: np.ndarray  # [flows, 2] next in order; 1 where a gap is told
+    unacked: np.ndarray  # [flows]
+    finish: np.ndarray  # [flows] slot of the last packet's arrival, -1 before
+    asked: np.ndarray  # [flows] credits that the receiver still owes
+    wants: np.ndarray  # [hosts, 2] first and last flow that waits for credits
+    credit_at: np.ndarray  # [hosts] slot of the next credit
+    wants_next: np.ndarray  # [flows]
+    passed: np.ndarray  # [ports] packets sent
+    rate: np.ndarray  # [flows, 8] of DCQCN
+    random: np.ndarray  # [1] uint64
+    tally: np.ndarray  # [COUNTS]
+
+
+@inlined
+def draw(s, below):
+    """A random whole number from 0 to below - 1 (xorshift)."""
+    x = s.random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    s.random[0] = x
+    return np.int64(x >> np.uint64(33)) % below
+
+
+@inlined
+def uniform(s):
+    """A random number from 0 to 1."""
+    return (draw(s, 2147483647) + 1) / 2147483648.0
+
+
+@inlined
+def put(s, ring, tail, due, first, second):
+    """Append to a ring; False where it has no room."""
+    at = s.tally[tail]
+    if at - s.tally[tail - 1] >= len(ring):
+        return False
+    row = at & (len(ring) - 1)
+    ring[row, 0], ring[row, 1], ring[row, 2] = due, first, second
+    s.tally[tail] = at + 1
+    return True
+
+
+@inlined
+def tell(s, f, kind, first, second):
+    """Send a word back to the sender of flow f; it comes a loop's latency later."""
+    word = (f << 2) | kind
+    due = s.tally[NOW] + s.rtt[f]
+    if s.near[f]:
+        ok = put(s, s.nears, NEAR_TAIL, due, word | (first << 21), second)
+    else:
+        ok = put(s, s.acks, ACK_TAIL, due, word | (first << 21), second)
+    if not ok:
+        s.tally[FREE] = -2
+
+
+@inlined
+def allocate(s):
+    """A node of the pool."""
+    node = s.tally[FREE]
+    if node < 0:
+        s.tally[FREE] = -2
+        return 0
+    s.tally[FREE] = s.pool[node, 0]
+    return node
+
+
+@inlined
+def release(s, node):
+    """Give a node back."""
+    if s.tally[FREE] != -2:
+        s.pool[node, 0] = s.tally[FREE]
+        s.tally[FREE] = node
+
+
+@inlined
+def set_able(s, o, f, host):
+    """Write down whether the flow may send now."""
+    ready = 0
+    if s.again[f, 0] >= 0 or s.sent[f] < s.need[f]:
+        if o.control == WINDOW:
+            ready = 1 if s.flying[f] < s.window[f, 0] else 0
+        elif o.control == CREDITS or o.control == PULLS:
+            ready = 1 if s.credit[f] >= 1.0 else 0
+        else:
+            ready = 1
+    if ready != s.able[f]:
+        s.able[f] = ready
+        s.ables[host] += 2 * ready - 1
+        s.tally[ABLE] += 2 * ready - 1
+
+
+@inlined
+def send_again(s, f, seq):
+    """Append a packet to what the flow sends again."""
+    node = allocate(s)
+    s.pool[node, 0], s.pool[node, 1] = seq, -1
+    if s.again[f, 0] < 0:
+        s.again[f, 0] = node
+    else:
+        s.pool[s.again[f, 1], 1] = node
+    s.again[f, 1] = node
+
+
+@inlined
+def next_entropy(s, o, f, plane):
+    """The entropy of the next packet of flow f on a plane, by the way of balancing."""
+    at, n = f * o.planes + plane, o.entropies
+    if o.balancing == SINGLE:
+        return 0
+    if o.balancing == FLOWLET:
+        if s.tally[NOW] - s.last[f] > o.flowlet_gap:
+            s.cycle[at, 1] = draw(s, n)
+        return plane * n + s.cycle[at, 1]
+    if (o.balancing == REPS or o.balancing == MIXED) and s.ring_at[at, 1] > s.ring_at[at, 0]:
+        ev = s.ring[at, s.ring_at[at, 0] & (s.ring.shape[1] - 1)]
+        s.ring_at[at, 0] += 1
+        return ev
+    tries = 2 * n if o.balancing == BITMAP or o.balancing == MIXED else 1
+    ev = 0
+    for _ in range(tries):
+        if s.cycle[at, 0] >= n:
+            s.cycle[at, 0] = 0
+            s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
+        ev = (s.cycle[at, 1] + s.cycle[at, 0] * s.cycle[at, 2]) % n
+        s.cycle[at, 0] += 1
+        if tries == 1 or s.skip[at, ev] == 0:
+            break
+        s.skip[at, ev] -= 1
+    return plane * n + ev
+
+
+@inlined
+def judge_path(s, o, f, ev, penalty):
+    """What the sender remembers of a path: penalty 0 is good, 1 marked, 4 trimmed or lost."""
+    at = f * o.planes + ev // o.entropies
+    if (o.balancing == BITMAP or o.balancing == MIXED) and penalty:
+        s.skip[at, ev % o.entropies] = min(15, s.skip[at, ev % o.entropies] + penalty)
+    room = s.ring.shape[1]
+    if (o.balancing == REPS or o.balancing == MIXED) and not penalty and s.ring_at[at, 1] - s.ring_at[at, 0] < room:
+        s.ring[at, s.ring_at[at, 1] & (room - 1)] = ev
+        s.ring_at[at, 1] += 1
+
+
+@inlined
+def lose(s, o, f, seq, ev, again):
+    """A packet is gone without a trace: the sender learns it by a gap, after a loop, or by its timer."""
+    s.tally[LOST] += 1
+    seen_by_gap = o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
+    word = (f << 2) | NOTICE
+    if seen_by_gap:
+        tell(s, f, NACK, ev, seq)
+    elif not put(s, s.notices, NOTICE_TAIL, s.tally[NOW] + s.rtt[f] + o.timeout, word | (ev << 21), seq):
+        s.tally[FREE] = -2
+
+
+@inlined
+def enqueue(s, o, stage, port, came_over, node):
+    """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
+    if s.rates[port] == 0.0 or s.queue[port, 2] >= o.queue:
+        word = s.pool[node, 0]
+        f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
+        ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
+        again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
+        release(s, node)
+        if s.rates[port] > 0.0 and o.overflow == TRIM:
+            s.tally[TRIMMED] += 1
+            arrive_trimmed(s, o, f, seq, ev)
+        else:
+            lose(s, o, f, seq, ev, again)
+        return
+    length = s.queue[port, 2]
+    if length == 0:
+        s.queue[port, 0] = node
+    else:
+        s.pool[s.queue[port, 1], 1] += node
+    s.queue[port, 1] = node
+    s.queue[port, 2] = length + 1
+    s.tally[QUEUED] += 1
+    if length >= s.tally[DEEPEST]:
+        s.tally[DEEPEST] = length + 1
+    if o.overflow == PAUSE:
+        s.held[came_over] += 1
+        if s.held[came_over] >= o.pause_at and s.stopped[came_over, 0] == 0:
+            s.stopped[came_over, 0] = 1
+            s.tally[PAUSES] += 1
+            if not put(s, s.pauses, PAUSE_TAIL, s.tally[NOW] + o.pause_delay, came_over, 1):
+                s.tally[FREE] = -2
+
+
+@inlined
+def arrive_trimmed(s, o, f, seq, ev):
+    """A header comes to the receiver, ahead of all queues; it asks for the packet again."""
+    if o.control == PULLS:
+        ask(s, o, f, 1.0)
+    tell(s, f, NACK, ev, seq)
+
+
+@inlined
+def ask(s, o, f, packets):
+    """The receiver owes flow f credits; flows wait in turn."""
+    if s.asked[f] < 1.0 <= s.asked[f] + packets:
+        queue_up(s, f, s.base[f, o.stages - 1])
+    s.asked[f] += packets
+
+
+@inlined
+def queue_up(s, f, host):
+    """A flow waits for the next credit of its receiver."""
+    s.wants_next[f] = -1
+    if s.wants[host, 0] < 0:
+        s.wants[host, 0] = f
+        s.tally[DEMAND] += 1
+    else:
+        s.wants_next[s.wants[host, 1]] = f
+    s.wants[host, 1] = f
+
+
+@inlined
+def receive(s, o, node):
+    """A packet comes to its receiver."""
+    word, second = s.pool[node, 0], s.pool[node, 1]
+    release(s, node)
+    f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
+    ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
+    marked, answer = (second >> NEXT_BITS) & 1, (second >> (NEXT_BITS + 2)) & 1
+    delay = s.tally[NOW] - (second >> (NEXT_BITS + 3))
+    if o.control == PULLS and s.sent[f] + s.asked[f] + s.credit[f] < s.need[f]:
+        ask(s, o, f, 1.0)
+    if o.recovery == GO_BACK_N and seq != s.expected[f, 0]:
+        s.tally[DISCARDED] += 1
+        if seq > s.expected[f, 0] and s.expected[f, 1] == 0:
+            s.expected[f, 1] = 1
+            tell(s, f, NACK, ev, s.expected[f, 0])
+        return
+    if o.recovery == GO_BACK_N:
+        s.expected[f, 0], s.expected[f, 1] = s.expected[f, 0] + 1, 0
+    bit = np.int64(1) << (seq & 31)
+    if s.seen[f, seq >> 5] & bit:
+        s.tally[DISCARDED] += 1
+        return
+    s.seen[f, seq >> 5] |= bit
+    s.got[f] += 1
+    complete = s.got[f] == s.need[f]
+    if marked:
+        s.tally[MARKED] += 1
+    if complete:
+        s.finish[f] = s.tally[NOW]
+        s.tally[UNFINISHED] -= 1
+    if o.control == LINE_RATE:
+        return
+    if o.control == DCQCN:
+        if marked and s.tally[NOW] - s.unacked[f] >= o.notice_gap:
+            s.unacked[f] = s.tally[NOW]
+            tell(s, f, ACK, ev | (np.int64(1) << EV_BITS), delay)
+        return
+    s.unacked[f] += 1
+    if marked or complete or answer or s.unacked[f] >= o.sack or s.got[f] == 1:
+        tell(s, f, ACK, ev | (marked << EV_BITS) | (s.unacked[f] << (EV_BITS + 1)), delay)
+        s.unacked[f] = 0
+
+
+@inlined
+def leave(s, o, stage, port, node):
+    """A packet leaves a port: it comes to the next port of its path, or to its receiver."""
+    s.passed[port] += 1
+    word = s.pool[node, 0]
+    f, path = word >> (SEQ_BITS + EV_BITS + PATH_BITS), word & ((1 << PATH_BITS) - 1)
+    if o.loss > 0.0:
+        s.tally[LOSS_IN] -= 1
+        if s.tally[LOSS_IN] <= 0:
+            s.tally[LOSS_IN] = next_loss(s, o)
+            seq, ev = (
+                (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1),
+                (word >> PATH_BITS) & ((1 << EV_BITS) - 1),
+            )
+            again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
+            release(s, node)
+            lose(s, o, f, seq, ev, again)
+            return
+    stage += 1
+    while stage < o.stages and s.base[f, stage] < 0:
+        stage += 1
+    if stage == o.stages:
+        receive(s, o, node)
+    else:
+        enqueue(s, o, stage, s.base[f, stage] + s.offset[path, stage], port, node)
+
+
+@inlined
+def next_loss(s, o):
+    """Packet hops until the next loss, geometric."""
+    return np.int64(np.log(uniform(s)) / np.log1p(-o.loss)) + 1
+
+
+@njit
+def serve(s, o, stage):
+    """Every port of a stage sends its first packet, unless it is paused or still busy; who comes first changes."""
+    low, high, now = s.start[stage], s.start[stage + 1], s.tally[NOW]
+    first = low + (now * 7919) % (high - low)
+    for half in range(2):
+        a, b = (first, high) if half == 0 else (low, first)
+        for port in range(a, b):
+            length = s.queue[port, 2]
+            if length == 0 or (o.overflow == PAUSE and s.stopped[port, 1]):
+                continue
+            if not o.even:
+                if s.free_at[port] > now:
+                    continue
+                s.free_at[port] = max(s.free_at[port], now - 1.0) + 1.0 / s.rates[port]
+            node = s.queue[port, 0]
+            second = s.pool[node, 1]
+            s.queue[port, 0] = second & ((1 << NEXT_BITS) - 1)
+            length -= 1
+            s.queue[port, 2] = length
+            s.tally[QUEUED] -= 1
+            second &= ~((np.int64(1) << NEXT_BITS) - 1)
+            if length > o.mark_low and (
+                length > o.mark_high or uniform(s) * (o.mark_high - o.mark_low) < length - o.mark_low
+            ):
+                second |= np.int64(1) << NEXT_BITS
+            s.pool[node, 1] = second
+            if o.overflow == PAUSE:
+                word = s.pool[node, 0]
+                f, before = word >> (SEQ_BITS + EV_BITS + PATH_BITS), stage - 1
+                while s.base[f, before] < 0:
+                    before -= 1
+                over = s.base[f, before] + s.offset[word & ((1 << PATH_BITS) - 1), before]
+                s.held[over] -= 1
+                if s.held[over] <= o.resume_at and s.stopped[over, 0] == 1:
+                    s.stopped[over, 0] = 0
+                    if not put(s, s.pauses, PAUSE_TAIL, now + o.pause_delay, over, 0):
+                        s.tally[FREE] = -2
+            leave(s, o, stage, port, node)
+
+
+@inlined
+def send(s, o, host, plane):
+    """One packet of a host onto a plane: the next of its flows, in turn, that may send."""
+    port = s.start[0] + plane * (len(s.first) - 1) + host
+    now = s.tally[NOW]
+    if o.overflow == PAUSE and s.stopped[port, 1]:
+        return
+    if not o.even and (s.free_at[port] > now or s.rates[port] == 0.0):
+        return
+    low, many = s.first[host], s.first[host + 1] - s.first[host]
+    for step in range(many):
+        f = low + (s.turn[host] + step) % many
+        if not s.able[f]:
+            continue
+        if o.control == DCQCN and s.rate[f, 3] > now:
+            continue
+        if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
+            continue
+        s.turn[host] = (s.turn[host] + step + 1) % many
+        again = 0
+        if s.again[f, 0] >= 0:
+            node = s.again[f, 0]
+            seq, s.again[f, 0] = s.pool[node, 0], s.pool[node, 1]
+            again = 1
+            s.tally[AGAIN] += 1
+        else:
+            node = allocate(s)
+            seq = s.sent[f]
+            s.sent[f] += 1
+        ev = next_entropy(s, o, f, plane)
+        path = np.int64(s.ev_path[f if len(s.ev_path) > 1 else 0, ev])
+        s.pool[node, 0] = (((((f << SEQ_BITS) | seq) << EV_BITS) | ev) << PATH_BITS) | path
+        s.tally[SENT] += 1
+        s.last[f] = now
+        s.flying[f] += 1
+        if o.control == CREDITS or o.control == PULLS:
+            s.credit[f] -= 1.0
+        elif o.control == DCQCN:
+            s.rate[f, 3] = max(s.rate[f, 3], now - 1.0) + 1.0 / s.rate[f, 0]
+            s.rate[f, 6] += 1.0
+            if s.rate[f, 6] >= o.adjust and s.rate[f, 1] > 0.0:
+                s.rate[f, 6] = 0.0
+                s.rate[f, 7] += 1.0
+                raise_rate(o, s.rate[f])
+        if not o.even:
+            s.free_at[port] = max(s.free_at[port], now - 1.0) + 1.0 / s.rates[port]
+        set_able(s, o, f, host)
+        answer = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
+        s.pool[node, 1] = (((((now << 1) | answer) << 1) | again) << 1) << NEXT_BITS
+        leave(s, o, 0, port, node)
+        return
+
+
+@njit
+def send_all(s, o):
+    """Every host that may sends a packet on each of its planes; who comes first changes."""
+    hosts = len(s.ables)
+    shift = (s.tally[NOW] * 7919) % hosts
+    for step in range(hosts):
+        host = step + shift
+        if host >= hosts:
+            host -= hosts
+        if s.ables[host] > 0:
+            for plane in range(o.planes):
+                send(s, o, host, plane)
+
+
+@inlined
+def grow_window(s, o, f, marked, delay, packets):
+    """NSCC on an acknowledgement: by mark and delay the window grows, stays or shrinks.
+
+    window[f]: 0 window, 1 mean delay, 2 increase to come, 3 packets since the last adjustment, 4 its slot, 5 packets of
+    low delay in a row (-1: growing fast), 6 slot of the last cut, 7 packets since the last quick adaptation,
+    8 its end; s.rate[f]: 4 packets to ignore, 5 ignored, 6 a loss asks for adaptation, 7 slot of the last creep.
+    """
+    w, now = s.window[f], s.tally[NOW]
+    w[7] += packets
+    w[3] += packets
+    s.rate[f, 5] += packets
+    w[1] = o.smoothing * delay + (1.0 - o.smoothing) * w[1]
+    if s.rate[f, 5] < s.rate[f, 4] and marked:
+        return
+    if adapt(s, o, f, False):
+        return
+    if not marked:
+        fast = False
+        if delay < o.target:
+            if delay < o.fast_delay:
+                if w[5] >= 0.0:
+                    w[5] += packets
+                if w[5] < 0.0 or w[5] > w[0]:
+                    w[5] = -1.0
+                    w[0] += packets * o.fast
+                    fast = True
+            else:
+                w[5] = 0.0
+            if not fast:
+                w[2] += o.gain * packets * (o.target - delay)
+        if not fast:
+            w[2] += o.fair * packets
+    elif delay >= o.target:
+        w[5] = 0.0
+        if w[1] > o.target and now - w[6] > s.rtt[f]:
+            w[0] *= max(1.0 - o.cut * (w[1] - o.target) / w[1], 0.5)
+            w[6] = now
+    if w[3] > o.adjust or now - w[4] > o.period:
+        w[0] += w[2] / w[0]
+        w[2], w[3], w[4] = 0.0, 0.0, now
+    if now - s.rate[f, 7] > o.period:
+        w[0] += o.creep
+        s.rate[f, 7] = now
+    w[0] = min(max(w[0], 1.0), o.most_window)
+
+
+@inlined
+def adapt(s, o, f, lost):
+    """NSCC's quick adaptation: after a loss or a long delay the window falls to what came through in a round trip."""
+    w, now, done = s.window[f], s.tally[NOW], False
+    if now > w[8]:
+        if w[8] > 0.0 and (lost or s.rate[f, 6] > 0.0 or w[1] > o.quick_delay) and w[0] >= w[7]:
+            w[0] = max(w[7], 1.0)
+            s.rate[f, 4], s.rate[f, 5], s.rate[f, 6] = s.flying[f], 0.0, 0.0
+            done = True
+        else:
+            w[7] = 0.0
+            w[8] = now + s.rtt[f] + o.target
+    return done
+
+
+@inlined
+def hear(s, o, word, second):
+    """Something comes back to a sender."""
+    kind, f, first = word & 3, (word >> 2) & ((1 << 19) - 1), word >> 21
+    host = s.base[f, 0]
+    if o.control == CREDITS and s.rate[f, 0] == 0.0:  # the first answer: what is left of the first window is void
+        s.rate[f, 0] = 1.0
+        ask(s, o, f, s.credit[f])
+        s.credit[f] = 0.0
+    if kind == ACK:
+        ev, marked, packets = first & ((1 << EV_BITS) - 1), (first >> EV_BITS) & 1, first >> (EV_BITS + 1)
+        s.flying[f] -= packets
+        judge_path(s, o, f, ev, marked)
+        if o.control == WINDOW:
+            grow_window(s, o, f, marked, second, packets)
+        elif o.control == DCQCN:
+            cut_rate(s, o, f)
+    elif kind == CREDIT:
+        s.credit[f] += 1.0
+    else:
+        if o.recovery == GO_BACK_N:
+            if kind == NACK or second >= s.expected[f, 0]:
+                back = second if kind == NACK else s.expected[f, 0]
+                s.tally[AGAIN] += max(0, s.sent[f] - back)
+                s.sent[f] = min(s.sent[f], back)
+        else:
+            s.flying[f] -= 1
+            judge_path(s, o, f, first & ((1 << EV_BITS) - 1), 4)
+            send_again(s, f, second)
+            if o.control == WINDOW:
+                s.window[f, 0] = max(1.0, s.window[f, 0] - 1.0)
+                s.rate[f, 6] = 1.0
+                if s.rate[f, 5] >= s.rate[f, 4]:
+                    adapt(s, o, f, True)
+            elif o.control == CREDITS:
+                ask(s, o, f, 1.0)
+            if kind == NOTICE and o.control == PULLS:
+                s.credit[f] += 1.0
+    set_able(s, o, f, host)
+
+
+@inlined
+def cut_rate(s, o, f):
+    """DCQCN on a notification of congestion.
+
+    rate[f]: 0 rate [packets a slot], 1 target, 2 alpha, 3 slot of the next packet, 4 slot of the last notification,
+    5 timer's steps since then, 6 packets sent since the last step of the byte counter, 7 its steps.
+    """
+    r = s.rate[f]
+    r[1] = r[0]
+    r[0] = max(r[0] * (1.0 - r[2] / 2.0), o.least_rate)
+    r[2] = (1.0 - o.smoothing) * r[2] + o.smoothing
+    r[4], r[5], r[6], r[7] = s.tally[NOW], 0.0, 0.0, 0.0
+
+
+@njit
+def raise_rates(s, o):
+    """DCQCN's timer: alpha decays, every rate goes half of the way to its target, then the target grows."""
+    for f in range(len(s.rate)):
+        r = s.rate[f]
+        if r[1] == 0.0 or s.able[f] == 0 or s.tally[NOW] - r[4] < o.period:
+            continue
+        r[2] *= 1.0 - o.smoothing
+        r[5] += 1.0
+        raise_rate(o, r)
+
+
+@inlined
+def raise_rate(o, r):
+    """One step up: fast recovery for the first five, then additive, then by a larger amount."""
+    if max(r[5], r[7]) > 5.0:
+        r[1] = min(1.0, r[1] + (o.fast if min(r[5], r[7]) > 5.0 else o.gain))
+    r[0] = (r[0] + r[1]) / 2.0
+
+
+@njit
+def give_credits(s, o):
+    """Every receiver sends the next credit that it owes, its flows in turn."""
+    now = s.tally[NOW]
+    for host in range(len(s.wants)):
+        if s.wants[host, 0] < 0 or s.credit_at[host] > now:
+            continue
+        f = s.wants[host, 0]
+        s.credit_at[host] = max(s.credit_at[host], now - 1.0) + o.credit_gap
+        s.asked[f] -= 1.0
+        s.wants[host, 0] = s.wants_next[f]
+        if s.wants[host, 0] < 0:
+            s.tally[DEMAND] -= 1
+        if s.asked[f] >= 1.0:
+            queue_up(s, f, host)
+        tell(s, f, CREDIT, 0, 0)
+
+
+@inlined
+def first_due(s, ring, head):
+    """Slot of the first word of a ring; far away where it is empty."""
+    return ring[s.tally[head] & (len(ring) - 1), 0] if s.tally[head] < s.tally[head + 1] else np.int64(1) << 60
+
+
+@njit
+def hear_ring(s, o, ring, head):
+    """The senders hear all that is due on a ring."""
+    while first_due(s, ring, head) <= s.tally[NOW]:
+        row = s.tally[head] & (len(ring) - 1)
+        s.tally[head] += 1
+        hear(s, o, ring[row, 1], ring[row, 2])
+
+
+@njit
+def run(s, o):
+    """Slots until every flow is complete. Returns how it ended."""
+    begun, flows = 0, len(s.need)
+    if o.loss > 0.0:
+        s.tally[LOSS_IN] = next_loss(s, o)
+    while s.tally[UNFINISHED] > 0:
+        now = s.tally[NOW]
+        if now > o.most_slots:
+            return TOO_LONG
+        if s.tally[FREE] == -2:
+            return NO_ROOM
+        while begun < flows and s.begins[s.order[begun]] <= now:
+            f = s.order[begun]
+            set_able(s, o, f, s.base[f, 0])
+            if o.control == CREDITS:
+                ask(s, o, f, max(0.0, s.need[f] - s.credit[f]))
+            begun += 1
+        hear_ring(s, o, s.nears, NEAR_HEAD)
+        hear_ring(s, o, s.acks, ACK_HEAD)
+        hear_ring(s, o, s.notices, NOTICE_HEAD)
+        while s.tally[PAUSE_HEAD] < s.tally[PAUSE_TAIL]:
+            row = s.tally[PAUSE_HEAD] & (len(s.pauses) - 1)
+            if s.pauses[row, 0] > now:
+                break
+            s.tally[PAUSE_HEAD] += 1
+            s.stopped[s.pauses[row, 1], 1] = s.pauses[row, 2]
+        if s.tally[ABLE] > 0:
+            send_all(s, o)
+        if s.tally[QUEUED] > 0:
+            for stage in range(1, o.stages):
+                serve(s, o, stage)
+        if s.tally[DEMAND] > 0:
+            give_credits(s, o)
+        if o.control == DCQCN and now % o.period == 0:
+            raise_rates(s, o)
+        s.tally[NOW] = now + 1
+        if s.tally[ABLE] + s.tally[QUEUED] + s.tally[DEMAND] == 0 and s.tally[UNFINISHED] > 0:
+            soon = min(first_due(s, s.nears, NEAR_HEAD), first_due(s, s.acks, ACK_HEAD))
+            soon = min(soon, first_due(s, s.notices, NOTICE_HEAD))
+            if begun < flows:
+                soon = min(soon, s.begins[s.order[begun]])
+            s.tally[NOW] = max(s.tally[NOW], soon)
+    return DONE

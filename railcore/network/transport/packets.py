@@ -1,0 +1,303 @@
+"""Packets on a fabric: completion times of flows under one transport, and a checker of every run."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import Floats, Ints, share
+from railcore.network.transport import kernel
+from railcore.network.transport.fabric import SKIPPED, PathFabric
+from railcore.network.transport.flows import Flows
+from railcore.network.transport.hashing import ecmp_paths, entropy_paths, live_paths
+from railcore.network.transport.optimum import Framing, single_flow_s
+from railcore.network.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
+
+ACKNOWLEDGED = Framing(acknowledged=True)
+_TALLIES = {  # column of a run: place in the kernel's counts
+    "sent": kernel.SENT,
+    "retransmitted": kernel.AGAIN,
+    "trimmed": kernel.TRIMMED,
+    "lost": kernel.LOST,
+    "marked": kernel.MARKED,
+    "pauses": kernel.PAUSES,
+    "discarded": kernel.DISCARDED,
+    "deepest_queue": kernel.DEEPEST,
+}
+
+
+@dataclass(frozen=True)
+class PacketRun:
+    """What came out of a run.
+
+    completion_s, alone_s [flows]: from a flow's start until it is complete, here and alone on the fabric [s].
+    packets [flows]: of each flow, sent once. tallies: packets sent, sent again, trimmed, lost, marked, pauses, arrivals
+    discarded, the deepest queue. port_packets [ports]: what each port sent. slot_s: time of one packet on a link.
+    slots: how long the run lasted.
+    """
+
+    completion_s: Floats
+    alone_s: Floats
+    packets: Ints
+    tallies: dict[str, int]
+    port_packets: Ints
+    slot_s: float
+    slots: int
+
+    @property
+    def slowdown(self) -> Floats:
+        """Completion time of each flow over that of the flow alone."""
+        return self.completion_s / self.alone_s
+
+    @property
+    def retransmitted_share(self) -> float:
+        """Packets sent again over packets of the flows."""
+        return self.tallies["retransmitted"] / int(self.packets.sum())
+
+
+def _room(needed: float) -> int:
+    return 1 << max(6, math.ceil(math.log2(needed)))
+
+
+@checked
+def simulate(
+    fabric: PathFabric,
+    flows: Flows,
+    transport: Transport,
+    framing: Framing = ACKNOWLEDGED,
+    seed: int = 0,
+    loss: float = 0.0,
+    converged: bool = True,
+    most_s: Quantity = 60.0,
+) -> PacketRun:
+    """Completion times of flows, packet by packet, with one transport for all.
+
+    What it leaves out: acknowledgements, credits and headers of trimmed packets take time and no capacity; links and
+    stages have one latency each; two hosts under one switch meet others' packets as if they were as far as the rest
+    (their own round trip is the short one); every packet is a full one; a loss without a trace is noticed after a
+    round trip where a later packet shows the gap, else after the timeout, never too early.
+
+    Parameters
+    ----------
+    fabric, flows, transport
+        Where, what, and how.
+    framing
+        Bytes of packets; whether the way of the last acknowledgement counts.
+    seed
+        Of paths and of every draw. Single-path transports share their paths for one seed.
+    loss
+        Probability that a packet is lost on a link.
+    converged
+        Whether routing has withdrawn paths with a dead link, or packets run into it.
+    most_s
+        Simulated time after which the run is given up [s].
+
+    Returns
+    -------
+    A `PacketRun`, checked.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, or what the fabric does not have.
+    RuntimeError
+        Where flows are not complete after `most_s`.
+    """
+    share("loss", loss, below_1=True)
+    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    room = 1.0
+    while True:
+        state, options, base_s, order = _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, room)
+        end = kernel.run(state, options)
+        if end != kernel.NO_ROOM:
+            break
+        room *= 2
+    if end == kernel.TOO_LONG:
+        late = int((state.finish < 0).sum())
+        raise RuntimeError(
+            f"{late:,} of {len(flows):,} flows are not complete after most_s, {most_s:g} s: give more time, or look "
+            f"for dead links on their paths"
+        )
+    completion = np.empty(len(flows))
+    completion[order] = (state.finish - state.begins) * slot_s + base_s
+    packets = np.empty(len(flows), np.int64)
+    packets[order] = state.need
+    tallies = {name: int(state.tally[place]) for name, place in _TALLIES.items()}
+    result = PacketRun(
+        completion,
+        single_flow_s(fabric, flows, framing),
+        packets,
+        tallies,
+        state.passed,
+        slot_s,
+        int(state.tally[kernel.NOW]),
+    )
+    _check(result, fabric, transport, state, options)
+    return result
+
+
+def _check(result: PacketRun, fabric: PathFabric, transport: Transport, state: Any, options: Any) -> None:
+    """Laws that every run obeys. Raises AssertionError naming the one that is broken."""
+    delivered = np.array([sum(int(word).bit_count() for word in row) for row in state.seen[:64]])
+    assert np.array_equal(delivered, state.need[:64]), "a packet was not delivered, or twice"
+    assert np.array_equal(state.got, state.need), "packets received are not those of the flows"
+    assert np.all(result.port_packets <= result.slots * np.minimum(fabric.rates * 1.0, 1.0) + 2), "a port was too fast"
+    if transport.overflow == "pause" and not options.loss and np.all(fabric.rates > 0):
+        assert result.tallies["lost"] == 0, "a lossless fabric lost packets"
+
+
+def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, room):
+    """State and options of a run, what a flow of one packet takes [s], and the order of the flows, by their hosts."""
+    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    order = np.argsort(flows.source, kind="stable")
+    base, offset = fabric.tables(flows.source[order], flows.destination[order])
+    hosts, planes, count = fabric.hosts, fabric.planes, len(flows)
+    need = framing.packets(flows.size_bytes[order]).astype(np.int64)
+    latency = fabric.latency_s(flows.source[order], flows.destination[order])
+    one_way_s = (base != SKIPPED).sum(1) * slot_s + latency
+    base_s = one_way_s + latency
+    rtt = np.ceil(base_s / slot_s - 1e-9).astype(np.int64)
+    single = transport.balancing == "single path"
+    per_plane = fabric.paths_per_plane
+    entropies = 1 if single else transport.entropies or per_plane
+    if single:
+        ev_path = ecmp_paths(fabric, flows, seed, converged)[order, None]
+    elif transport.entropies:
+        ev_path = entropy_paths(fabric, flows, transport.entropies * planes, seed, converged)[order]
+        if planes > 1:
+            ev_path = ev_path % per_plane + np.repeat(np.arange(planes), transport.entropies) * per_plane
+    else:
+        ev_path = np.arange(fabric.paths)[None, :]
+        if converged and np.any(fabric.rates == 0):
+            live = live_paths(fabric, flows)[order]
+            ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
+    _limits(fabric, need, count, ev_path.shape[1])
+    target = transport.target_delay_s / slot_s
+    a = base_s.max() * float(fabric.nic_Bps) / transport.reference_bytes
+    b = transport.target_delay_s / 12e-6
+    bdp = rtt.max() * planes
+    dcqcn = transport.control == "dcqcn"
+    options = kernel.Options(
+        control=CONTROLS.index(transport.control),
+        balancing=BALANCINGS.index(transport.balancing),
+        overflow=OVERFLOWS.index(transport.overflow),
+        recovery=RECOVERIES.index(transport.recovery),
+        stages=fabric.stages,
+        planes=planes,
+        entropies=entropies,
+        queue=1 << 30 if transport.overflow == "pause" else transport.queue_packets,
+        mark_low=float(transport.mark_low_packets) if transport.marking else math.inf,
+        mark_high=float(transport.mark_high_packets),
+        pause_at=transport.pause_packets,
+        resume_at=transport.resume_packets,
+        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
+        sack=transport.sack_packets,
+        flowlet_gap=round(transport.flowlet_gap_s / slot_s),
+        timeout=max(1, round(transport.timeout_s / slot_s)),
+        most_slots=round(most_s / slot_s),
+        loss=float(loss),
+        even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
+        window=float(transport.start_packets or 1.5 * bdp),
+        most_window=max(1.5 * bdp, 1.0),
+        target=target,
+        fast_delay=transport.fast_delay_s / slot_s,
+        gain=transport.dcqcn_step_Bps / fabric.link_Bps if dcqcn else transport.proportional * a * b / target,
+        fair=transport.fair * a,
+        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * a,
+        creep=transport.creep * a,
+        cut=transport.cut,
+        smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
+        period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
+        adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
+        quick_delay=4 * target,
+        credit_gap=1.0 / (transport.credit_rate * planes),
+        least_rate=1e-4,
+        notice_gap=round(transport.dcqcn_notice_s / slot_s),
+    )
+    window = np.zeros((count, 9))
+    window[:, 0] = options.window
+    rate = np.zeros((count, 8))
+    if dcqcn:
+        rate[:, 0], rate[:, 2] = 1.0, 1.0
+    first = np.searchsorted(flows.source[order], np.arange(hosts + 1))
+    begins = np.round(flows.start_s[order] / slot_s).astype(np.int64)
+    flying = hosts * planes * rtt.max() * 2.0
+    waiting = fabric.ports * (
+        options.pause_at + options.pause_delay + 2.0 if transport.overflow == "pause" else options.queue
+    )
+    nodes = int(min(need.sum(), (waiting + flying) * room + 1e4)) + hosts + 64
+    sub, recycles = count * planes, transport.balancing in ("reps", "mixed")
+    skips = transport.balancing in ("bitmap", "mixed")
+    pool = np.empty((nodes, 2), np.int64)
+    pool[:, 0] = np.arange(1, nodes + 1)
+    pool[-1, 0] = -1
+
+    def ring(needed):
+        return np.empty((_room(needed * room), 3), np.int64)
+
+    divisors = [each for each in range(1, entropies + 1) if math.gcd(each, entropies) == 1]
+    state = kernel.State(
+        base=base.astype(np.int32),
+        offset=offset.astype(np.int32),
+        ev_path=ev_path.astype(np.int16),
+        strides=np.array(divisors, np.int64),
+        start=fabric.stage_start,
+        rates=fabric.rates,
+        free_at=np.zeros(fabric.ports),
+        rtt=rtt,
+        near=(rtt < rtt.max()).astype(np.int8),
+        need=need,
+        first=first,
+        begins=begins,
+        order=np.argsort(begins, kind="stable"),
+        queue=np.zeros((fabric.ports, 3), np.int32),
+        pool=pool,
+        held=np.zeros(fabric.ports, np.int32),
+        stopped=np.zeros((fabric.ports, 2), np.int8),
+        pauses=ring(4 * fabric.ports),
+        acks=ring(flying + count),
+        nears=ring(flying / 4 + count),
+        notices=ring(count + 1024),
+        turn=np.zeros(hosts, np.int64),
+        able=np.zeros(count, np.int8),
+        ables=np.zeros(hosts, np.int32),
+        sent=np.zeros(count, np.int64),
+        again=np.full((count, 2), -1, np.int64),
+        flying=np.zeros(count, np.int64),
+        window=window,
+        credit=np.full(count, options.window),
+        cycle=np.tile(np.array([entropies, 0, 1], np.int64), (sub, 1)),
+        skip=np.zeros((sub if skips else 1, entropies), np.int8),
+        ring=np.zeros((sub if recycles else 1, 256 if recycles else 1), np.int16),
+        ring_at=np.zeros((sub, 2), np.int64),
+        last=np.full(count, -(1 << 40), np.int64),
+        got=np.zeros(count, np.int64),
+        seen=np.zeros((count, int(need.max()) // 32 + 1), np.int64),
+        expected=np.zeros((count, 2), np.int64),
+        unacked=np.full(count, -(1 << 40), np.int64) if dcqcn else np.zeros(count, np.int64),
+        finish=np.full(count, -1, np.int64),
+        asked=np.zeros(count),
+        wants=np.full((hosts, 2), -1, np.int64),
+        credit_at=np.zeros(hosts),
+        wants_next=np.full(count, -1, np.int64),
+        passed=np.zeros(fabric.ports, np.int64),
+        rate=rate,
+        random=np.array([seed * 2654435761 + 88172645463325252], np.uint64),
+        tally=np.zeros(kernel.COUNTS, np.int64),
+    )
+    state.tally[kernel.UNFINISHED] = count
+    return state, options, base_s if framing.acknowledged else one_way_s, order
+
+
+def _limits(fabric: PathFabric, need: Ints, flows: int, entropies: int) -> None:
+    """Raise ValueError where a packet's word has no room for its numbers."""
+    for name, value, bits in (
+        ("flows", flows, 63 - kernel.SEQ_BITS - kernel.EV_BITS - kernel.PATH_BITS),
+        ("packets of a flow", int(need.max()), kernel.SEQ_BITS),
+        ("entropies of all planes", entropies, kernel.EV_BITS),
+        ("paths of the fabric", fabric.paths, kernel.PATH_BITS),
+    ):
+        if value > 1 << bits:
+            raise ValueError(f"{value:,} {name}: at most {1 << bits:,} can be simulated; choose fewer")
