@@ -10,18 +10,17 @@ import pytest
 
 from railcore.facts import files
 from railcore.network.transport import reference
-from railcore.network.transport.cases import COUNTS, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.cases import TransportCase, run_case, runs_of_cases
 
-SMALL = TransportCase("nscc", 16, 4, "100 Gbps", 1e5, "paths=8", payload_bytes=4086)
+SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
 
 
-def stand_in(fabric, flows, transport, mtu_bytes, header_bytes, seed):
+def stand_in(fabric, flows, transport, framing, seed):
     """Every flow at the rate of its port, one packet of ten sent twice."""
-    wire_s = np.ceil(flows.size_bytes / mtu_bytes) * (mtu_bytes + header_bytes) / fabric.link_Bps
+    wire_s = framing.packets(flows.size_bytes) * framing.packet_bytes / fabric.link_Bps
     done = wire_s + 2 * fabric.latency_s(flows.source, flows.destination)
-    packets = np.ceil(flows.size_bytes / mtu_bytes).sum()
-    counts = dict.fromkeys(COUNTS, 0) | {"sent": 1.1 * packets, "retransmitted": 0.1 * packets}
-    return SimpleNamespace(completion_s=done, **counts)
+    again = int(0.1 * framing.packets(flows.size_bytes).sum())
+    return SimpleNamespace(completion_s=done, tallies={"sent": 11 * again, "retransmitted": again})
 
 
 def test_published_rows_give_the_optimum_to_a_nanosecond():
@@ -58,7 +57,7 @@ def test_a_case_reads_the_same_from_a_file(tmp_path):
     found = runs_of_cases([SMALL], pd.read_csv(path))
     assert found["last_s"].item() == pytest.approx(row["last_s"])
     assert row["first_s"] <= row["p50_s"] <= row["p99_s"] <= row["p999_s"] <= row["last_s"]
-    with pytest.raises(ValueError, match="1 cases were not run, the first with transport nscc"):
+    with pytest.raises(ValueError, match="1 cases were not run, the first with transport UEC NSCC"):
         runs_of_cases([replace(SMALL, seed=1)], pd.read_csv(path))
 
 
@@ -113,7 +112,8 @@ def reference_runs(scale):
     """Each published row's statistics, times a scale, as runs of ours."""
     rows, found = reference.reference_rows(), []
     for case in reference.reference_cases(3):
-        group = rows[(rows["transport"] == case.transport) & (rows["hosts"] == case.hosts)]
+        named = rows["transport"].map(reference.NAMES)
+        group = rows[(named == case.transport) & (rows["hosts"] == case.hosts)]
         row = group.iloc[case.seed % len(group)]
         times = {column: scale * row[f"{name}_over_optimum"] * row["optimum_us"] / 1e6
                  for name, column in reference.STATISTICS.items()}  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, share, whole
 from railcore.network.transport.fabric import PathFabric, leaf_spine
 from railcore.network.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.network.transport.optimum import Framing
 
 PATTERNS = ("permutation", "incast", "all to all")
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 99.9)
-COUNTS = ("sent", "retransmitted", "trimmed", "dropped", "marked", "paused")
 
 
 @checked
@@ -119,9 +119,8 @@ def _plain(value: str) -> Any:
 def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
     """Columns of a case, then what its run gives.
 
-    first_s, mean_s, p1_s and other percentiles, last_s: when flows are complete, from time 0 on [s]; flows and packets;
-    sent (all transmissions), retransmitted, trimmed, dropped, marked and paused. simulate: in place of the packet
-    model's, for tests.
+    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from time 0 on
+    [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model's, for tests.
     """
     from railcore.network.transport import packets, transports
 
@@ -129,22 +128,20 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     run = (simulate or packets.simulate)(
         fabric,
         flows,
-        transports.transport(case.transport, **case.option_values),
-        mtu_bytes=case.payload_bytes,
-        header_bytes=case.header_bytes,
-        seed=case.seed,
+        replace(transports.transport(case.transport), **case.option_values),
+        Framing(case.payload_bytes, case.header_bytes, acknowledged=True),
+        case.seed,
     )
     done = flows.start_s + run.completion_s
     names = ["first_s", *(f"p{rank:g}_s".replace(".", "") for rank in PERCENTILES), "last_s"]
     times = np.percentile(done, [0, *PERCENTILES, 100])
-    counts = {name: int(np.sum(getattr(run, name))) for name in COUNTS}
     return {
         **asdict(case),
         "mean_s": float(done.mean()),
         **dict(zip(names, times.tolist(), strict=True)),
         "flows": len(flows),
         "packets": len(flows) * case.packets,
-        **counts,
+        **run.tallies,
     }
 
 

@@ -16,6 +16,14 @@ from railcore.facts import files
 from railcore.facts.checks import whole
 from railcore.network.transport.cases import TransportCase, runs_of_cases
 
+NAMES = {  # of the files, and ours
+    "roce": "RoCEv2",
+    "single_path": "single path",
+    "spraying": "spraying",
+    "ndp": "NDP",
+    "nscc": "UEC NSCC",
+    "rccc": "UEC RCCC",
+}
 SEEDS = 10  # of ours, for each row of the first file; the second takes one
 STATISTICS = {"mean": "mean_s", "p50": "p50_s", "p99": "p99_s", "last": "last_s"}
 TOLERANCES = {  # of the reference's mean over its seeds, by statistic; single path and lossless are the last two
@@ -64,9 +72,11 @@ def uec_rows() -> pd.DataFrame:
 
 
 def _options(row: Any) -> str:
-    every = {"paths": row.paths, "balancing": row.balancing, "queue_packets": row.queue_packets, "sack": row.sack_bytes}
-    return " ".join(f"{name}={value:g}" if name != "balancing" else f"{name}={value}"
-                    for name, value in every.items() if value == value)  # fmt: skip
+    every = {"balancing": row.balancing, "entropies": row.paths, "queue_packets": row.queue_packets,
+             "mark_low_packets": row.mark_low_packets, "mark_high_packets": row.mark_high_packets,
+             "start_packets": row.start_packets,
+             "sack_packets": max(1, round(row.sack_bytes / (PAYLOAD_BYTES + HEADER_BYTES)))}  # fmt: skip
+    return " ".join(f"{name}={value}" for name, value in every.items())
 
 
 def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
@@ -75,7 +85,7 @@ def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
     groups = reference_rows().drop_duplicates(["transport", "hosts"])
     return [
         TransportCase(
-            row.transport,
+            NAMES[row.transport],
             row.hosts,
             row.hosts_per_leaf,
             row.link_gbps * 1e9 / 8,
@@ -94,7 +104,7 @@ def uec_cases() -> list[TransportCase]:
     """A case for every row of `uec_rows`, in their order."""
     return [
         TransportCase(
-            row.control,
+            NAMES[row.control],
             row.hosts,
             row.hosts_per_leaf,
             row.link_Bps,
@@ -122,7 +132,7 @@ def compare_with_reference(runs: pd.DataFrame) -> pd.DataFrame:
     ours = runs_of_cases([c for c in reference_cases(int(runs["seed"].max()) + 1)], runs)
     table = []
     for (transport, hosts), group in rows.groupby(["transport", "hosts"], sort=False):
-        own = ours[(ours["transport"] == transport) & (ours["hosts"] == hosts)]
+        own = ours[(ours["transport"] == NAMES[transport]) & (ours["hosts"] == hosts)]
         for statistic, column in STATISTICS.items():
             theirs, values = group[f"{statistic}_over_optimum"], own[column] / (group["optimum_us"].iloc[0] / 1e6)
             low, high = values.quantile(RANGE)
