@@ -5,7 +5,7 @@ in data/derived is read; what is not is simulated.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,12 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.units import MB, Gbps
-from railcore.network.transport.cases import COUNTS, PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.cases import PERCENTILES, TransportCase, run_case, runs_of_cases
 from railcore.network.transport.fabric import PathFabric
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths
-from railcore.network.transport.optimum import Framing, optimum_s
+from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
+from railcore.network.transport.packets import simulate
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport
 from railcore.network.transport.transports import transport as transport_preset
@@ -29,7 +30,12 @@ SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_byte
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
 SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
 EVERY = (*SPRAYED, *SINGLE_PATH)
-LINKS = {"all links up": (0.0, 0.0), "a tenth at half speed": (0.1, 0.5), "a tenth dead": (0.1, 0.0)}
+LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
+    "all links up": (0.0, 0.0, 1),
+    "a tenth at half speed": (0.1, 0.5, 1),
+    "a tenth dead, withdrawn": (0.1, 0.0, 1),
+    "a tenth dead, not yet withdrawn": (0.1, 0.0, 0),
+}
 
 
 def case_grid(**values: Any) -> list[TransportCase]:
@@ -38,13 +44,38 @@ def case_grid(**values: Any) -> list[TransportCase]:
     return [TransportCase(**dict(zip(values, each, strict=True))) for each in product(*lists)]
 
 
-def failure_cases(transports: Sequence[str] = EVERY, seeds: int = 5) -> list[TransportCase]:
-    """All links at full speed, a tenth of the cables over the leaves at half speed, and a tenth dead."""
+def failure_cases(seeds: int = 5) -> list[TransportCase]:
+    """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
+
+    Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
+    """
+    ways = [(name, {}) for name in EVERY] + [
+        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("bitmap", "reps")
+    ]
     return [
         case
-        for degraded, rate in LINKS.values()
-        for case in case_grid(transport=transports, **SMALL, degraded=degraded, degraded_rate=rate, seed=range(seeds))
+        for degraded, rate, knows in LINKS.values()
+        for name, more in ways
+        if knows or name in SPRAYED
+        for case in case_grid(
+            transport=name, **SMALL, **more, degraded=degraded, degraded_rate=rate, converged=knows, seed=range(seeds)
+        )
     ]
+
+
+def failure_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs of `failure_cases` with columns way, links (of `LINKS`) and slowdown over the optimum with all links up.
+
+    Single-path transports over dead links have an infinite one: a row for each.
+    """
+    names = {conditions: name for name, conditions in LINKS.items()}
+    ideal_s = float(runs.loc[runs["degraded"] == 0, "optimum_s"].min())
+    links = [names[key] for key in runs[["degraded", "degraded_rate", "converged"]].itertuples(index=False, name=None)]
+    option = runs["options"].str.removeprefix("balancing=").str.replace("reps", "REPS")
+    way = runs["transport"] + (", " + option).where(option != "", "")
+    found = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)
+    stuck = pd.DataFrame({"way": SINGLE_PATH, "transport": SINGLE_PATH, "links": list(LINKS)[-1], "slowdown": np.inf})
+    return pd.concat([found, stuck], ignore_index=True)
 
 
 def path_cases(paths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256), seeds: int = 3) -> list[TransportCase]:
@@ -114,7 +145,15 @@ def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
     return long.assign(share=long["share"].map(ranks)).sort_values(["transport", "seed", "share"], kind="stable")
 
 
-def flow_level(fabric: PathFabric, flows: Flows, transport: Transport, **given: Any) -> SimpleNamespace:
+def flow_level(
+    fabric: PathFabric,
+    flows: Flows,
+    transport: Transport,
+    framing: Framing,
+    seed: int,
+    loss: float = 0.0,
+    converged: bool = True,
+) -> SimpleNamespace:
     """What `packets.simulate` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
 
     Parameters
@@ -123,19 +162,18 @@ def flow_level(fabric: PathFabric, flows: Flows, transport: Transport, **given: 
         Where the flows run.
     transport
         Its balancing alone counts.
-    **given
-        mtu_bytes, header_bytes, seed.
+    framing, seed, loss, converged
+        As there; there are no losses.
 
     Returns
     -------
-    completion_s [flows], and counts of packets, all 0.
+    completion_s [flows], and no tallies.
     """
-    framing = Framing(given["mtu_bytes"], given["header_bytes"], acknowledged=True)
     if transport.balancing in ("single path", "flowlets"):
-        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, given["seed"]), framing)
+        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed, converged), framing)
     else:
         run = ideal_spraying(fabric, flows, framing=framing)
-    return SimpleNamespace(completion_s=run.completion_s, **dict.fromkeys(COUNTS, 0))
+    return SimpleNamespace(completion_s=run.completion_s, tallies={})
 
 
 def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
@@ -143,30 +181,44 @@ def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
     return pd.DataFrame([run_case(case, flow_level) for case in cases])
 
 
-def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
-    """Completion times of a case's flows by model, shortest first: columns model, share (of the flows), time_s.
+def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> TransportCase:
+    """A permutation on two tiers at full bisection, with leaves of the square root of half of the hosts, or near it.
 
-    The flow-level model's single path and spraying; and the packet model's, where `progress` is given.
+    Parameters
+    ----------
+    transport
+        Of `transports`.
+    hosts, load
+        All hosts, and the share that sends.
+    flow_bytes, link_Bps
+        Size of a flow [bytes]; speed of every link, one direction [bytes/s].
+
+    Returns
+    -------
+    The case.
+    """
+    per_leaf = 2 ** round(np.log2(hosts / 2) / 2)
+    return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load)
+
+
+def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
+
+    The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
     """
     fabric, flows = case.fabric(), case.flows()
     framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
     path = ecmp_paths(fabric, flows, case.seed)
     times = {
-        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
+        "optimum of each flow": single_flow_s(fabric, flows, framing),
         "all paths, fair sharing": ideal_spraying(fabric, flows, framing=framing).completion_s,
+        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
     }
     if progress:
-        progress(f"{case.transport}: {case.packet_hops:,} packet hops are simulated; a second has about 20 million")
-        times[f"{case.transport}, packets"] = simulate_case(case).completion_s
+        hops = case.packet_hops / 1e6
+        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
+        chosen = replace(transport_preset(case.transport), **case.option_values)
+        times[f"{case.transport}, packets"] = simulate(fabric, flows, chosen, framing, case.seed).completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
     return pd.concat(parts, ignore_index=True)
-
-
-def simulate_case(case: TransportCase) -> Any:
-    """The packet model's run of a case."""
-    from railcore.network.transport import packets
-
-    transport = transport_preset(case.transport, **case.option_values)
-    size = {"mtu_bytes": case.payload_bytes, "header_bytes": case.header_bytes}
-    return packets.simulate(case.fabric(), case.flows(), transport, **size, seed=case.seed)
