@@ -15,7 +15,7 @@ from railcore.network.transport.cases import TransportCase, run_case, runs_of_ca
 SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
 
 
-def stand_in(fabric, flows, transport, framing, seed):
+def stand_in(fabric, flows, transport, framing, seed, *_):
     """Every flow at the rate of its port, one packet of ten sent twice."""
     wire_s = framing.packets(flows.size_bytes) * framing.packet_bytes / fabric.link_Bps
     done = wire_s + 2 * fabric.latency_s(flows.source, flows.destination)

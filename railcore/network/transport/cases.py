@@ -24,6 +24,7 @@ class TransportCase:
 
     hosts, hosts_per_leaf, link_Bps [bytes/s], oversubscription, planes, link_latency_s, switch_latency_s: the fabric.
     degraded, degraded_rate: share of the cables over the leaves that are slow, and their speed as a share; 0 is dead.
+    converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
     pattern: one of `PATTERNS`; flow_bytes: payload of each flow; load: share of the hosts in a permutation.
     members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the starts of an incast.
     transport, options: a preset of `transports`, and what differs from it, as in "paths=32 queue_packets=50".
@@ -44,6 +45,8 @@ class TransportCase:
     planes: int = 1
     degraded: float = 0.0
     degraded_rate: float = 0.0
+    converged: int = 1
+    loss: float = 0.0
     payload_bytes: Quantity = 4096
     header_bytes: Quantity = 64
     link_latency_s: Quantity = 1e-6
@@ -131,6 +134,8 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
         replace(transports.transport(case.transport), **case.option_values),
         Framing(case.payload_bytes, case.header_bytes, acknowledged=True),
         case.seed,
+        case.loss,
+        bool(case.converged),
     )
     done = flows.start_s + run.completion_s
     names = ["first_s", *(f"p{rank:g}_s".replace(".", "") for rank in PERCENTILES), "last_s"]
