@@ -252,7 +252,7 @@ def next_entropy(s, o, f, plane):
     if o.balancing == REPS and s.sent[f] > min(s.window[f, 0], n):
         return plane * n + draw(s, n)
     ev = 0
-    for turn in range(n + 1):
+    for _ in range(2 * n):
         if s.cycle[at, 0] >= n:
             s.cycle[at, 0] = 0
             s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
@@ -260,8 +260,7 @@ def next_entropy(s, o, f, plane):
         s.cycle[at, 0] += 1
         if (o.balancing != BITMAP and o.balancing != MIXED) or s.skip[at, ev] == 0:
             break
-        if turn == 0:
-            s.skip[at, ev] -= 1
+        s.skip[at, ev] -= 1
     return plane * n + ev
 
 
@@ -457,7 +456,8 @@ def serve(s, o, stage):
             s.queue[port, 2] = length
             s.tally[QUEUED] -= 1
             second &= ~((np.int64(1) << NEXT_BITS) - 1)
-            if length > o.mark_low and (
+            marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
+            if marks and length > o.mark_low and (
                 length > o.mark_high or uniform(s) * (o.mark_high - o.mark_low) < length - o.mark_low
             ):
                 second |= np.int64(1) << NEXT_BITS
