@@ -26,8 +26,9 @@ class Transport:
     overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
     recovery: `selective` sends again what is missing, `go-back-n` all from there on.
 
-    queue_packets: room of a queue that does not pause. marking: whether queues mark packets; mark_low_packets,
-    mark_high_packets: the probability grows between these lengths. pause_packets, resume_packets: of one incoming
+    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link, with marks from 20%
+    to 80% of it. marking: whether queues mark packets: from mark_low_packets on, with a probability that grows to
+    mark_probability at mark_high_packets; above, all. pause_packets, resume_packets: of one incoming
     link, waiting in a switch.
     start_packets: first window; 0 for 1.5 bandwidth-delay products. sack_packets: received for one acknowledgement;
     what is marked is acknowledged at once. timeout_s: after a round trip, where nothing else tells of a loss.
@@ -47,6 +48,7 @@ class Transport:
     marking: bool = True
     mark_low_packets: float = 12
     mark_high_packets: float = 37
+    mark_probability: float = 1.0
     pause_packets: int = 15
     resume_packets: int = 12
     start_packets: int = 0
@@ -77,15 +79,15 @@ class Transport:
                             ("recovery", RECOVERIES)):  # fmt: skip
             if getattr(self, name) not in names:
                 raise catalog.UnknownName(name, getattr(self, name), set(names))
-        for name in ("queue_packets", "pause_packets", "sack_packets"):
+        for name in ("pause_packets", "sack_packets"):
             whole(name, getattr(self, name))
-        for name in ("entropies", "resume_packets", "start_packets"):
+        for name in ("entropies", "queue_packets", "resume_packets", "start_packets"):
             whole(name, getattr(self, name), 0)
         for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s"):
             at_least(name, getattr(self, name))
         for name in ("target_delay_s", "period_s", "reference_bytes", "dcqcn_timer_s", "dcqcn_counter_bytes"):
             positive(name, getattr(self, name))
-        for name in ("cut", "smoothing", "credit_rate", "dcqcn_smoothing"):
+        for name in ("cut", "smoothing", "credit_rate", "mark_probability", "dcqcn_smoothing"):
             share(name, getattr(self, name), above_0=True)
         if self.mark_high_packets < self.mark_low_packets:
             raise ValueError(
@@ -95,12 +97,14 @@ class Transport:
         if self.overflow == "pause" and self.resume_packets >= self.pause_packets:
             raise ValueError(f"resume_packets is {self.resume_packets}: give less than pause_packets, "
                              f"{self.pause_packets}")  # fmt: skip
-        if self.overflow != "pause" and self.marking and self.mark_low_packets > self.queue_packets:
+        if self.overflow != "pause" and self.marking and self.mark_low_packets > self.queue_packets > 0:
             raise ValueError(
                 f"mark_low_packets is {self.mark_low_packets:g}: the queue holds {self.queue_packets}; give less"
             )
-        if self.recovery == "go-back-n" and self.balancing not in ("single path",):
+        if self.recovery == "go-back-n" and self.balancing != "single path":
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
+        if self.recovery == "go-back-n" and self.control in ("credits", "pulls"):
+            raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose 'window'")
 
 
 PRESETS = {
@@ -108,9 +112,9 @@ PRESETS = {
         control="line rate", balancing="single path", overflow="pause", recovery="go-back-n", marking=False
     ),
     "RoCEv2 with DCQCN": Transport(control="dcqcn", balancing="single path", overflow="pause", recovery="go-back-n"),
-    "single path": Transport(balancing="single path"),
-    "flowlets": Transport(balancing="flowlets"),
-    "spraying": Transport(),
+    "single path": Transport(balancing="single path", queue_packets=0),
+    "flowlets": Transport(balancing="flowlets", queue_packets=0),
+    "spraying": Transport(balancing="bitmap", entropies=64, queue_packets=0),
     "NDP": Transport(control="pulls", queue_packets=8, sack_packets=1, marking=False),
     "UEC NSCC": Transport(entropies=128, start_packets=75),
     "UEC RCCC": Transport(control="credits", entropies=128, start_packets=75),
