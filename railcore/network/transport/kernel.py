@@ -54,7 +54,9 @@ class Options(NamedTuple):
     even: bool  # all ports are at full speed
     window: float  # first one
     most_window: float
-    target: float  # delay in queues that a window aims at
+    target: float  # delay over the latency alone that a window aims at
+    long_rtt: int  # of two hosts that are as far apart as can be
+    behind: float  # of it, what sending takes
     fast_delay: float  # below it a window grows fast
     gain: float  # of the proportional increase
     fair: float
@@ -581,6 +583,8 @@ def grow_window(s, o, f, marked, delay, packets):
     w[7] += packets
     w[3] += packets
     s.rate[f, 5] += packets
+    if s.rtt[f] >= o.long_rtt:
+        delay += o.behind
     w[1] = o.smoothing * delay + (1.0 - o.smoothing) * w[1]
     if s.rate[f, 5] < s.rate[f, 4] and marked:
         return

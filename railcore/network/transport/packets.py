@@ -177,9 +177,11 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
     target = transport.target_delay_s / slot_s
-    a = base_s.max() * float(fabric.nic_Bps) / transport.reference_bytes
+    a = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
     b = transport.target_delay_s / 12e-6
     bdp = rtt.max() * planes
+    unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
+    most_window = max(1.5 * unloaded * planes, 1.0)
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
     if not queue:
         queue, low, high = rtt.max(), math.ceil(0.2 * rtt.max()), math.ceil(0.8 * rtt.max())
@@ -207,9 +209,11 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         most_slots=round(most_s / slot_s),
         loss=float(loss),
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
-        window=float(transport.start_packets or 1.5 * bdp),
-        most_window=max(1.5 * bdp, 1.0),
+        window=float(transport.start_packets or most_window),
+        most_window=most_window,
         target=target,
+        long_rtt=int(rtt.max()),
+        behind=base_s.max() / slot_s - unloaded,
         fast_delay=transport.fast_delay_s / slot_s,
         gain=transport.dcqcn_step_Bps / fabric.link_Bps if dcqcn else transport.proportional * a * b / target,
         fair=transport.fair * a,
