@@ -723,7 +723,7 @@ def set_pace(s, o, host):
     """A receiver slows its credits by the share trimmed before the last switch; without trims they grow faster."""
     p = s.pace[host]
     if p[2] > 0.0:
-        p[0] -= p[2] / (p[1] + p[2])
+        p[0] *= p[1] / (p[1] + p[2])
         p[3] = o.pace_step
     else:
         p[0] += p[3]
