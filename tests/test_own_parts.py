@@ -12,6 +12,7 @@ from railcore.facts import catalog, catalog_lists, catalog_template, files, tabl
 from railcore.network import cabling, delay, photonic_cost, price_books, reliability, scale_out
 from railcore.network.topology import server
 from railcore.network.topology.rails import platform_bandwidths
+from railcore.network.transport import transports
 from railcore.systems import control_plane, datacenter, ring_limits
 from railcore.training import degraded, machine, transformer
 
@@ -31,6 +32,7 @@ LIKE = {  # items whose values a new one takes
     "control_planes": "host-driven",
     "pcie_switches": "PEX89144",
     "latencies": "SN5600",
+    "transports": "spraying",
 }
 NIC = 50 * units.GB
 HEAD = ",".join(catalog.COLUMNS)
@@ -59,6 +61,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     "control plane": [lambda: control_plane.catalog_control_plane(NEW)],
     "ring limits": [lambda: ring_limits.nic_port_modes(NEW)],
     "servers": [lambda: server.catalog_server("DGX H100", NEW)],
+    "packet simulation": [lambda: transports.transport(NEW)],
     "one-way delay": [lambda: delay.DelayPath("ConnectX-7", [NEW], NIC, 4096)],
 }
 ALSO = {"strategies in fp8": {"strategies"}}  # uses that another one builds on

@@ -131,22 +131,23 @@ def test_larger_clusters_and_slower_switches_cost_more_of_the_same_strategy():
 
 
 REBUILD = runpy.run_path(str(files.DATA / "derived/rebuild.py"))
+TABLE = REBUILD["TABLES"]["photonic_runs"]
 
 
 @pytest.fixture(scope="module")
 def runs():
-    return pd.read_csv(files.data(REBUILD["TABLE"]))
+    return pd.read_csv(files.data("derived/photonic_runs.csv"))
 
 
 def test_stored_runs_are_those_of_todays_inputs(runs):
-    assert files.data(REBUILD["HASH"]).read_text().strip() == REBUILD["inputs_hash"]()
-    assert len(runs) == len(REBUILD["cases"]()) * REBUILD["ROWS"]
+    assert files.data("derived/photonic_runs.sha256").read_text().strip() == REBUILD["inputs_hash"]("photonic_runs")
+    assert len(runs) == len(TABLE.cases()) * TABLE.ROWS
 
 
 @pytest.mark.parametrize("place", [0, 2, 4, 8, 16])
 def test_stored_runs_come_out_again(runs, place):
     """The smallest cases; `make slow` has them all."""
-    new, rows = REBUILD["run"](REBUILD["cases"]()[place]), REBUILD["ROWS"]
+    new, rows = TABLE.run(TABLE.cases()[place]), TABLE.ROWS
     stored = runs[place * rows : (place + 1) * rows]
     assert REBUILD["as_stored"](new, stored)
     assert not REBUILD["as_stored"](new.assign(overhead=new["overhead"] + 1e-6), stored)

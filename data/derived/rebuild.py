@@ -1,90 +1,71 @@
 """Rebuild data/derived, which takes longer than a notebook may, and compare it with what is stored.
 
-python data/derived/rebuild.py [--write]
+python data/derived/rebuild.py [--write] [--jobs N] [TABLE ...]
 
-photonic_runs.csv: simulated iterations on photonic rails, 64 to 256 GPUs and 2,048; one replica stands for all.
-photonic_runs.sha256: hash of its inputs: the cases, models, platform and switches as the
-catalog has them, and software.
+A table is a module beside this file, with its cases and what a case gives; TABLE.csv has the rows of all cases, and
+TABLE.sha256 the hash of its inputs. Each finished case is kept in build/derived: a run that was stopped goes on where
+it was, until code or inputs change.
 
 Exit status 0 where stored and new agree, 1 where they do not.
 """
 
 import argparse
+import ast
 import hashlib
+import io
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from railcore.facts import catalog, files
-from railcore.systems import photonics
-from railcore.systems.photonic_estimate import STEP_SOFTWARE
-from railcore.training.machine import as_machine
-from railcore.training.parallelism import Strategy
-from railcore.training.transformer import as_model
+sys.path.insert(0, str(Path(__file__).parent))
 
-TABLE, HASH = "derived/photonic_runs.csv", "derived/photonic_runs.sha256"
-PLATFORM = "DGX H200"
-SWITCHES = ("RotorNet (InFocus)", "3D MEMS (Calient)", "Piezo (Polatis)", "Liquid crystal (Coherent)")
-DELAYS_S = tuple(catalog.item("circuit_switches", name)["reconfiguration_time"] for name in SWITCHES)
-ROWS = 2 * len(DELAYS_S)  # of a case
-DDP, ZERO1, ZERO2, KEPT, FREED = STEP_SOFTWARE
-Case = tuple[str, str, int, int, int, int, int, int]  # model, software, t, c, p, d, v, sequences
+import photonic_runs
+import transport_runs
 
-SHAPES = {  # t, c, p, d, v, m; the first ones with every software
-    "Llama-3 8B": ((1, 1, 4, 32, 1, 8), (8, 1, 2, 4, 1, 4), (2, 1, 2, 16, 1, 8), (8, 1, 4, 4, 2, 8)),
-    "Llama-3 70B": (
-        (8, 1, 4, 2, 1, 8),
-        (8, 1, 4, 8, 1, 8),
-        (8, 1, 2, 16, 1, 4),
-        (8, 1, 8, 4, 1, 8),
-        (8, 1, 4, 2, 2, 4),
-        (8, 1, 4, 4, 5, 4),
-        (8, 1, 8, 4, 2, 8),
-        (8, 2, 4, 2, 1, 4),
-        (8, 4, 1, 8, 1, 4),
-    ),
-    "Llama-3 405B": ((8, 1, 9, 2, 1, 9), (8, 1, 9, 2, 2, 9)),
-}
-EVERY = {"Llama-3 8B": 4, "Llama-3 70B": 4, "Llama-3 405B": 0}  # shapes with every software; others with one gather
-LARGE, SEQUENCES = 2048, 2048  # GPUs, and sequences of 8,192 tokens: 16.8 million a step
-LARGE_SHAPES = {  # (p, v) with t = 8
-    ("Llama-3 70B", KEPT): ((4, 1), (8, 1), (16, 1)),
-    ("Llama-3 70B", FREED): ((1, 1), (2, 1), (4, 1), (8, 1)),
-    ("Llama-3 70B", ZERO1): ((4, 1), (8, 1), (8, 5), (16, 1)),
-    ("Llama-3 405B", KEPT): ((8, 1), (16, 1)),
-    ("Llama-3 405B", FREED): ((1, 1), (4, 1)),
-    ("Llama-3 405B", ZERO1): ((8, 1), (16, 1), (16, 2)),
-}
+from railcore.facts import files
+
+TABLES: dict[str, ModuleType] = {"photonic_runs": photonic_runs, "transport_runs": transport_runs}
 
 
-def cases() -> list[Case]:
-    """All that is simulated."""
-    found: list[Case] = []
-    for model, shapes in SHAPES.items():
-        for place, (t, c, p, d, v, m) in enumerate(shapes):
-            software = STEP_SOFTWARE if place < EVERY[model] else (DDP, ZERO1, KEPT)
-            found += [(model, name, t, c, p, d, v, m * d) for name in software]
-    for (model, name), large in LARGE_SHAPES.items():
-        found += [(model, name, 8, 1, p, LARGE // (8 * p), v, SEQUENCES) for p, v in large]
-    return found
+def digest(*parts: object) -> str:
+    """Hash of what is given, by its text."""
+    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
 
 
-def inputs_hash() -> str:
-    """Hash of what the table is computed from, but the code."""
-    what = [as_machine(PLATFORM), DELAYS_S, STEP_SOFTWARE, cases(), *map(as_model, SHAPES)]
-    return hashlib.sha256("\n".join(map(repr, what)).encode()).hexdigest()
+def inputs_hash(table: str) -> str:
+    """Hash of what a table is computed from, but the code."""
+    return digest(*TABLES[table].inputs())
 
 
-def run(case: Case) -> pd.DataFrame:
-    """Rows of one case: each delay, without and with provisioning."""
-    model, software, t, c, p, d, v, sequences = case
-    sharding, options = STEP_SOFTWARE[software]
-    split = {"tensor": t, "context": c, "pipeline": p, "data": d, "interleave": v}
-    strategy = Strategy(**split, sharding=sharding, sequence_parallel=t > 1)
-    table = photonics.overhead(model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options)
-    what = {"model": model, "platform": PLATFORM, "software": software, **split, "global_batch": sequences}
-    return pd.concat([pd.DataFrame(what, index=table.index), table], axis=1)
+def code_hash(table: str) -> str:
+    """Hash of the code that a table is computed by, without comments and docstrings."""
+    paths = [files.ROOT / path for path in TABLES[table].CODE]
+    found = [each for path in paths for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    return digest(*map(_without_words, [*found, Path(TABLES[table].__file__ or "")]))
+
+
+def _without_words(path: Path) -> str:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        for name in ("body", "orelse"):
+            if isinstance(lines := getattr(node, name, None), list):
+                setattr(node, name, [each for each in lines if not _is_text(each)])
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def csv_text(rows: pd.DataFrame) -> str:
+    """A table as it is stored."""
+    return rows.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
 def as_stored(new: pd.DataFrame, old: pd.DataFrame) -> bool:
@@ -96,27 +77,63 @@ def as_stored(new: pd.DataFrame, old: pd.DataFrame) -> bool:
     return True
 
 
+def finished(table: str, cases: list[Any], jobs: int = 1) -> Iterator[tuple[int, pd.DataFrame, bool]]:
+    """Place and rows of each case, and whether they were kept from an earlier run; those come first."""
+    code = code_hash(table)
+    paths = [files.BUILD / "derived" / table / f"{digest(code, case)[:32]}.csv" for case in cases]
+    left = [place for place, path in enumerate(paths) if not path.is_file()]
+    for place in sorted(set(range(len(cases))) - set(left)):
+        yield place, pd.read_csv(paths[place]), True
+    for place, rows in _computed(TABLES[table], cases, left, jobs):
+        files.write_whole(paths[place], text := csv_text(rows))
+        yield place, pd.read_csv(io.StringIO(text)), False
+
+
+def _computed(table: ModuleType, cases: list[Any], left: list[int], jobs: int) -> Iterator[tuple[int, pd.DataFrame]]:
+    if jobs == 1:
+        yield from ((place, table.run(cases[place])) for place in left)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(table.run, cases[place]): place for place in left}
+        yield from ((waiting[each], each.result()) for each in as_completed(waiting))
+
+
+def rebuild(table: str, write: bool, jobs: int) -> bool:
+    """Compute a table, and store or compare it. True where what is stored is what comes out."""
+    cases = TABLES[table].cases()
+    path, hashed = files.DATA / f"derived/{table}.csv", files.DATA / f"derived/{table}.sha256"
+    parts: dict[int, pd.DataFrame] = {}
+    began = time.monotonic()
+    for place, rows, kept in finished(table, cases, jobs):
+        parts[place] = rows
+        if not kept:
+            took = f"{time.monotonic() - began:.0f} s"
+            print(
+                f"{table}, {len(parts)} of {len(cases)}, {took}: {TABLES[table].named(cases[place])}", file=sys.stderr
+            )
+    new = pd.concat([parts[place] for place in range(len(cases))], ignore_index=True)
+    if write:
+        files.write_all({path: csv_text(new), hashed: inputs_hash(table) + "\n"})
+    elif not path.is_file() or not as_stored(new, pd.read_csv(path)):
+        print(f"{path.name} is not what comes out: find out why, then give --write")
+        return False
+    elif hashed.read_text(encoding="utf-8").strip() != inputs_hash(table):
+        print(f"{hashed.name} is of other inputs, with the same results: give --write")
+        return False
+    return True
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all by default")
     parser.add_argument("--write", action="store_true", help="replace what is stored")
-    write, every, parts, differing = parser.parse_args().write, cases(), [], 0
-    old = pd.DataFrame() if write else pd.read_csv(files.data(TABLE))
-    for place, case in enumerate(every):
-        model, software, *split = case
-        shape = ", ".join(f"{name} {n}" for name, n in zip("tcpdvG", split, strict=True))
-        parts.append(run(case))
-        same = write or as_stored(parts[-1], old[place * ROWS : (place + 1) * ROWS])
-        differing += not same
-        what = "" if write else ": as stored" if same else ": differs"
-        print(f"{place + 1} of {len(every)}: {model}, {software}, {shape}{what}", file=sys.stderr, flush=True)
-    if write:
-        text = pd.concat(parts).to_csv(index=False, float_format="%.10g", lineterminator="\n")
-        files.write_all({files.DATA / TABLE: text, files.DATA / HASH: inputs_hash() + "\n"})
-    elif differing or len(old) != ROWS * len(every) or files.data(HASH).read_text().strip() != inputs_hash():
-        print(f"{TABLE} is not what comes out ({differing} cases differ): find out why, then give --write")
-        return 1
-    return 0
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, 1 by default")
+    given = parser.parse_args()
+    for table in given.tables:
+        if table not in TABLES:
+            parser.error(f"no table {table!r}: give {', '.join(TABLES)}")
+    return 0 if all([rebuild(table, given.write, given.jobs) for table in given.tables or TABLES]) else 1
 
 
 if __name__ == "__main__":

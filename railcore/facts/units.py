@@ -42,7 +42,7 @@ _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
 }
 _COUNTS = (
     "1 x fraction GPUs ports links switches NICs sockets chips racks tiers rails planes transceivers cables "
-    "servers sites parameters layers tokens sequences elements heads experts"
+    "servers sites parameters layers tokens sequences elements heads experts packets paths"
 ).split()
 _TIMES = {"min": minute, "h": hour, "day": day, "days": day, "year": year, "years": year}
 _UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS} | {word: ("s", size, {}) for word, size in _TIMES.items()}

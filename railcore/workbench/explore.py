@@ -11,14 +11,36 @@ from railcore.facts.units import label, number
 _OWN = "the platform's"  # a widget with the value None would show nothing as chosen
 
 
-def panel(draw: Callable, warn: Callable | None = None, **controls: tuple):
+def panel(
+    draw: Callable, warn: Callable | None = None, button: tuple[str, Callable] | None = None, **controls: tuple
+):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
 
-    draw(**values) gives matplotlib Axes or a Figure. Each control is (value, choices) for a slider over a list of
-    numbers or a menu of texts, or (value, low, high, step) for a slider over a range. A value that its choices lack is
-    added to them: before texts, in order among numbers. None, as value or choice, is shown first as "the platform's".
-    warn(**values) gives texts to show below the sliders. What `draw` refuses with ValueError is shown as text, but
-    raised where a published notebook's own defaults do not draw. Raises ValueError for a control of another form.
+    What `draw` refuses with ValueError is shown as text, but raised where a published notebook's own defaults do not
+    draw.
+
+    Parameters
+    ----------
+    draw
+        draw(**values) gives matplotlib Axes or a Figure.
+    warn
+        warn(**values) gives texts to show below the sliders.
+    button
+        Its words, and a slower draw(progress, **values), whose picture stays until a slider moves; progress(text) says
+        how far it is.
+    **controls
+        (value, choices) for a slider over a list of numbers or a menu of texts, or (value, low, high, step) for a
+        slider over a range. A value that its choices lack is added to them: before texts, in order among numbers. None,
+        as value or choice, is shown first as "the platform's".
+
+    Returns
+    -------
+    A widget.
+
+    Raises
+    ------
+    ValueError
+        For a control of another form.
     """
     import ipywidgets as widgets
 
@@ -36,10 +58,25 @@ def panel(draw: Callable, warn: Callable | None = None, **controls: tuple):
                 raise
             message.value = f"<b>{escape(str(error))}</b>"
 
+    def tell(text: str) -> None:
+        message.value = escape(text)
+
+    def press(_) -> None:
+        tell("running")
+        try:
+            image.value = _png(button[1](tell, **{name: _value(control) for name, control in inputs.items()}))
+            message.value = ""
+        except (ValueError, RuntimeError) as error:
+            message.value = f"<b>{escape(str(error))}</b>"
+
     for control in inputs.values():
         control.observe(update, names="value")
     update()
-    return widgets.VBox([*inputs.values(), message, image])
+    pushes = []
+    if button:
+        pushes = [widgets.Button(description=button[0], layout=widgets.Layout(width="25em"))]
+        pushes[0].on_click(press)
+    return widgets.VBox([*inputs.values(), *pushes, message, image])
 
 
 def _control(name: str, control: tuple, widgets):

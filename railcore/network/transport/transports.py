@@ -1,6 +1,7 @@
 """What a transport does: when it sends, on which path, what full queues do, and how it makes good a loss."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
@@ -10,6 +11,7 @@ CONTROLS = ("line rate", "window", "credits", "pulls", "dcqcn")
 BALANCINGS = ("single path", "flowlets", "oblivious", "bitmap", "reps", "mixed")
 OVERFLOWS = ("trim", "drop", "pause")
 RECOVERIES = ("selective", "go-back-n")
+CHOICES = {"control": CONTROLS, "balancing": BALANCINGS, "overflow": OVERFLOWS, "recovery": RECOVERIES}
 
 
 @checked
@@ -38,43 +40,42 @@ class Transport:
     Raises ValueError naming what is out of range.
     """
 
-    control: str = "window"
-    balancing: str = "oblivious"
-    overflow: str = "trim"
-    recovery: str = "selective"
-    entropies: int = 0
-    queue_packets: int = 50
-    marking: bool = True
-    mark_low_packets: float = 12
-    mark_high_packets: float = 37
-    pause_packets: int = 15
-    resume_packets: int = 12
-    start_packets: int = 0
-    sack_packets: int = 4
-    flowlet_gap_s: Quantity = 10e-6
-    timeout_s: Quantity = 100e-6
-    credit_rate: float = 1.0
-    target_delay_s: Quantity = 6e-6
-    fast_delay_s: Quantity = 1e-6
-    cut: float = 0.8
-    smoothing: float = 0.0125
-    proportional: float = 4.0
-    fair: float = 5.0
-    fast: float = 0.25
-    creep: float = 0.15
-    adjust_bytes: Quantity = 8000.0
-    period_s: Quantity = 12e-6
-    reference_bytes: Quantity = 150e3  # bandwidth-delay product of 100 Gbps and 12 us
-    dcqcn_smoothing: float = 1 / 256
-    dcqcn_timer_s: Quantity = 55e-6
-    dcqcn_notice_s: Quantity = 50e-6
-    dcqcn_counter_bytes: Quantity = 10e6
-    dcqcn_step_Bps: Quantity = 5e6
-    dcqcn_fast_step_Bps: Quantity = 50e6
+    control: str
+    balancing: str
+    overflow: str
+    recovery: str
+    entropies: int
+    queue_packets: int
+    marking: bool
+    mark_low_packets: float
+    mark_high_packets: float
+    pause_packets: int
+    resume_packets: int
+    start_packets: int
+    sack_packets: int
+    flowlet_gap_s: Quantity
+    timeout_s: Quantity
+    credit_rate: float
+    target_delay_s: Quantity
+    fast_delay_s: Quantity
+    cut: float
+    smoothing: float
+    proportional: float
+    fair: float
+    fast: float
+    creep: float
+    adjust_bytes: Quantity
+    period_s: Quantity
+    reference_bytes: Quantity  # bandwidth-delay product of 100 Gbps and 12 us
+    dcqcn_smoothing: float
+    dcqcn_timer_s: Quantity
+    dcqcn_notice_s: Quantity
+    dcqcn_counter_bytes: Quantity
+    dcqcn_step_Bps: Quantity
+    dcqcn_fast_step_Bps: Quantity
 
     def __post_init__(self) -> None:
-        for name, names in (("control", CONTROLS), ("balancing", BALANCINGS), ("overflow", OVERFLOWS),
-                            ("recovery", RECOVERIES)):  # fmt: skip
+        for name, names in CHOICES.items():
             if getattr(self, name) not in names:
                 raise catalog.UnknownName(name, getattr(self, name), set(names))
         for name in ("queue_packets", "pause_packets", "sack_packets"):
@@ -103,22 +104,27 @@ class Transport:
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
 
 
-PRESETS = {
-    "RoCEv2": Transport(
-        control="line rate", balancing="single path", overflow="pause", recovery="go-back-n", marking=False
-    ),
-    "RoCEv2 with DCQCN": Transport(control="dcqcn", balancing="single path", overflow="pause", recovery="go-back-n"),
-    "single path": Transport(balancing="single path"),
-    "flowlets": Transport(balancing="flowlets"),
-    "spraying": Transport(),
-    "NDP": Transport(control="pulls", queue_packets=8, sack_packets=1, marking=False),
-    "UEC NSCC": Transport(entropies=128, start_packets=75),
-    "UEC RCCC": Transport(control="credits", entropies=128, start_packets=75),
-}
+SHARED = "default"  # of the catalog: values of every transport that has none of its own
 
 
-def transport(name: str) -> Transport:
-    """A preset by its name. Raises UnknownName, which lists them."""
-    if name not in PRESETS:
-        raise catalog.UnknownName("transport", name, set(PRESETS))
-    return PRESETS[name]
+def transport_names() -> list[str]:
+    """Transports of the catalog."""
+    return [name for name in catalog.names("transports") if name != SHARED]
+
+
+@checked
+def transport(name: str, **changes: Any) -> Transport:
+    """A transport of the catalog, with other values for some fields: transport("NDP", queue_packets=16).
+
+    name: of `transport_names`. Raises UnknownName for another name or field, with the nearest.
+    """
+    if name not in (names := transport_names()):
+        raise catalog.UnknownName("transport", name, names)
+    types = {field.name: field.type for field in fields(Transport)}
+    for each in changes:
+        if each not in types:
+            raise catalog.UnknownName(f"field of transport {name!r}", each, types)
+    own = catalog.item("transports", name)
+    rows = {**catalog.item("transports", SHARED), **own} | {choice: own[choice] for choice in CHOICES}
+    stored = {key: types[key](value) if types[key] in (int, bool) else value for key, value in rows.items()}
+    return Transport(**stored | changes)

@@ -1,0 +1,82 @@
+"""Cases of photonic_runs.csv: simulated iterations on photonic rails, 64 to 256 GPUs and 2,048.
+
+One replica stands for all.
+"""
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import catalog
+from railcore.systems import photonics
+from railcore.systems.photonic_estimate import STEP_SOFTWARE
+from railcore.training.machine import as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.transformer import as_model
+
+CODE = ("railcore",)
+PLATFORM = "DGX H200"
+SWITCHES = ("RotorNet (InFocus)", "3D MEMS (Calient)", "Piezo (Polatis)", "Liquid crystal (Coherent)")
+DELAYS_S = tuple(catalog.item("circuit_switches", name)["reconfiguration_time"] for name in SWITCHES)
+ROWS = 2 * len(DELAYS_S)  # of a case
+DDP, ZERO1, ZERO2, KEPT, FREED = STEP_SOFTWARE
+Case = tuple[str, str, int, int, int, int, int, int]  # model, software, t, c, p, d, v, sequences
+
+SHAPES = {  # t, c, p, d, v, m; the first ones with every software
+    "Llama-3 8B": ((1, 1, 4, 32, 1, 8), (8, 1, 2, 4, 1, 4), (2, 1, 2, 16, 1, 8), (8, 1, 4, 4, 2, 8)),
+    "Llama-3 70B": (
+        (8, 1, 4, 2, 1, 8),
+        (8, 1, 4, 8, 1, 8),
+        (8, 1, 2, 16, 1, 4),
+        (8, 1, 8, 4, 1, 8),
+        (8, 1, 4, 2, 2, 4),
+        (8, 1, 4, 4, 5, 4),
+        (8, 1, 8, 4, 2, 8),
+        (8, 2, 4, 2, 1, 4),
+        (8, 4, 1, 8, 1, 4),
+    ),
+    "Llama-3 405B": ((8, 1, 9, 2, 1, 9), (8, 1, 9, 2, 2, 9)),
+}
+EVERY = {"Llama-3 8B": 4, "Llama-3 70B": 4, "Llama-3 405B": 0}  # shapes with every software; others with one gather
+LARGE, SEQUENCES = 2048, 2048  # GPUs, and sequences of 8,192 tokens: 16.8 million a step
+LARGE_SHAPES = {  # (p, v) with t = 8
+    ("Llama-3 70B", KEPT): ((4, 1), (8, 1), (16, 1)),
+    ("Llama-3 70B", FREED): ((1, 1), (2, 1), (4, 1), (8, 1)),
+    ("Llama-3 70B", ZERO1): ((4, 1), (8, 1), (8, 5), (16, 1)),
+    ("Llama-3 405B", KEPT): ((8, 1), (16, 1)),
+    ("Llama-3 405B", FREED): ((1, 1), (4, 1)),
+    ("Llama-3 405B", ZERO1): ((8, 1), (16, 1), (16, 2)),
+}
+
+
+def cases() -> list[Case]:
+    """All that is simulated."""
+    found: list[Case] = []
+    for model, shapes in SHAPES.items():
+        for place, (t, c, p, d, v, m) in enumerate(shapes):
+            software = STEP_SOFTWARE if place < EVERY[model] else (DDP, ZERO1, KEPT)
+            found += [(model, name, t, c, p, d, v, m * d) for name in software]
+    for (model, name), large in LARGE_SHAPES.items():
+        found += [(model, name, 8, 1, p, LARGE // (8 * p), v, SEQUENCES) for p, v in large]
+    return found
+
+
+def inputs() -> list[object]:
+    """What the table is computed from, but the code."""
+    return [as_machine(PLATFORM), DELAYS_S, STEP_SOFTWARE, cases(), *map(as_model, SHAPES)]
+
+
+def run(case: Case) -> pd.DataFrame:
+    """Rows of one case: each delay, without and with provisioning."""
+    model, software, t, c, p, d, v, sequences = case
+    sharding, options = STEP_SOFTWARE[software]
+    split = {"tensor": t, "context": c, "pipeline": p, "data": d, "interleave": v}
+    strategy = Strategy(**split, sharding=sharding, sequence_parallel=t > 1)
+    table = photonics.overhead(model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options)
+    what = {"model": model, "platform": PLATFORM, "software": software, **split, "global_batch": sequences}
+    return pd.concat([pd.DataFrame(what, index=table.index), table], axis=1)
+
+
+def named(case: Case) -> str:
+    """A case in a line."""
+    model, software, *split = case
+    return f"{model}, {software}, " + ", ".join(f"{name} {n}" for name, n in zip("tcpdvG", split, strict=True))

@@ -1,0 +1,33 @@
+"""Cases of transport_runs.csv: runs of the packet model, small ones first."""
+
+import pandas as pd
+
+from railcore.network.transport import reference, transports
+from railcore.network.transport.cases import TransportCase, run_case
+
+CODE = ("railcore/network/transport", "railcore/facts/units.py")
+
+
+def cases() -> list[TransportCase]:
+    """All that is simulated: each case once, in the order of their packet hops."""
+    every = [*reference.reference_cases(), *reference.uec_cases()]
+    return sorted(dict.fromkeys(every), key=lambda case: (case.packet_hops, repr(case)))
+
+
+def inputs() -> list[object]:
+    """What the table is computed from, but the code."""
+    every = cases()
+    presets = {(case.transport, case.options): transports.transport(case.transport, **case.option_values)
+               for case in every}  # fmt: skip
+    return [every, sorted(map(repr, presets.values()))]
+
+
+def run(case: TransportCase) -> pd.DataFrame:
+    """The row of a case."""
+    return pd.DataFrame([run_case(case)])
+
+
+def named(case: TransportCase) -> str:
+    """A case in a line."""
+    told = [case.transport, case.options, f"{case.hosts:,} hosts", case.pattern, f"{case.flow_bytes / 1e6:g} MB"]
+    return ", ".join(filter(None, [*told, f"seed {case.seed}"]))

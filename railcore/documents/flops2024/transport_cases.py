@@ -1,0 +1,75 @@
+"""The network and the flows of flops2024's Fig. 5 and 6, as cases of the packet model."""
+
+from collections.abc import Mapping, Sequence
+
+from railcore.documents.flops2024.specification import DOCUMENT, document_site, document_size
+from railcore.facts import catalog
+from railcore.network.transport.cases import TransportCase
+from railcore.network.transport.studies import case_grid
+from railcore.systems.datacenter.exposed import TrainingCase
+from railcore.systems.datacenter.layouts import precision
+from railcore.training import transformer
+
+DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
+FIG5_ORDER = ("NDP", "spraying", "UEC NSCC", "UEC RCCC", "flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")
+FIG6_ORDER = ("NDP", "spraying", "single path", "RoCEv2")
+RATE, RECOMPUTED = "fp4_sparse_rate", 3.0  # as notebook 10, calibrated: data/calibrations.csv
+PAUSES = ((3, 2), (7, 5), (15, 12), (30, 24), (60, 48))  # packets at which a link is told to pause, and to go on
+LOADS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
+
+
+def document_cases() -> dict[str, TrainingCase]:
+    """The document's two models on its machine, as notebook 10 has them: "dense" and "moe"."""
+    machine = document_site(int(document_size().racks), rate=RATE)
+    models = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
+    return {
+        key: TrainingCase(transformer.catalog_model(name), precision("flops2024"), machine, {"recomputed": RECOMPUTED})
+        for key, name in models.items()
+    }
+
+
+def document_network(small: bool = False) -> dict[str, float]:
+    """Hosts, hosts_per_leaf, link_Bps and flow_bytes of Fig. 5; small: of Fig. 6. The send is the mixture's."""
+    site = catalog.item("sites", DOCUMENT)
+    link, size = (site["small_link"], site["small_flow"]) if small else (site["simulated_link"], 0.0)
+    return {
+        "hosts": int(site["simulated_hosts"]),
+        "hosts_per_leaf": int(site["simulated_hosts_per_leaf"]),
+        "link_Bps": link,
+        "flow_bytes": size or round(pipeline_send_bytes(document_cases()["moe"])),
+    }
+
+
+def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportCase]:
+    """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else one.
+
+    network: of `document_network`.
+    """
+    drawn = ("single path", "RoCEv2")
+    return [
+        case
+        for name in FIG5_ORDER
+        for case in case_grid(transport=name, **network, seed=range(seeds if name in drawn else 1))
+    ]
+
+
+def fig6_cases(network: Mapping[str, float], loads: Sequence[float] = LOADS, seeds: int = 5) -> list[TransportCase]:
+    """Small flows where a share of the hosts send. network: of `document_network`."""
+    return case_grid(transport=FIG6_ORDER, **network, load=loads, seed=range(seeds))
+
+
+def pause_cases(network: Mapping[str, float], seeds: int = 5) -> list[TransportCase]:
+    """RoCEv2 with other pause thresholds, small flows on the links of Fig. 5. network: of `document_network`."""
+    options = [f"pause_packets={high} resume_packets={low}" for high, low in PAUSES]
+    return case_grid(transport="RoCEv2", **network, options=options, seed=range(seeds))
+
+
+def document_runs() -> list[TransportCase]:
+    """All cases that the document's claims and figures need, for data/derived."""
+    large, small = document_network(), document_network(small=True)
+    return [*fig5_cases(large), *fig6_cases(small), *pause_cases(small)]
+
+
+def pipeline_send_bytes(case: TrainingCase) -> float:
+    """What a GPU sends to the next stage in a pass [bytes]: s b h r over the tensor ranks."""
+    return float(case.layer.tensor_bytes / case.layout.tensor)

@@ -1,0 +1,198 @@
+"""The claims of flops2024 on transports (section 6.3, Fig. 5 and 6): values, how the text is read, and reasons.
+
+Completion times come as tables of `studies.study_runs`. A printed time is one draw; ours is the median over seeds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from railcore.documents.flops2024.specification import Cases
+from railcore.documents.flops2024.transport_cases import pipeline_send_bytes
+from railcore.documents.readings import Entries, solve_for_target, verdict_readings
+from railcore.facts import claims
+from railcore.facts.units import number, show
+from railcore.systems.datacenter.exposed import TrainingCase
+
+FIG5 = {  # completion time of the last flow, by transport
+    "optimum": "flops2024.fig5.fct_optimal",
+    "single path": "flops2024.fig5.fct_single_path",
+    "RoCEv2": "flops2024.fig5.fct_roce",
+}
+EXCESS = "flops2024.fig5.fct_spraying_overhead"
+EXPOSED = {model: f"flops2024.transport.exposed_{model}_single_path" for model in ("dense", "moe")}
+IDEAL = {model: f"flops2024.fig3.exposed_{model}" for model in EXPOSED}
+ANY_SIZE, PARTIAL = "flops2024.transport.size_independence", "flops2024.transport.partial_load"
+NAMED = "NDP"  # of those that spray, the one that the document names first
+
+
+def printed_times_s() -> dict[str, float]:
+    """Completion time of the last flow in Fig. 5, by transport [s]."""
+    return {name: claims.paper_value(key) for name, key in FIG5.items()}
+
+
+def last_flow_times(runs: pd.DataFrame) -> pd.DataFrame:
+    """Completion time of the last flow over seeds: the optimum, then a row for each transport as the runs have them.
+
+    Columns transport, seeds, optimum_s, least_s, median_s, most_s, over_optimum (median), printed_s,
+    seeds_up_to_printed (share of the seeds that end no later than the document's draw).
+    """
+    rows, printed = [], printed_times_s()
+    ideal = runs[runs["transport"] == runs["transport"].iloc[0]]
+    ideal = ideal.assign(transport="optimum", last_s=ideal["optimum_s"])
+    for name, part in pd.concat([ideal, runs]).groupby("transport", sort=False):
+        last, one = part["last_s"], printed.get(str(name), np.nan)
+        over = (last / part["optimum_s"]).median()
+        times = (part["optimum_s"].median(), last.min(), last.median(), last.max())
+        rows.append((name, len(part), *times, over, one, (last <= one).mean() if np.isfinite(one) else np.nan))
+    columns = "transport seeds optimum_s least_s median_s most_s over_optimum printed_s seeds_up_to_printed"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def share_with_slower_sends(case: TrainingCase, extra_s: float) -> float:
+    """Exposed share where each send to the next stage takes `extra_s` longer [s], by the case's rule of overlap."""
+    times = case.times
+    return float(replace(times, pipeline_s=times.pipeline_s + extra_s).share(case.rule))
+
+
+def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
+    """Exposed share of each model with each transport: a stage waits for the last flow of all.
+
+    times: of `last_flow_times`. A send of another size takes as many times its optimum.
+    Columns transport, model, send_bytes, send_s, least, share, most (over seeds), printed.
+    """
+    rows = []
+    for model, case in cases.items():
+        ideal_s = float(case.times.pipeline_s)
+        for row in times.itertuples():
+            sends = [ideal_s * last / row.optimum_s for last in (row.least_s, row.median_s, row.most_s)]
+            shares = (share_with_slower_sends(case, send - ideal_s) for send in sends)
+            key = {"optimum": IDEAL, "single path": EXPOSED}.get(row.transport, {}).get(model)
+            printed = claims.paper_value(key) if key else np.nan
+            rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, printed))
+    return pd.DataFrame(rows, columns="transport model send_bytes send_s least share most printed".split())
+
+
+def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFrame, cases: Cases) -> Entries:
+    """Values, reasons and readings of the claims on transports, for `claims.record`.
+
+    Parameters
+    ----------
+    runs, small, pauses
+        Runs of Fig. 5, of Fig. 6, and of RoCEv2 with other pause thresholds (column options). A seed draws the same
+        paths for the same flows in all of them.
+    cases
+        "dense" and "moe".
+
+    Returns
+    -------
+    Three tables by claim id.
+    """
+    times = last_flow_times(runs).set_index("transport")
+    one_path = small[small["transport"] == "single path"]
+    tails = one_path.assign(over=one_path["last_s"] / one_path["optimum_s"])
+    tails = tails.pivot(index="load", columns="seed", values="over")
+    large = runs[runs["transport"] == "single path"].set_index("seed")
+    ratios = (tails.loc[1.0] / (large["last_s"] / large["optimum_s"])).dropna()
+    printed = printed_times_s()
+    extra_s = printed["single path"] - printed["optimum"]
+    values = {key: float(times.loc[name, "median_s"]) for name, key in FIG5.items()}
+    values |= {EXCESS: float(times.loc[NAMED, "over_optimum"] - 1), ANY_SIZE: float(ratios.median())}
+    values |= {PARTIAL: float(tails.loc[0.5].median())}
+    values |= {EXPOSED[model]: share_with_slower_sends(case, extra_s) for model, case in cases.items()}
+    reasons = {FIG5[name]: _draws(times.loc[name]) for name in ("single path", "RoCEv2")}
+    reasons[FIG5["RoCEv2"]] += f"; the pause thresholds are not printed: {_thresholds(pauses)}"
+    reasons |= {EXPOSED[model]: _from_printed_start(model, case, extra_s) for model, case in cases.items()}
+    return Entries(values, reasons, _readings(values, times, cases, extra_s))
+
+
+def _readings(values: Mapping[str, float], times: pd.DataFrame, cases: Cases, extra_s: float) -> dict[str, str]:
+    """Texts for claims whose verdict depends on how the text is read."""
+    ends = {
+        f"the {word} of the seeds": {FIG5[name]: float(times.loc[name, f"{word}_s"]) for name in list(FIG5)[1:]}
+        for word in ("least", "most")
+    }
+    sprayed = [name for name in times.index if name not in FIG5 and times.loc[name, "over_optimum"] < 2]
+    others = {name: {EXCESS: float(times.loc[name, "over_optimum"] - 1)} for name in sprayed if name != NAMED}
+    sends = exposed_by_transport(cases, times.reset_index()).query("transport == 'single path'")
+    ours = {EXPOSED[row.model]: row.share for row in sends.itertuples()}
+    return verdict_readings(
+        values,
+        {
+            f"median of {int(times.loc['single path', 'seeds'])} seeds, for the printed time is one draw": ends,
+            f"{NAMED}, which the document names first": others,
+            f"every send {show(extra_s, 's')} longer, the difference of the printed times": {
+                "our median, in proportion to the send": ours
+            },
+        },
+    )
+
+
+def _draws(row: pd.Series) -> str:
+    """How a printed completion time lies among our seeds."""
+    below, seeds = round(row["seeds_up_to_printed"] * row["seeds"]), int(row["seeds"])
+    ends = " to ".join(show(row[end], "s", 3) for end in ("least_s", "most_s"))
+    return f"one draw: {seeds} seeds give {ends}, and {below} of them end by the printed time"
+
+
+def _thresholds(pauses: pd.DataFrame) -> str:
+    """Median tail of the least and the largest thresholds, in times of the optimum."""
+    over = (pauses["last_s"] / pauses["optimum_s"]).groupby(pauses["options"], sort=False).median()
+    ends = (f"{over.index[i]} gives {number(over.iloc[i], 3)} times the optimum" for i in (0, -1))
+    return ", ".join(each.replace("_packets=", " at ").replace(" resume", ", resume") for each in ends)
+
+
+def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
+    """What the slower sends make of the share that the document starts from, and what would give the printed one."""
+    start, goal = claims.paper_value(IDEAL[model]), claims.paper_value(EXPOSED[model])
+    times = case.times
+    compute_s = float(times.forward_s + times.backward_s)
+    later_s = compute_s * start / (1 - start) + 2 * extra_s
+    needed_s = solve_for_target(lambda extra: share_with_slower_sends(case, extra), goal, extra_s)
+    return (
+        f"without the slower sends ours is {float(case.share):.1%} where {start:.0%} is printed; from there they would "
+        f"give {later_s / (compute_s + later_s):.1%}; {show(needed_s, 's', 3)} would give the printed share"
+    )
+
+
+def transport_answer(
+    times: pd.DataFrame, exposed: pd.DataFrame, loads: pd.DataFrame, network: Mapping[str, float]
+) -> str:
+    """The answer in a few sentences.
+
+    Parameters
+    ----------
+    times, exposed
+        Of `last_flow_times` and of `exposed_by_transport`.
+    loads
+        Draws of the hash: column load, flows on the most loaded link.
+    network
+        Hosts, hosts_per_leaf, link_Bps and flow_bytes.
+
+    Returns
+    -------
+    Markdown.
+    """
+    rows = times.set_index("transport")
+    shown = {name: show(row["median_s"], "s", 3) for name, row in rows.iterrows()}
+    excess = rows.loc[NAMED, "over_optimum"] - 1
+    drawn = ", ".join(
+        f"{name} {shown[name]} ({show(rows.loc[name, 'least_s'], 's', 3)} to {show(rows.loc[name, 'most_s'], 's', 3)})"
+        for name in ("single path", "RoCEv2")
+    )
+    shares = exposed.set_index(["model", "transport"])["share"]
+    cost = ", ".join(
+        f"{words} {shares[model, 'optimum']:.1%} to {shares[model, 'single path']:.1%} with a single path and "
+        f"{shares[model, 'RoCEv2']:.1%} with RoCEv2"
+        for model, words in (("dense", "dense"), ("moe", "mixture"))
+        if (model, "optimum") in shares.index
+    )
+    hosts, size, link = network["hosts"], show(network["flow_bytes"], "B", 3), show(network["link_Bps"], "bps")
+    return (
+        f"{hosts:,} hosts send {size} each over {link}: at best in {shown['optimum']}. Spraying ({NAMED}) takes "
+        f"{excess:.1%} more. With one path a flow the last flow is a draw of the hash: {drawn}, median and range of "
+        f"{int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link has "
+        f"{number(loads['load'].median())} flows or more. The exposed share of a training step grows from {cost}."
+    )

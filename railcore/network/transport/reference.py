@@ -1,0 +1,277 @@
+"""The packet model held against published runs of htsim, a public packet simulator: every row, with its error.
+
+Two files: data/measured/transport_reference.csv has permutations with several transports, their slowdown over one flow
+alone; data/measured/transport_uec.csv has Ultra Ethernet's two congestion controls, first and last flow of each run.
+Draws differ: only distributions and sizes of effects can agree. Left out: what each file does not print of a run.
+"""
+
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import files
+from railcore.facts.checks import whole
+from railcore.network.transport.cases import TransportCase, runs_of_cases
+
+NAMES = {  # of the files, and ours
+    "roce": "RoCEv2",
+    "single_path": "single path",
+    "spraying": "spraying",
+    "ndp": "NDP",
+    "nscc": "UEC NSCC",
+    "rccc": "UEC RCCC",
+}
+SEEDS = 10  # of ours, for each row of the first file; the second takes one
+STATISTICS = {"mean": "mean_s", "p50": "p50_s", "p99": "p99_s", "last": "last_s"}
+TOLERANCES = {  # of the reference's mean over its seeds, by statistic; single path and lossless are the last two
+    "mean": {"spraying": 0.05, "ndp": 0.05, "single_path": 0.10, "roce": 0.10},
+    "p99": {"spraying": 0.10, "ndp": 0.10, "single_path": 0.15, "roce": 0.15},
+    "last": dict.fromkeys(("spraying", "ndp", "single_path", "roce"), 0.10),
+}
+STANDARD_ERRORS = 2  # of the reference's own spread, where that is wider
+RANGE = (0.05, 0.95)  # of our seeds, for a row that has no others
+ROUNDING = 1e-9
+ORDER_DIFFERENCE = 0.05  # rows of the reference that differ by more must come in the same order
+PAYLOAD_BYTES, HEADER_BYTES = 4086, 64  # of the second file: 4,150 bytes on the wire
+ROUND_TRIP_S = 8e-6  # of the second file: four cables of 1 us and back
+UEC_RULES = {  # tolerance of the last flow's time, and the share of the rows that must meet it
+    "nscc, full bisection": (0.25, 0.80),
+    "rccc, full bisection": (0.10, 0.80),
+    "oversubscribed, from 8 MB": (0.10, 1.0),
+    "incast, to 8 senders": (0.05, 1.0),
+    "incast, from 8 senders": (0.03, 1.0),
+}
+
+
+@cache
+def _rows(name: str) -> pd.DataFrame:
+    return pd.read_csv(files.data(f"measured/{name}.csv"))
+
+
+def reference_rows() -> pd.DataFrame:
+    """Published permutations by transport, hosts and seed: slowdowns over one flow alone; data/README.md."""
+    return _rows("transport_reference").copy()
+
+
+def uec_rows() -> pd.DataFrame:
+    """Published runs of Ultra Ethernet's congestion controls, with the optimum of each.
+
+    optimum_s: packets of a flow on the wire at the rate of a link, and one round trip; times the oversubscription in a
+    permutation, times the senders in an incast. Columns otherwise as data/README.md has them, times in s.
+    """
+    rows = _rows("transport_uec").copy()
+    for name in ("first", "last", "start_spread"):
+        rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
+    rows["link_Bps"] = rows.pop("link_gbps") * 1e9 / 8
+    shared = np.where(rows["pattern"] == "incast", rows["senders"], rows["oversubscription"])
+    wire_s = np.ceil(rows["flow_bytes"] / PAYLOAD_BYTES) * (PAYLOAD_BYTES + HEADER_BYTES) / rows["link_Bps"]
+    return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S)
+
+
+def _options(row: Any) -> str:
+    every = {"balancing": row.balancing, "entropies": row.paths, "queue_packets": row.queue_packets,
+             "mark_low_packets": row.mark_low_packets, "mark_high_packets": row.mark_high_packets,
+             "start_packets": row.start_packets,
+             "sack_packets": max(1, round(row.sack_bytes / (PAYLOAD_BYTES + HEADER_BYTES)))}  # fmt: skip
+    return " ".join(f"{name}={value}" for name, value in every.items())
+
+
+def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
+    """Each transport and size of `reference_rows` with so many seeds of ours."""
+    whole("seeds", seeds)
+    groups = reference_rows().drop_duplicates(["transport", "hosts"])
+    return [
+        TransportCase(
+            NAMES[row.transport],
+            row.hosts,
+            row.hosts_per_leaf,
+            row.link_gbps * 1e9 / 8,
+            row.flow_bytes,
+            payload_bytes=row.payload_bytes,
+            header_bytes=row.header_bytes,
+            link_latency_s=row.link_latency_us / 1e6,
+            seed=seed,
+        )
+        for row in groups.itertuples()
+        for seed in range(seeds)
+    ]
+
+
+def uec_cases() -> list[TransportCase]:
+    """A case for every row of `uec_rows`, in their order."""
+    return [
+        TransportCase(
+            NAMES[row.control],
+            row.hosts,
+            row.hosts_per_leaf,
+            row.link_Bps,
+            row.flow_bytes,
+            _options(row),
+            row.pattern,
+            members=row.senders if row.pattern == "incast" else 0,
+            start_spread_s=row.start_spread_s,
+            oversubscription=row.oversubscription,
+            payload_bytes=PAYLOAD_BYTES,
+            header_bytes=HEADER_BYTES,
+        )
+        for row in uec_rows().itertuples()
+    ]
+
+
+def compare_with_reference(runs: pd.DataFrame) -> pd.DataFrame:
+    """Slowdown by transport, hosts and statistic beside the published ones: each published seed a column of text less.
+
+    runs: of `reference_cases`. Columns transport, hosts, statistic, reference (mean over its seeds), reference_low,
+    reference_high, seeds, ours (mean over our seeds of the seed's statistic), ours_low and ours_high (`RANGE`), error,
+    tolerance (of the rule, or the reference's spread where wider), within. The median has no rule, so no tolerance.
+    """
+    rows = reference_rows()
+    ours = runs_of_cases([c for c in reference_cases(int(runs["seed"].max()) + 1)], runs)
+    table = []
+    for (transport, hosts), group in rows.groupby(["transport", "hosts"], sort=False):
+        own = ours[(ours["transport"] == NAMES[transport]) & (ours["hosts"] == hosts)]
+        for statistic, column in STATISTICS.items():
+            theirs, values = group[f"{statistic}_over_optimum"], own[column] / (group["optimum_us"].iloc[0] / 1e6)
+            low, high = values.quantile(RANGE)
+            error, tolerance = values.mean() / theirs.mean() - 1, np.nan
+            within: Any = pd.NA
+            if statistic in TOLERANCES and len(theirs) == 1:
+                within = bool(low - ROUNDING <= theirs.iloc[0] <= high + ROUNDING)
+            elif statistic in TOLERANCES:
+                spread = STANDARD_ERRORS * theirs.std() / np.sqrt(len(theirs)) / theirs.mean()
+                tolerance = max(TOLERANCES[statistic][str(transport)], spread)
+                within = bool(abs(error) <= tolerance)
+            table.append(
+                {
+                    "transport": transport,
+                    "hosts": hosts,
+                    "statistic": statistic,
+                    "reference": theirs.mean(),
+                    "reference_low": theirs.min(),
+                    "reference_high": theirs.max(),
+                    "seeds": len(theirs),
+                    "ours": values.mean(),
+                    "ours_low": low,
+                    "ours_high": high,
+                    "error": error,
+                    "tolerance": tolerance,
+                    "within": within,
+                }
+            )
+    return pd.DataFrame(table)
+
+
+def order_of_transports(compared: pd.DataFrame) -> pd.DataFrame:
+    """Transports from fast to slow, theirs and ours, by hosts and statistic of `compare_with_reference`."""
+    found = []
+    for (hosts, statistic), group in compared.groupby(["hosts", "statistic"], sort=False):
+        theirs, ours = (group.sort_values(name)["transport"].tolist() for name in ("reference", "ours"))
+        found.append({"hosts": hosts, "statistic": statistic, "reference": " < ".join(theirs),
+                      "ours": " < ".join(ours), "within": theirs == ours})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def compare_with_uec(runs: pd.DataFrame) -> pd.DataFrame:
+    """Every published run of Ultra Ethernet's congestion controls beside ours.
+
+    runs: of `uec_cases`. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where only the order counts),
+    ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same error of two
+    baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the best of all
+    for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
+    """
+    rows, ours = uec_rows(), runs_of_cases(uec_cases(), runs)
+    last, optimum = rows["last_s"], rows["optimum_s"]
+    excess = (last - optimum).abs()
+    constants = (last / optimum).to_numpy()
+    errors = [float(np.median(np.abs(each * optimum - last) / excess)) for each in constants]
+    best = constants[int(np.argmin(errors))]
+    table = rows.assign(
+        rule=_rules(rows),
+        ours_first_s=ours["first_s"],
+        ours_last_s=ours["last_s"],
+        last_error=ours["last_s"] / last - 1,
+        excess_error=(ours["last_s"] - last).abs() / excess,
+        optimum_error=(optimum - last).abs() / excess,
+        constant_error=(best * optimum - last).abs() / excess,
+        retransmitted_share=rows["retransmitted_packets"] / rows["packets"],
+        ours_retransmitted_share=ours["retransmitted"] / ours["packets"],
+    )
+    allowed = table["rule"].map({name: tolerance for name, (tolerance, _) in UEC_RULES.items()})
+    table["within"] = (table["last_error"].abs() <= allowed).astype(object).where(allowed.notna(), None)
+    table.attrs["constant"] = float(best)
+    return table
+
+
+def _rules(rows: pd.DataFrame) -> Any:
+    incast, small = rows["pattern"] == "incast", rows["hosts"] < rows["hosts"].max()
+    oversubscribed, late = rows["oversubscription"] > 1, rows["flow_bytes"] >= 8e6
+    conditions = [
+        incast & (rows["senders"] >= 8),
+        incast,
+        small | (oversubscribed & ~late),
+        oversubscribed,
+        rows["control"] == "nscc",
+    ]
+    names = ["incast, from 8 senders", "incast, to 8 senders", "", "oversubscribed, from 8 MB", "nscc, full bisection"]
+    return np.select(conditions, names, "rccc, full bisection")
+
+
+def uec_summary(compared: pd.DataFrame) -> pd.DataFrame:
+    """Rules and how many rows of `compare_with_uec` meet them.
+
+    Columns rule, rows, tolerance, within (share of the rows), asked (share), met, median_error and largest_error of the
+    last flow's time.
+    """
+    found = []
+    for name, (tolerance, asked) in UEC_RULES.items():
+        rows = compared[compared["rule"] == name]
+        share, error = float(rows["within"].astype(float).mean()), rows["last_error"].abs()
+        found.append({"rule": name, "rows": len(rows), "tolerance": tolerance, "within": share, "asked": asked,
+                      "met": share >= asked, "median_error": error.median(),
+                      "largest_error": error.max()})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def excess_errors(compared: pd.DataFrame) -> pd.Series:
+    """Median error in (last flow's time - optimum) of the model and of the two baselines."""
+    names = {"model": "excess_error", "optimum": "optimum_error", "constant x optimum": "constant_error"}
+    return pd.Series({name: float(compared[column].median()) for name, column in names.items()})
+
+
+def fewer_paths(compared: pd.DataFrame) -> pd.DataFrame:
+    """Last flow's time against the number of paths, nscc at full bisection: theirs and ours.
+
+    Columns link_Bps, flow_bytes, then for fewer and more paths (neighbours in the file) reference and ours as
+    last_s of fewer over last_s of more, and within: whether both are on one side where the reference differs by over
+    `ORDER_DIFFERENCE`.
+    """
+    rows = compared[compared["rule"] == "nscc, full bisection"]
+    found = []
+    for (rate, size), group in rows.groupby(["link_Bps", "flow_bytes"]):
+        ordered = group.sort_values("paths")
+        for (_, few), (_, many) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
+            found.append({"link_Bps": rate, "flow_bytes": size, "fewer": int(few["paths"]), "more": int(many["paths"]),
+                          **_ratios(few, many)})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def load_balancing_order(compared: pd.DataFrame) -> pd.DataFrame:
+    """Pairs of load-balancing runs of the small network that differ by over `ORDER_DIFFERENCE`, theirs and ours.
+
+    Columns first, second (names of the runs), reference and ours as last_s of the first over the second, within.
+    """
+    rows = compared[compared["hosts"] < compared["hosts"].max()]
+    named = [(f"{row.balancing}, queue {row.queue_packets}, SACK {row.sack_bytes}", row._asdict())
+             for row in rows.itertuples()]  # fmt: skip
+    pairs = [{"first": a, "second": b, **_ratios(one, other)} for (a, one), (b, other) in combinations(named, 2)]
+    table = pd.DataFrame(pairs)
+    return table[(np.log(table["reference"]).abs() > np.log1p(ORDER_DIFFERENCE))].reset_index(drop=True)
+
+
+def _ratios(one: Any, other: Any) -> dict[str, Any]:
+    reference, ours = one["last_s"] / other["last_s"], one["ours_last_s"] / other["ours_last_s"]
+    differ = abs(np.log(reference)) > np.log1p(ORDER_DIFFERENCE)
+    return {"reference": reference, "ours": ours, "within": (not differ) or (reference > 1) == (ours > 1)}

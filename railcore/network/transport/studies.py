@@ -1,0 +1,224 @@
+"""Questions to the packet model as lists of cases: who recovers from failures, how many paths spraying needs.
+
+They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size. What is stored
+in data/derived is read; what is not is simulated.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts import files
+from railcore.facts.units import MB, Gbps
+from railcore.network.transport.cases import PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.fabric import PathFabric
+from railcore.network.transport.flows import Flows
+from railcore.network.transport.hashing import ecmp_paths
+from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
+from railcore.network.transport.packets import simulate
+from railcore.network.transport.sharing import fair_sharing, ideal_spraying
+from railcore.network.transport.transports import Transport
+from railcore.network.transport.transports import transport as transport_preset
+
+STORED = "derived/transport_runs.csv"
+SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
+SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
+SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
+EVERY = (*SPRAYED, *SINGLE_PATH)
+LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
+    "all links up": (0.0, 0.0, 1),
+    "a tenth at half speed": (0.1, 0.5, 1),
+    "a tenth dead, withdrawn": (0.1, 0.0, 1),
+    "a tenth dead, not yet withdrawn": (0.1, 0.0, 0),
+}
+
+
+def case_grid(**values: Any) -> list[TransportCase]:
+    """Every combination of values of a case's fields, each given once or in a list; the last named changes fastest."""
+    lists = [value if isinstance(value, list | tuple | range) else [value] for value in values.values()]
+    return [TransportCase(**dict(zip(values, each, strict=True))) for each in product(*lists)]
+
+
+def failure_cases(seeds: int = 5) -> list[TransportCase]:
+    """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
+
+    Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
+    """
+    ways = [(name, {}) for name in EVERY] + [
+        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("bitmap", "reps")
+    ]
+    return [
+        case
+        for degraded, rate, knows in LINKS.values()
+        for name, more in ways
+        if knows or name in SPRAYED
+        for case in case_grid(
+            transport=name, **SMALL, **more, degraded=degraded, degraded_rate=rate, converged=knows, seed=range(seeds)
+        )
+    ]
+
+
+def failure_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs of `failure_cases` with columns way, links (of `LINKS`) and slowdown over the optimum with all links up.
+
+    Single-path transports over dead links have an infinite one: a row for each.
+    """
+    names = {conditions: name for name, conditions in LINKS.items()}
+    ideal_s = float(runs.loc[runs["degraded"] == 0, "optimum_s"].min())
+    links = [names[key] for key in runs[["degraded", "degraded_rate", "converged"]].itertuples(index=False, name=None)]
+    option = runs["options"].str.removeprefix("balancing=").str.replace("reps", "REPS")
+    way = runs["transport"] + (", " + option).where(option != "", "")
+    found = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)
+    stuck = pd.DataFrame({"way": SINGLE_PATH, "transport": SINGLE_PATH, "links": list(LINKS)[-1], "slowdown": np.inf})
+    return pd.concat([found, stuck], ignore_index=True)
+
+
+def path_cases(paths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256), seeds: int = 3) -> list[TransportCase]:
+    """Ultra Ethernet's window over so many entropies, taken in turn, without bad ones, and recycled."""
+    ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in paths]
+    return case_grid(transport="UEC NSCC", **SMALL, options=ways, seed=range(seeds))
+
+
+def load_map_cases(
+    loads: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), ratios: Sequence[float] = (1, 2, 4, 8), seeds: int = 3
+) -> list[TransportCase]:
+    """Single path and spraying over the share of hosts that send and the leaves' oversubscription."""
+    shape = {"oversubscription": ratios, "load": loads, "seed": range(seeds)}
+    return case_grid(transport=["single path", "UEC NSCC"], **SMALL, **shape)
+
+
+def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[TransportCase]:
+    """Incasts of 8 and 64 senders, and an all-to-all of experts in groups of 64 hosts."""
+    small = SMALL | {"flow_bytes": 128e3}
+    incasts = case_grid(transport=transports, **small, pattern="incast", members=[8, 64], seed=range(seeds))
+    return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
+
+
+STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
+    "failures": failure_cases,
+    "paths": path_cases,
+    "load map": load_map_cases,
+    "patterns": pattern_cases,
+}
+
+
+def case_optimum_s(case: TransportCase) -> float:
+    """When the last flow of a case can be complete at best, from links and sizes alone [s]."""
+    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
+    return optimum_s(case.fabric(), case.flows(), framing)
+
+
+def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
+    """Runs of cases with their optimum: stored ones as they are, others simulated now.
+
+    progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
+    slowdown: last_s over it.
+    """
+    stored = pd.read_csv(files.data(STORED), keep_default_na=False, na_values=[""]).fillna({"options": ""})
+    names = list(asdict(cases[0]))
+    known = set(map(tuple, stored[names].to_numpy().tolist()))
+    new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
+    rows = []
+    for place, case in enumerate(new, start=1):
+        if progress:
+            progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
+        rows.append(run_case(case))
+    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
+    best: dict[TransportCase, float] = {}
+    for case in cases:  # transports share an optimum
+        key = TransportCase(**asdict(case) | {"transport": "", "options": ""})
+        best[case] = best.setdefault(key, 0.0) or case_optimum_s(case)
+        best[key] = best[case]
+    optimum = np.array([best[case] for case in cases])
+    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
+
+
+def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
+    """Share of the flows that are complete over time: columns transport, seed, share, time_s."""
+    ranks = {"first_s": 0.0, **{f"p{rank:g}_s".replace(".", ""): rank / 100 for rank in PERCENTILES}, "last_s": 1.0}
+    long = runs.melt(["transport", "seed"], list(ranks), "share", "time_s")
+    return long.assign(share=long["share"].map(ranks)).sort_values(["transport", "seed", "share"], kind="stable")
+
+
+def flow_level(
+    fabric: PathFabric,
+    flows: Flows,
+    transport: Transport,
+    framing: Framing,
+    seed: int,
+    loss: float = 0.0,
+    converged: bool = True,
+) -> SimpleNamespace:
+    """What `packets.simulate` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
+
+    Parameters
+    ----------
+    fabric, flows
+        Where the flows run.
+    transport
+        Its balancing alone counts.
+    framing, seed, loss, converged
+        As there; there are no losses.
+
+    Returns
+    -------
+    completion_s [flows], and no tallies.
+    """
+    if transport.balancing in ("single path", "flowlets"):
+        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed, converged), framing)
+    else:
+        run = ideal_spraying(fabric, flows, framing=framing)
+    return SimpleNamespace(completion_s=run.completion_s, tallies={})
+
+
+def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
+    """Rows of `run_case` from the flow-level model."""
+    return pd.DataFrame([run_case(case, flow_level) for case in cases])
+
+
+def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> TransportCase:
+    """A permutation on two tiers at full bisection, with leaves of the square root of half of the hosts, or near it.
+
+    Parameters
+    ----------
+    transport
+        Of `transports`.
+    hosts, load
+        All hosts, and the share that sends.
+    flow_bytes, link_Bps
+        Size of a flow [bytes]; speed of every link, one direction [bytes/s].
+
+    Returns
+    -------
+    The case.
+    """
+    per_leaf = 2 ** round(np.log2(hosts / 2) / 2)
+    return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load)
+
+
+def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
+
+    The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
+    """
+    fabric, flows = case.fabric(), case.flows()
+    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
+    path = ecmp_paths(fabric, flows, case.seed)
+    times = {
+        "optimum of each flow": single_flow_s(fabric, flows, framing),
+        "all paths, fair sharing": ideal_spraying(fabric, flows, framing=framing).completion_s,
+        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
+    }
+    if progress:
+        hops = case.packet_hops / 1e6
+        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
+        chosen = replace(transport_preset(case.transport), **case.option_values)
+        times[f"{case.transport}, packets"] = simulate(fabric, flows, chosen, framing, case.seed).completion_s
+    share = np.arange(1, len(flows) + 1) / len(flows)
+    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
+    return pd.concat(parts, ignore_index=True)

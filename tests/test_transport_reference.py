@@ -1,0 +1,164 @@
+"""The packet model beside published runs of a public simulator: what is compared, the rules, and the stored runs."""
+
+import runpy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.facts import files
+from railcore.network.transport import reference
+from railcore.network.transport.cases import TransportCase, run_case, runs_of_cases
+
+SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
+
+
+def stand_in(fabric, flows, transport, framing, seed, *_):
+    """Every flow at the rate of its port, one packet of ten sent twice."""
+    wire_s = framing.packets(flows.size_bytes) * framing.packet_bytes / fabric.link_Bps
+    done = wire_s + 2 * fabric.latency_s(flows.source, flows.destination)
+    again = int(0.1 * framing.packets(flows.size_bytes).sum())
+    return SimpleNamespace(completion_s=done, tallies={"sent": 11 * again, "retransmitted": again})
+
+
+def test_published_rows_give_the_optimum_to_a_nanosecond():
+    """Store and forward, the last packet as long as its payload, acknowledgement of a header back."""
+    for row in reference.reference_rows().itertuples():
+        rate, header = row.link_gbps * 1e9 / 8, row.header_bytes
+        full, rest = divmod(row.flow_bytes, row.payload_bytes)
+        last = rest + header if rest and row.transport != "roce" else row.payload_bytes + header
+        packets = full + bool(rest) - 1
+        sent = packets * (row.payload_bytes + header) + last
+        behind = 3 * (row.payload_bytes + header)  # a full packet before the last one, on the next three ports
+        optimum = (sent + behind + 4 * header) / rate + 8 * row.link_latency_us / 1e6
+        assert optimum * 1e6 == pytest.approx(row.optimum_us, abs=2e-3), row.transport
+
+
+def test_published_packets_are_those_of_the_payload():
+    rows = reference.uec_rows()
+    assert len(rows) == 314
+    packets = np.ceil(rows["flow_bytes"] / reference.PAYLOAD_BYTES)
+    flows = np.where(rows["pattern"] == "incast", rows["senders"], rows["hosts"])
+    assert (packets * flows == rows["packets"]).all()
+
+
+def test_no_published_run_is_below_its_optimum():
+    """But for the leaves' own traffic: within a percent at full bisection and in incasts."""
+    rows = reference.uec_rows().query("oversubscription == 1 or pattern == 'incast'")
+    assert (rows["last_s"] > 0.995 * rows["optimum_s"]).all()
+
+
+def test_a_case_reads_the_same_from_a_file(tmp_path):
+    row = run_case(SMALL, stand_in)
+    path = tmp_path / "runs.csv"
+    pd.DataFrame([row]).to_csv(path, index=False, float_format="%.10g")
+    found = runs_of_cases([SMALL], pd.read_csv(path))
+    assert found["last_s"].item() == pytest.approx(row["last_s"])
+    assert row["first_s"] <= row["p50_s"] <= row["p99_s"] <= row["p999_s"] <= row["last_s"]
+    with pytest.raises(ValueError, match="1 cases were not run, the first with transport UEC NSCC"):
+        runs_of_cases([replace(SMALL, seed=1)], pd.read_csv(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"pattern": "ring"}, "pattern"), ({"options": "paths 8"}, "name=value"), ({"degraded": 2.0}, "degraded"),
+     ({"hosts": 1.5}, "hosts")],
+)  # fmt: skip
+def test_bad_cases_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **change)
+
+
+def test_patterns_have_their_flows():
+    assert len(replace(SMALL, pattern="incast", members=5).flows()) == 5
+    assert len(replace(SMALL, pattern="all to all", members=4).flows()) == 4 * 4 * 3
+    assert len(replace(SMALL, load=0.5).flows()) == 8
+    assert (replace(SMALL, degraded=0.5).fabric().rates == 0).sum() == 16
+    assert SMALL.packets == 25 and 25 * 16 * 2 <= SMALL.packet_hops <= 25 * 16 * 4
+
+
+def published_runs():
+    """The published rows as if they were ours."""
+    rows = reference.uec_rows()
+    runs = [run_case(replace(SMALL), stand_in)] * len(rows)
+    cases = reference.uec_cases()
+    table = pd.DataFrame([row | vars(case) for row, case in zip(runs, cases, strict=True)])
+    return table.assign(first_s=rows["first_s"], last_s=rows["last_s"], retransmitted=rows["retransmitted_packets"],
+                        packets=rows["packets"])  # fmt: skip
+
+
+def test_published_runs_meet_their_own_rules():
+    compared = reference.compare_with_uec(published_runs().drop_duplicates())
+    assert len(compared) == 314 and (compared["last_error"] == 0).all()
+    summary = reference.uec_summary(compared)
+    assert summary["met"].all() and (summary["within"] == 1).all()
+    assert summary["rows"].sum() + (compared["rule"] == "").sum() == 314
+    errors = reference.excess_errors(compared)
+    assert errors["model"] == 0 and errors["optimum"] == 1 and 0 < errors["constant x optimum"] < 1
+    assert reference.load_balancing_order(compared)["within"].all() and reference.fewer_paths(compared)["within"].all()
+
+
+def test_a_wrong_run_is_found():
+    runs = published_runs().assign(last_s=lambda table: table["last_s"] * 1.3)
+    summary = reference.uec_summary(reference.compare_with_uec(runs))
+    assert not summary["met"].any()
+    runs = published_runs().assign(last_s=1.0)
+    assert not reference.load_balancing_order(reference.compare_with_uec(runs))["within"].all()
+
+
+def reference_runs(scale):
+    """Each published row's statistics, times a scale, as runs of ours."""
+    rows, found = reference.reference_rows(), []
+    for case in reference.reference_cases(3):
+        named = rows["transport"].map(reference.NAMES)
+        group = rows[(named == case.transport) & (rows["hosts"] == case.hosts)]
+        row = group.iloc[case.seed % len(group)]
+        times = {column: scale * row[f"{name}_over_optimum"] * row["optimum_us"] / 1e6
+                 for name, column in reference.STATISTICS.items()}  # fmt: skip
+        found.append(run_case(SMALL, stand_in) | vars(case) | times)
+    return pd.DataFrame(found)
+
+
+def test_published_slowdowns_meet_their_own_rules():
+    compared = reference.compare_with_reference(reference_runs(1.0))
+    assert len(compared) == 7 * len(reference.STATISTICS)
+    assert compared["error"].abs().max() < 1e-9
+    assert compared.dropna(subset="within")["within"].all() and compared["within"].isna().sum() == 7
+    assert reference.order_of_transports(compared)["within"].all()
+    wide = compared.query("transport == 'single_path' and hosts == 1024 and statistic == 'last'")
+    assert wide["tolerance"].item() > 0.10  # the spread of three published tails
+    wrong = reference.compare_with_reference(reference_runs(1.3))
+    assert not wrong.dropna(subset="within")["within"].any()
+
+
+REBUILD = runpy.run_path(str(files.DATA / "derived/rebuild.py"))
+
+
+def test_finished_cases_are_not_run_again(tmp_path, monkeypatch):
+    ran = []
+
+    def run(case):
+        ran.append(case)
+        if case == 3 and len(ran) == 3:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"case": [case], "twice": [2 * case]})
+
+    table = SimpleNamespace(CODE=(), __file__=__file__, run=run)
+    monkeypatch.setitem(REBUILD["TABLES"], "mine", table)
+    monkeypatch.setattr(files, "BUILD", tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        list(REBUILD["finished"]("mine", [1, 2, 3]))
+    found = list(REBUILD["finished"]("mine", [1, 2, 3]))
+    assert ran == [1, 2, 3, 3] and [kept for _, _, kept in found] == [True, True, False]
+    assert [rows["twice"].item() for _, rows, _ in found] == [2, 4, 6]
+
+
+def test_words_do_not_count_as_code(tmp_path):
+    one, two, three = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
+    one.write_text('def f(x):\n    """Twice."""\n    return 2 * x\n')
+    two.write_text('def f(x):\n    """Two times."""\n    return 2 * x  # so\n')
+    three.write_text("def f(x):\n    return 3 * x\n")
+    texts = [REBUILD["_without_words"](path) for path in (one, two, three)]
+    assert texts[0] == texts[1] != texts[2]
