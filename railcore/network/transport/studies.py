@@ -30,6 +30,7 @@ SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_byte
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
 SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
 EVERY = (*SPRAYED, *SINGLE_PATH)
+LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
     "a tenth at half speed": (0.1, 0.5, 1),
@@ -99,11 +100,19 @@ def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[Tra
     return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
 
 
+def loss_cases(losses: Sequence[float] = (0.0, 1e-6, 1e-5, 1e-4), seeds: int = 3) -> list[TransportCase]:
+    """300 MB over links that lose packets at random, short and long; every flow has a path of its own."""
+    shape = {"hosts": 16, "hosts_per_leaf": 1, "link_Bps": 100 * Gbps, "flow_bytes": 300 * MB}
+    ways = {"transport": ["UEC NSCC", "NDP", "single path", "RoCEv2"], "link_latency_s": list(LATENCIES_S.values())}
+    return case_grid(**ways, **shape, loss=losses, seed=range(seeds))
+
+
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
     "patterns": pattern_cases,
+    "loss": loss_cases,
 }
 
 

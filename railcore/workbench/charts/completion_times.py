@@ -292,34 +292,38 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def slowdown_bars(data: pd.DataFrame, by: str, title: str = "") -> plt.Figure:
-    """Last flow over the optimum, a group of bars for each transport, a bar for each value of a column.
+def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
+    """Last flow over the optimum: a group of bars for each way, a bar for each condition, ranges over seeds.
 
-    data: columns transport, slowdown (not finite where a flow is never complete), and that column; a row for each seed.
-    by: the column; title: of the legend.
+    data: columns slowdown (infinite where a flow is never complete) and the two named; a row for each seed.
+    way, by: columns of the groups and of the bars in a group.
     """
-    names, groups = list(data["transport"].unique()), list(data[by].unique())
-    figure, ax = plt.subplots(figsize=(11, 4.4))
-    width = 0.82 / len(groups)
+    names, groups = list(data[way].unique()), list(data[by].unique())
+    figure, ax = plt.subplots(figsize=(12, 4.6))
+    width = 0.84 / len(groups)
     finite = data.loc[np.isfinite(data["slowdown"]), "slowdown"]
-    top = 1.25 * finite.max()
     for i, group in enumerate(groups):
-        over = _over_seeds(data[data[by] == group].replace(np.inf, np.nan), ["transport"], "slowdown")
-        over = over.set_index("transport").reindex(names)
+        over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)
         x = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
-        ax.bar(x, over["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
-        ax.vlines(x, over["least"], over["most"], color="black", linewidth=1)
-        for place, (middle, most) in zip(x, over[["median", "most"]].to_numpy(), strict=True):
-            text, height = (number(middle, 3), most) if np.isfinite(middle) else (_NEVER, 1.0)
-            ax.annotate(text, (place, height), (0, 2), textcoords="offset points", ha="center", fontsize=7)
+        shown = over.where(np.isfinite(over))
+        ax.bar(x, shown["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
+        ax.vlines(x, shown["least"], shown["most"], color="black", linewidth=1)
+        for place, middle, most in zip(x, over["median"], over["most"], strict=True):
+            if np.isinf(middle):
+                ax.annotate(_NEVER, (place, 1), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90)
+            elif middle == middle:
+                at = (place, most if np.isfinite(most) else middle)
+                ax.annotate(number(middle, 2), at, (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
     ax.axhline(1, label="optimum", **_OPTIMUM)
     ax.set_yscale("log")
-    ax.set_ylim(0.8, top)
-    log_axis(ax.yaxis)
+    ax.set_ylim(0.9, 1.3 * finite.max())
+    log_axis(ax.yaxis, [1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20])
+    ax.set_ylim(0.9, 1.3 * finite.max())
     ax.set_ylabel("last flow, times the optimum")
-    ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ") for name in names])
+    ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
+    ax.tick_params(axis="x", labelsize=8.5)
     ax.grid(axis="x", visible=False)
-    legend_below(figure, ax, title=title or None)
+    legend_below(figure, ax)
     return figure
 
 
@@ -394,18 +398,16 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
     return figure
 
 
-def completion_curves(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.Figure:
+def completion_curves(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """Share of the flows that are complete over time, a line for each model.
 
-    data: columns model, share, time_s; optimum_s: of the last flow at best [s]; title: of the picture.
+    data: columns model, share, time_s; title: of the picture.
     """
     figure, ax = plt.subplots(figsize=(8.5, 4.4))
     for i, (name, part) in enumerate(data.groupby("model", sort=False)):
         label = f"{name}: last {units.show(float(part['time_s'].max()), 's', 3)}"
-        ax.plot(
-            part["time_s"] * 1e3, part["share"], **plotting.line_style(i, ("-", "--")[i % 2], marker="", label=label)
-        )
-    ax.axvline(1e3 * optimum_s, label=f"optimum {units.show(optimum_s, 's', 3)}", **_OPTIMUM)
+        style = plotting.line_style(i, ("-", "--")[i % 2], marker="", label=label)
+        ax.plot(part["time_s"] * 1e3, part["share"], **style)
     log_axis(ax.xaxis)
     ax.set_xlabel("completion time [ms]")
     percent_axis(ax.yaxis, "share of the flows that are complete")
