@@ -40,6 +40,8 @@ class Options(NamedTuple):
     planes: int
     entropies: int  # of a plane
     queue: int
+    wire: int  # bytes of a packet on a link
+    header: int  # of what has no payload
     mark_low: float
     mark_high: float
     pause_at: int
@@ -73,6 +75,7 @@ class State(NamedTuple):
     """Arrays of a run; `packets.simulate` makes them."""
 
     base: np.ndarray  # [flows, stages] int32
+    back: np.ndarray  # of the way from receiver to sender
     offset: np.ndarray  # [paths, stages] int32
     ev_path: np.ndarray  # [flows or 1, planes * entropies] int16
     strides: np.ndarray  # numbers without a common divisor with the entropies
@@ -85,7 +88,7 @@ class State(NamedTuple):
     first: np.ndarray  # [hosts + 1] flows of a host
     begins: np.ndarray  # [flows] slot of the start, and order of the starts
     order: np.ndarray
-    queue: np.ndarray  # [ports, 3] head, tail, length
+    queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that went before them
     pool: np.ndarray  # [nodes, 2]
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
     stopped: np.ndarray  # [ports, 2] told to pause; paused
@@ -151,8 +154,29 @@ def put(s, ring, tail, due, first, second):
 
 
 @inlined
-def tell(s, f, kind, first, second):
+def burden(s, o, port):
+    """A header goes before the packets that wait at a port; it takes no time where none wait."""
+    if s.queue[port, 2] > 0:
+        s.queue[port, 3] += o.header
+
+
+@inlined
+def burden_back(s, o, f):
+    """A header goes from the receiver to the sender, on a path drawn at random."""
+    path = draw(s, len(s.offset))
+    for stage in range(o.stages):
+        if s.back[f, stage] >= 0:
+            port = s.back[f, stage] + s.offset[path, stage]
+            if stage > 0:
+                burden(s, o, port)
+            elif s.ables[s.base[f, o.stages - 1]] > 0:
+                s.queue[port, 3] += o.header
+
+
+@inlined
+def tell(s, o, f, kind, first, second):
     """Send a word back to the sender of flow f; it comes a loop's latency later."""
+    burden_back(s, o, f)
     word = (f << 2) | kind
     due = s.tally[NOW] + s.rtt[f]
     if s.near[f]:
@@ -225,17 +249,19 @@ def next_entropy(s, o, f, plane):
         ev = s.ring[at, s.ring_at[at, 0] & (s.ring.shape[1] - 1)]
         s.ring_at[at, 0] += 1
         return ev
-    tries = 2 * n if o.balancing == BITMAP or o.balancing == MIXED else 1
+    if o.balancing == REPS and s.sent[f] > min(s.window[f, 0], n):
+        return plane * n + draw(s, n)
     ev = 0
-    for _ in range(tries):
+    for turn in range(n + 1):
         if s.cycle[at, 0] >= n:
             s.cycle[at, 0] = 0
             s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
         ev = (s.cycle[at, 1] + s.cycle[at, 0] * s.cycle[at, 2]) % n
         s.cycle[at, 0] += 1
-        if tries == 1 or s.skip[at, ev] == 0:
+        if (o.balancing != BITMAP and o.balancing != MIXED) or s.skip[at, ev] == 0:
             break
-        s.skip[at, ev] -= 1
+        if turn == 0:
+            s.skip[at, ev] -= 1
     return plane * n + ev
 
 
@@ -258,7 +284,7 @@ def lose(s, o, f, seq, ev, again):
     seen_by_gap = o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
     word = (f << 2) | NOTICE
     if seen_by_gap:
-        tell(s, f, NACK, ev, seq)
+        tell(s, o, f, NACK, ev, seq)
     elif not put(s, s.notices, NOTICE_TAIL, s.tally[NOW] + s.rtt[f] + o.timeout, word | (ev << 21), seq):
         s.tally[FREE] = -2
 
@@ -274,6 +300,10 @@ def enqueue(s, o, stage, port, came_over, node):
         release(s, node)
         if s.rates[port] > 0.0 and o.overflow == TRIM:
             s.tally[TRIMMED] += 1
+            path = word & ((1 << PATH_BITS) - 1)
+            for later in range(stage, o.stages):
+                if s.base[f, later] >= 0:
+                    burden(s, o, s.base[f, later] + s.offset[path, later])
             arrive_trimmed(s, o, f, seq, ev)
         else:
             lose(s, o, f, seq, ev, again)
@@ -302,7 +332,7 @@ def arrive_trimmed(s, o, f, seq, ev):
     """A header comes to the receiver, ahead of all queues; it asks for the packet again."""
     if o.control == PULLS:
         ask(s, o, f, 1.0)
-    tell(s, f, NACK, ev, seq)
+    tell(s, o, f, NACK, ev, seq)
 
 
 @inlined
@@ -340,7 +370,7 @@ def receive(s, o, node):
         s.tally[DISCARDED] += 1
         if seq > s.expected[f, 0] and s.expected[f, 1] == 0:
             s.expected[f, 1] = 1
-            tell(s, f, NACK, ev, s.expected[f, 0])
+            tell(s, o, f, NACK, ev, s.expected[f, 0])
         return
     if o.recovery == GO_BACK_N:
         s.expected[f, 0], s.expected[f, 1] = s.expected[f, 0] + 1, 0
@@ -361,11 +391,11 @@ def receive(s, o, node):
     if o.control == DCQCN:
         if marked and s.tally[NOW] - s.unacked[f] >= o.notice_gap:
             s.unacked[f] = s.tally[NOW]
-            tell(s, f, ACK, ev | (np.int64(1) << EV_BITS), delay)
+            tell(s, o, f, ACK, ev | (np.int64(1) << EV_BITS), delay)
         return
     s.unacked[f] += 1
     if marked or complete or answer or s.unacked[f] >= o.sack or s.got[f] == 1:
-        tell(s, f, ACK, ev | (marked << EV_BITS) | (s.unacked[f] << (EV_BITS + 1)), delay)
+        tell(s, o, f, ACK, ev | (marked << EV_BITS) | (s.unacked[f] << (EV_BITS + 1)), delay)
         s.unacked[f] = 0
 
 
@@ -413,6 +443,9 @@ def serve(s, o, stage):
             length = s.queue[port, 2]
             if length == 0 or (o.overflow == PAUSE and s.stopped[port, 1]):
                 continue
+            if s.queue[port, 3] >= o.wire:
+                s.queue[port, 3] -= o.wire
+                continue
             if not o.even:
                 if s.free_at[port] > now:
                     continue
@@ -451,6 +484,9 @@ def send(s, o, host, plane):
     if o.overflow == PAUSE and s.stopped[port, 1]:
         return
     if not o.even and (s.free_at[port] > now or s.rates[port] == 0.0):
+        return
+    if s.queue[port, 3] >= o.wire:
+        s.queue[port, 3] -= o.wire
         return
     low, many = s.first[host], s.first[host + 1] - s.first[host]
     for step in range(many):
@@ -662,7 +698,7 @@ def give_credits(s, o):
             s.tally[DEMAND] -= 1
         if s.asked[f] >= 1.0:
             queue_up(s, f, host)
-        tell(s, f, CREDIT, 0, 0)
+        tell(s, o, f, CREDIT, 0, 0)
 
 
 @inlined

@@ -188,6 +188,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         planes=planes,
         entropies=entropies,
         queue=1 << 30 if transport.overflow == "pause" else transport.queue_packets,
+        wire=round(framing.packet_bytes),
+        header=round(framing.header_bytes),
         mark_low=float(transport.mark_low_packets) if transport.marking else math.inf,
         mark_high=float(transport.mark_high_packets),
         pause_at=transport.pause_packets,
@@ -240,6 +242,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     divisors = [each for each in range(1, entropies + 1) if math.gcd(each, entropies) == 1]
     state = kernel.State(
         base=base.astype(np.int32),
+        back=fabric.tables(flows.destination[order], flows.source[order])[0].astype(np.int32),
         offset=offset.astype(np.int32),
         ev_path=ev_path.astype(np.int16),
         strides=np.array(divisors, np.int64),
@@ -252,7 +255,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         first=first,
         begins=begins,
         order=np.argsort(begins, kind="stable"),
-        queue=np.zeros((fabric.ports, 3), np.int32),
+        queue=np.zeros((fabric.ports, 4), np.int32),
         pool=pool,
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
