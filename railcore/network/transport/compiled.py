@@ -34,9 +34,9 @@ class CompiledLoop:
         except ImportError:
             return self.plain
         try:
-            return numba.njit(cache=True, error_model="numpy", **self.options)(self.plain)
+            return numba.njit(cache=True, error_model="numpy", _nrt=False, **self.options)(self.plain)
         except RuntimeError:  # no folder that can be written to
-            return numba.njit(error_model="numpy", **self.options)(self.plain)
+            return numba.njit(error_model="numpy", _nrt=False, **self.options)(self.plain)
 
     @property
     def _numba_type_(self) -> Any:
