@@ -128,7 +128,7 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
     slowdown: last_s over it.
     """
-    stored = pd.read_csv(files.data(STORED), keep_default_na=False, na_values=[""]).fillna({"options": ""})
+    stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
     names = list(asdict(cases[0]))
     known = set(map(tuple, stored[names].to_numpy().tolist()))
     new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]

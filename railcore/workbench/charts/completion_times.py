@@ -13,6 +13,7 @@ from railcore.workbench.plotting import COLOURS, GREY, heat_colours, legend_belo
 
 _OPTIMUM = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _PRINTED = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
+_STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _NEVER = "never"  # of flows that are not complete
 
 
@@ -85,18 +86,19 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
         times = part["last_s"].to_numpy() * 1e3
         dots = {**styles[name], "linestyle": "none", "alpha": 0.65}
         right.plot(times, np.full(len(times), rows[name]), **dots)
-        middle = np.median(times)
-        right.plot([middle, middle], [rows[name] - 0.28, rows[name] + 0.28], color=styles[name]["color"], linewidth=2)
-        right.annotate(f"{number(middle, 3)} ms", (middle, rows[name] + 0.3), ha="center", fontsize=8)
+        middle, end = float(np.median(times)), max(times.max(), 1e3 * printed_s.get(str(name), 0.0))
+        right.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
+        plotting.text_beside(right, f"{number(middle, 3)} ms", (end, rows[name]), (9, 0), va="center", fontsize=8)
     for name, time_s in printed_s.items():
         if name in rows:
             right.plot(1e3 * time_s, rows[name], **_PRINTED, zorder=3)
     right.plot([], [], **_PRINTED, label="printed")
     right.set_yticks(list(rows.values()), list(rows))
-    right.set_ylim(-0.6, len(rows) - 0.2)
+    right.set_ylim(-0.6, len(rows) - 0.4)
     right.grid(axis="y", visible=False)
+    left.set_xlim(0, 1.02 * last["last_s"].max() * 1e3)
+    right.set_xlim(0, 1.2 * max(last["last_s"].max(), *printed_s.values()) * 1e3)
     for ax, title in ((left, "(a) all flows"), (right, "(b) last flow, a mark for each seed; bar: median")):
-        log_axis(ax.xaxis)
         ax.set_xlabel("completion time [ms]")
         panel_title(ax, title, left=True)
     handles = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
@@ -116,13 +118,12 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, printed: Mapping[float, f
     ax.axhline(1e6 * optimum_s, label="optimum", **_OPTIMUM)
     if printed:
         ax.plot(list(printed), [1e6 * time for time in printed.values()], **_PRINTED, label="printed")
-    log_axis(ax.yaxis)
+    ax.set_ylim(bottom=0)
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
+    ax.yaxis.set_major_formatter(lambda value, _: number(value))
     over = ax.secondary_yaxis("right", functions=(lambda y: y / (1e6 * optimum_s), lambda y: y * (1e6 * optimum_s)))
     over.set_ylabel("times the optimum")
-    over.yaxis.set_major_formatter(lambda value, _: number(value))
-    over.yaxis.set_minor_formatter(lambda value, _: "")
     legend_below(figure, ax, 5)
     return figure
 
@@ -148,9 +149,9 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
             y += 0.13 * (j - (len(models) - 1) / 2)
             ax.hlines(y, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
             ax.plot(mine["ours"], y, **plotting.line_style(j, "none", zorder=4, label=model))
-        log_axis(ax.xaxis)
+        log_axis(ax.xaxis, [1, 1.2, 1.5, 2, 2.5] if part["reference_high"].max() < 3 else [1, 1.5, 2, 3, 4, 5, 6, 8])
         ax.set_xlabel("times the optimum")
-        panel_title(ax, statistic, left=True)
+        panel_title(ax, _STATISTICS.get(statistic, statistic), left=True)
         if not i:
             ax.set_yticks(list(place.values()), [f"{name}, {hosts:,} hosts" for name, hosts in place])
             ax.set_ylim(min(place.values()) - 0.6, 0.6)
@@ -243,11 +244,9 @@ def last_flow_chances(
     left.plot(chance["load"], chance["chance"], **plotting.line_style(1, "none", label="links as if independent"))
     (first, first_s), *_, (last, last_s) = printed_s.items()
     left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"{first}, printed")
-    left.set_xlabel("flows on the most loaded link")
+    left.set_xlabel(f"flows on the most loaded link; each keeps it busy for {units.show(unit_s, 's', 3)}")
     left.set_xticks(range(int(counts.index.min()) - 1, int(counts.index.max()) + 2))
     percent_axis(left.yaxis, "share of the draws")
-    over = left.secondary_xaxis("top", functions=(lambda x: 1e3 * x * unit_s, lambda x: x / (1e3 * unit_s)))
-    over.set_xlabel("time that they keep it busy [ms]")
     left.legend(fontsize=8, loc="upper right")
     names = list(settings["setting"].unique())
     for i, (name, part) in enumerate(settings.groupby("setting", sort=False)):
@@ -280,8 +279,9 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         ax.barh(y, rows["share"], height=0.62, color=COLOURS[5])
         ax.hlines(y, rows["least"], rows["most"], color="black", linewidth=1.2)
         ax.plot(rows["printed"], y, **_PRINTED, label="printed")
-        for at, share, most in zip(y, rows["share"], rows["most"], strict=True):
-            plotting.text_beside(ax, plotting.percent(share), (max(share, most), at), (9, 0), va="center", fontsize=8)
+        ends = rows[["share", "most", "printed"]].max(axis=1)
+        for at, share, end in zip(y, rows["share"], ends, strict=True):
+            plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)
         ax.set_yticks(y, names)
         ax.set_xlim(0, 1.18 * rows[["share", "most", "printed"]].max(axis=None))
         ax.grid(axis="y", visible=False)
@@ -310,7 +310,9 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
         ax.vlines(x, shown["least"], shown["most"], color="black", linewidth=1)
         for place, middle, most in zip(x, over["median"], over["most"], strict=True):
             if np.isinf(middle):
-                ax.annotate(_NEVER, (place, 1), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90)
+                ax.annotate(
+                    _NEVER, (place, 1), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90
+                )
             elif middle == middle:
                 at = (place, most if np.isfinite(most) else middle)
                 ax.annotate(number(middle, 2), at, (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
