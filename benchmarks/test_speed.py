@@ -18,6 +18,14 @@ from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.network.transport import (
+    ecmp_paths,
+    fair_sharing,
+    ideal_spraying,
+    leaf_spine,
+    most_loaded_links,
+    permutation,
+)
 from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
@@ -281,3 +289,28 @@ def test_addresses_of_65536_gpus_in_64_pods(benchmark):
     tables = benchmark.pedantic(deploy, rounds=3, warmup_rounds=1)
     assert [len(table) for table in tables[:3]] == [131072, 131072, 2048]
     assert tables[0]["address"].nunique() == 65536
+
+
+@pytest.fixture(scope="module")
+def transfers():
+    """Each of 8,192 hosts under 128 leaves sends 97 MB to another."""
+    return leaf_spine(8192, 64, "800 Gbps"), permutation(8192, "97 MB")
+
+
+def test_fair_sharing_of_8192_flows(benchmark, transfers):
+    """A permutation on paths of ECMP, compiled before; target 0.1 s on one core."""
+    fabric, flows = transfers
+    path = ecmp_paths(fabric, flows)
+    run = benchmark.pedantic(fair_sharing, (fabric, flows, path), rounds=5, warmup_rounds=1)
+    assert run.slowdown.max() > 5
+
+
+def test_ideal_spraying_of_8192_flows_with_a_tenth_of_the_links_dead(benchmark, transfers):
+    fabric, flows = transfers
+    run = benchmark.pedantic(ideal_spraying, (fabric.degraded(0.1), flows), rounds=3, warmup_rounds=1)
+    assert 1.1 < run.slowdown.max() < 2
+
+
+def test_a_thousand_draws_of_the_most_loaded_link_of_8192_hosts(benchmark, transfers):
+    table = benchmark.pedantic(most_loaded_links, (*transfers, 1000), rounds=5, warmup_rounds=1)
+    assert len(table) == 1000

@@ -257,7 +257,7 @@ def test_routing_that_has_converged_avoids_dead_links():
     dead = fabric.rates == 0
     assert there[0][dead].sum() == 0 and there[1][dead].sum() > 0
     assert np.array_equal(ecmp_paths(fabric, flows, 4, False), ecmp_paths(leaf_spine(512, 16, LINK), flows, 4))
-    with pytest.raises(ValueError, match="cannot be reached .* dead link"):
+    with pytest.raises(ValueError, match="every path has a dead link"):
         ecmp_paths(leaf_spine(512, 16, LINK).degraded(1.0), flows)
 
 
@@ -273,7 +273,8 @@ def test_flows_are_counted_once_on_every_link_they_pass(fabric, seed):
 
 @pytest.mark.parametrize("entropies", [1, 3])
 @pytest.mark.parametrize(
-    "fabric", [leaf_spine(64, 8, LINK, 2, planes=2), three_tier(54, 6, LINK), leaf_spine(64, 8, LINK).degraded(0.2, 0, 0.5)]
+    "fabric",
+    [leaf_spine(64, 8, LINK, 2, planes=2), three_tier(54, 6, LINK), leaf_spine(64, 8, LINK).degraded(0.2, 0, 0.5)],
 )  # fmt: skip
 def test_draws_of_the_most_loaded_link_are_those_of_the_paths(fabric, entropies):
     flows = permutation(fabric.hosts, 1e6)

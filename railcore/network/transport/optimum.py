@@ -48,6 +48,9 @@ class Framing:
         return packets * self.packet_bytes if self.padded else size_bytes + packets * float(self.header_bytes)
 
 
+RECEIVED = Framing()  # complete when received
+
+
 def stage_rates(fabric: PathFabric) -> list[Floats]:
     """Rates of the ports of each stage: [planes, hosts] first and last, between them [planes, switch, up or down]."""
     pods = int(fabric.pod.max()) + 1
@@ -126,7 +129,7 @@ def path_delay_s(fabric: PathFabric, flows: Flows, framing: Framing) -> Floats:
 
 
 @checked
-def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = Framing()) -> Floats:
+def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> Floats:
     """Completion time of each flow alone on the fabric, from its start; shape [flows] [s].
 
     All ports of the NIC send, and all paths carry. A packet is not split: the last one of each plane may run alone.
@@ -140,7 +143,7 @@ def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = Framing()
 
 
 @checked
-def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = Framing()) -> dict[str, float]:
+def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> dict[str, float]:
     """When the last flow can be complete at best, by what holds it back, from time 0 [s].
 
     "one flow": each alone. Every other entry, of `CUTS`: what has to cross one group of links, over all paths evenly
@@ -164,6 +167,6 @@ def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = Framin
 
 
 @checked
-def optimum_s(fabric: PathFabric, flows: Flows, framing: Framing = Framing()) -> float:
+def optimum_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> float:
     """When the last flow can be complete at best, from time 0 [s]: the largest of `optimum_bounds_s`."""
     return max(optimum_bounds_s(fabric, flows, framing).values())

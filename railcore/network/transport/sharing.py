@@ -17,10 +17,11 @@ from railcore.network.transport.compiled import njit
 from railcore.network.transport.fabric import SKIPPED, PathFabric
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import live_paths
-from railcore.network.transport.optimum import Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
+from railcore.network.transport.optimum import RECEIVED, Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
 
 _TIE = 1e-12  # shares that differ by less are equal
-_LEAST = 1e-300  # no weight is less
+_SAME = 1e-9  # rates that differ by less are one rate
+_LEAST = 1e-30  # no weight is less
 _DONE = 1e-10  # of a flow's bytes: what is left by rounding
 
 
@@ -40,12 +41,18 @@ class SharedLinks:
 
     def finish_s(self) -> Floats:
         """When each flow has sent its last byte; infinite for flows over a dead link. Compiled."""
-        part = _parts(self.port, len(self.capacity_Bps))
+        flows, ports = len(self.port), len(self.capacity_Bps)
+        part = np.empty(flows, np.int64)
+        _parts(self.port, np.arange(ports), part)
         order = np.lexsort((self.start_s, part))
-        first = np.append(np.flatnonzero(np.diff(part[order], prepend=-1)), len(part))
+        first = np.append(np.flatnonzero(np.diff(part[order], prepend=-1)), flows)
         each = self.port[order], self.weight[order], self.capacity_Bps, self.wire_bytes[order], self.start_s[order]
-        finish = np.empty(len(part))
-        finish[order] = _finish(first, *each)
+        numbers = np.stack([each[3], np.zeros(flows), np.zeros(flows)])
+        scratch = np.zeros((4, ports)), np.empty(ports, np.int64), numbers, np.empty((2, flows), np.int64)
+        found = np.full(flows, np.inf)
+        _finish(first, *each, scratch, found)
+        finish = np.empty(flows)
+        finish[order] = found
         return finish
 
     def plain_finish_s(self) -> Floats:
@@ -101,16 +108,21 @@ class SharedLinks:
 
 
 @njit
-def _fill(active, port, weight, capacity, rate, room):  # type: ignore[no-untyped-def]
-    """Max-min fair rates of the flows in `active`. room [4, ports]: scratch numbers; row 1 is 0 before and after.
+def _fill(active, least_new, port, weight, capacity, rate, room, used, level, unsettled):  # type: ignore[no-untyped-def]
+    """Max-min fair rates of the flows in `active`. The last four are room: row 1 of `room` is 0 before and after.
+
+    Slower flows than `least_new` keep their rate: one that has ended, and was faster, had no part in what limits them.
 
     A port whose share is no larger than that of any port that it has a flow in common with limits its flows to this
     share, whatever happens elsewhere: all such ports are settled in one round.
     """
     left, load, share, lowest = room
-    used, ports = np.empty(min(len(capacity), active.size * port.shape[1]), np.int64), 0
+    ports, count = 0, 0
     for f in active:
-        rate[f] = -1.0
+        if rate[f] < least_new:
+            continue
+        unsettled[count] = f
+        count += 1
         for u in range(port.shape[1]):
             p = port[f, u]
             if p >= 0:
@@ -118,26 +130,31 @@ def _fill(active, port, weight, capacity, rate, room):  # type: ignore[no-untype
                     used[ports], left[p] = p, capacity[p]
                     ports += 1
                 load[p] += weight[f, u]
-    level, open_flows, unsettled = np.empty(len(active)), active.copy(), len(active)
-    while unsettled > 0:
+    for f in active:
+        if rate[f] < least_new:
+            for u in range(port.shape[1]):
+                p = port[f, u]
+                if p >= 0 and load[p] > 0:
+                    left[p] = max(0.0, left[p] - weight[f, u] * rate[f])
+    while count > 0:
         for p in used[:ports]:
             share[p], lowest[p] = left[p] / max(load[p], _LEAST), 1.0
-        for i in range(unsettled):
+        for i in range(count):
             least = np.inf
-            for p in port[open_flows[i]]:
+            for p in port[unsettled[i]]:
                 if p >= 0 and share[p] < least:
                     least = share[p]
             level[i] = least
-            for p in port[open_flows[i]]:
+            for p in port[unsettled[i]]:
                 if p >= 0 and share[p] > least * (1 + _TIE):
                     lowest[p] = 0.0
         still = 0
-        for i in range(unsettled):
-            f, settled = open_flows[i], False
+        for i in range(count):
+            f, settled = unsettled[i], False
             for p in port[f]:
                 settled = settled or (p >= 0 and lowest[p] > 0)
             if not settled:
-                open_flows[still] = f
+                unsettled[still] = f
                 still += 1
                 continue
             rate[f] = level[i]
@@ -146,15 +163,17 @@ def _fill(active, port, weight, capacity, rate, room):  # type: ignore[no-untype
                 if p >= 0:
                     left[p] = max(0.0, left[p] - weight[f, u] * level[i])
                     load[p] -= weight[f, u]
-        unsettled = still
+        count = still
     for p in used[:ports]:
         load[p] = 0.0
 
 
 @njit
-def _parts(port, ports):  # type: ignore[no-untyped-def]
-    """Part of each flow, where flows that share a link, at any time and through others too, are one part."""
-    above = np.arange(ports)
+def _parts(port, above, part):  # type: ignore[no-untyped-def]
+    """Part of each flow, where flows that share a link, at any time and through others too, are one part.
+
+    above [ports]: each its own number at first. part [flows]: the result.
+    """
     for f in range(len(port)):
         first = -1
         for p in port[f]:
@@ -169,7 +188,6 @@ def _parts(port, ports):  # type: ignore[no-untyped-def]
                     first = p
                 else:
                     above[p] = first
-    part = np.empty(len(port), np.int64)
     for f in range(len(port)):
         for p in port[f]:
             if p >= 0:
@@ -177,43 +195,44 @@ def _parts(port, ports):  # type: ignore[no-untyped-def]
                     p = above[p]
                 part[f] = p
                 break
-    return part
 
 
 @njit
-def _finish(first, port, weight, capacity, wire, start):  # type: ignore[no-untyped-def]
-    """When each flow ends. first: where each part begins, and the end; flows of a part in order of their starts."""
-    finish = np.full(len(port), np.inf)
-    rate, left = np.zeros(len(port)), wire.copy()
-    room = np.zeros((4, len(capacity)))
+def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # type: ignore[no-untyped-def]
+    """When each flow ends. first: where each part begins, and the end; flows of a part in order of their starts.
+
+    scratch: room, with the bytes of the flows in it; finish [flows]: infinite at first, then the result.
+    """
+    room, used, (rest, rate, level), (flying, unsettled) = scratch
     for part in range(len(first) - 1):
         following, end = first[part], first[part + 1]
-        active = np.empty(end - following, np.int64)
-        count, now = 0, start[following]
+        active = flying[following:end]
+        count, now, least = 0, start[following], 0.0
         while count > 0 or following < end:
             while following < end and start[following] <= now:
+                least = 0.0
                 active[count] = following
                 count += 1
                 following += 1
-            _fill(active[:count], port, weight, capacity, rate, room)
+            _fill(active[:count], least, port, weight, capacity, rate, room, used, level, unsettled)
             last = start[following] if following < end else np.inf
             lasting = last - now
             for f in active[:count]:
-                if rate[f] * lasting > left[f]:
-                    lasting = left[f] / rate[f]
+                if rate[f] > 0 and rest[f] < rate[f] * lasting:
+                    lasting = rest[f] / rate[f]
             if lasting == np.inf:
                 break
             now = last if lasting == last - now else now + lasting
-            still = 0
+            still, least = 0, np.inf
             for f in active[:count]:
-                left[f] -= rate[f] * lasting
-                if left[f] <= _DONE * wire[f]:
+                rest[f] -= rate[f] * lasting
+                if rest[f] <= _DONE * wire[f]:
                     finish[f] = now
+                    least = min(least, rate[f] * (1 - _SAME))
                 else:
                     active[still] = f
                     still += 1
             count = still
-    return finish
 
 
 @dataclass(frozen=True)
@@ -244,8 +263,8 @@ def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing,
 
 @checked
 def fair_sharing(
-    fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = Framing(), plain: bool = False  # noqa: B008
-) -> FairRun:  # fmt: skip
+    fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = RECEIVED, plain: bool = False
+) -> FairRun:
     """Flows on fixed paths that share links max-min fairly.
 
     Parameters
@@ -279,8 +298,8 @@ def fair_sharing(
 
 @checked
 def ideal_spraying(
-    fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = Framing(), plain: bool = False  # noqa: B008
-) -> FairRun:  # fmt: skip
+    fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = RECEIVED, plain: bool = False
+) -> FairRun:
     """Flows that spread over all paths and share what they need max-min fairly.
 
     Parameters

@@ -1,0 +1,297 @@
+"""The flow-level model against the textbook, the definition of max-min fairness, and cases known by hand."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import files
+from railcore.facts.units import Gbps
+from railcore.network.transport import (
+    Flows,
+    Framing,
+    SharedLinks,
+    all_to_all,
+    compiled,
+    ecmp_paths,
+    entropy_paths,
+    fair_sharing,
+    ideal_spraying,
+    incast,
+    leaf_spine,
+    optimum_s,
+    permutation,
+    three_tier,
+)
+
+LINK = 100 * Gbps
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch):
+    """The same loops as plain Python: these cases are small."""
+    monkeypatch.setenv("RAILCORE_NO_JIT", "1")
+
+
+@st.composite
+def cases(draw):
+    """A small fabric, perhaps with dead or slow cables, and flows of several sizes that start at several times."""
+    if draw(st.booleans()):
+        fabric = leaf_spine(12, 4, LINK, draw(st.sampled_from([1, 2])), planes=draw(st.integers(1, 2)))
+    else:
+        fabric = three_tier(12, 4, LINK, draw(st.sampled_from([1, 2])))
+    fabric = fabric.degraded(draw(st.sampled_from([0, 0.2])), draw(st.integers(0, 9)), 0.25)
+    count = draw(st.integers(1, 14))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    source = rng.integers(0, 12, count)
+    destination = (source + rng.integers(1, 12, count)) % 12
+    sizes = rng.choice([1e5, 2e5, 7e5], count) if draw(st.booleans()) else 3e5
+    starts = rng.choice([0, 1e-5, 3e-5], count) if draw(st.booleans()) else 0.0
+    return fabric, Flows(source, destination, sizes, starts)
+
+
+def runs(fabric, flows, **options):
+    """Single path, several paths, ideal spraying of both kinds."""
+    return [
+        fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options),
+        fair_sharing(fabric, flows, entropy_paths(fabric, flows, 3), **options),
+        ideal_spraying(fabric, flows, **options),
+        ideal_spraying(fabric, flows, even=True, **options),
+    ]
+
+
+def shares_of(links):
+    """Share of each flow on each link; shape [flows, ports]."""
+    shares = np.zeros((len(links.port), len(links.capacity_Bps)))
+    for f, row in enumerate(links.port):
+        for u, p in enumerate(row):
+            shares[f, p] += links.weight[f, u] if p >= 0 else 0
+    return shares
+
+
+# --- against the textbook and the definition
+
+
+@given(cases())
+def test_settling_port_by_port_agrees_with_progressive_filling(case):
+    for quick, plain in zip(runs(*case), runs(*case, plain=True), strict=True):
+        assert quick.completion_s == pytest.approx(plain.completion_s, rel=1e-9)
+
+
+@given(cases())
+def test_no_port_is_above_its_capacity_and_every_flow_has_a_full_one_where_none_is_faster(case):
+    """The last is the definition: nothing can be given to a flow without taking from one that has no more."""
+    for run in runs(*case):
+        shares, capacity = shares_of(run.links), run.links.capacity_Bps
+        for row in run.links.timeline().itertuples(index=False):
+            active = row.rates_Bps > 0
+            carried = shares.T @ row.rates_Bps
+            assert np.all(carried <= capacity * (1 + 1e-9))
+            full = carried >= capacity * (1 - 1e-9)
+            fastest = np.where(shares > 0, row.rates_Bps[:, None], 0).max(0)
+            limited = (shares > 0) & full & (row.rates_Bps[:, None] >= fastest * (1 - 1e-9))
+            assert np.all(limited.any(1) | ~active)
+
+
+@given(cases())
+def test_every_byte_is_sent_once(case):
+    for run in runs(*case):
+        table = run.links.timeline()
+        lasting = (table["end_s"] - table["start_s"]).to_numpy()
+        sent = np.stack(table["rates_Bps"].to_list()).T @ lasting
+        assert sent == pytest.approx(run.links.wire_bytes, rel=1e-9)
+        assert np.array_equal(np.sort(np.concatenate(table["ended"].to_list())), np.arange(len(sent)))
+        early = table["end_s"].to_numpy()[:, None] <= run.links.start_s
+        assert np.all(np.stack(table["rates_Bps"].to_list())[early] == 0)
+
+
+@given(cases())
+def test_none_is_faster_than_alone_and_the_last_not_before_the_optimum(case):
+    fabric, flows = case
+    for run in runs(*case):
+        assert np.all(run.slowdown >= 1)
+        assert (flows.start_s + run.completion_s).max() >= optimum_s(fabric, flows) * (1 - 1e-9)
+
+
+@given(cases(), st.integers(0, 99))
+def test_the_order_of_flows_does_not_matter(case, seed):
+    fabric, flows = case
+    order, path = np.random.default_rng(seed).permutation(len(flows)), ecmp_paths(fabric, flows)
+    columns = flows.source, flows.destination, flows.size_bytes, flows.start_s
+    other = Flows(*(column[order] for column in columns))
+    there, here = fair_sharing(fabric, flows, path), fair_sharing(fabric, other, path[order])
+    assert here.completion_s == pytest.approx(there.completion_s[order], rel=1e-9)
+    sprayed = ideal_spraying(fabric, other).completion_s
+    assert sprayed == pytest.approx(ideal_spraying(fabric, flows).completion_s[order], rel=1e-9)
+
+
+@given(cases())
+def test_twice_the_bytes_and_starts_take_twice_as_long(case):
+    for run in runs(*case):
+        links = run.links
+        double = SharedLinks(links.port, links.weight, links.capacity_Bps, 2 * links.wire_bytes, 2 * links.start_s)
+        fast = SharedLinks(links.port, links.weight, 2 * links.capacity_Bps, 2 * links.wire_bytes, links.start_s)
+        assert double.finish_s() == pytest.approx(2 * links.finish_s(), rel=1e-9)
+        assert fast.finish_s() == pytest.approx(links.finish_s(), rel=1e-9)
+
+
+def test_compiled_loops_give_what_plain_ones_give(monkeypatch):
+    fabric = leaf_spine(48, 8, LINK, 2).degraded(0.2, 1, 0.5)
+    flows = Flows(np.arange(24), np.arange(47, 23, -1), np.linspace(1e5, 1e6, 24), np.linspace(0, 1e-4, 24))
+    plain = runs(fabric, flows)
+    monkeypatch.delenv("RAILCORE_NO_JIT")
+    for quick, slow in zip(runs(fabric, flows), plain, strict=True):
+        assert quick.completion_s == pytest.approx(slow.completion_s, rel=1e-12)
+
+
+# --- cases known by hand
+
+
+def test_a_long_flow_over_two_links_gets_half_of_each():
+    port = np.array([[0, 1], [0, -1], [1, -1]])
+    links = SharedLinks(port, np.ones((3, 2)), np.array([1.0, 1.0]), np.array([2.0, 1.0, 2.0]), np.zeros(3))
+    assert links.rates_Bps() == pytest.approx([0.5, 0.5, 0.5])
+    assert links.rates_Bps([True, False, True]) == pytest.approx([0.5, 0, 0.5])
+    assert links.finish_s() == pytest.approx([4, 2, 4])  # the second link stays full after the short one has ended
+    uneven = SharedLinks(port, np.ones((3, 2)), np.array([1.0, 3.0]), np.array([2.0, 1.0, 2.5]), np.zeros(3))
+    assert uneven.rates_Bps() == pytest.approx([0.5, 0.5, 2.5])
+    assert uneven.finish_s() == pytest.approx([3, 2, 1])
+
+
+def test_a_flow_that_starts_later_takes_half_from_then_on():
+    links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.array([1.0, 1.0]), np.array([0, 0.5]))
+    assert links.finish_s() == pytest.approx([1.5, 2.0])
+    assert links.plain_finish_s() == pytest.approx([1.5, 2.0])
+    apart = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.array([1.0, 1.0]), np.array([0, 5.0]))
+    assert apart.finish_s() == pytest.approx([1, 6])
+
+
+def test_an_incast_takes_the_time_of_all_its_bytes_into_one_port():
+    fabric, flows = leaf_spine(64, 8, LINK), incast(20, 0, 1e6, 64)
+    wire = Framing().wire_bytes(1e6)
+    for run in (ideal_spraying(fabric, flows), ideal_spraying(fabric, flows, plain=True)):
+        assert run.links.finish_s() == pytest.approx(20 * wire / LINK)
+        least = optimum_s(fabric, flows)  # which counts the way of a near sender for the last byte
+        assert least <= run.completion_s.max() < 1.01 * least
+
+
+@pytest.mark.parametrize("fabric", [leaf_spine(64, 8, LINK, planes=2), three_tier(54, 6, LINK)])
+def test_ideal_spraying_of_a_permutation_at_full_bisection_is_the_optimum(fabric):
+    flows = permutation(fabric.hosts, 1e6)
+    for even in (False, True):
+        run = ideal_spraying(fabric, flows, even)
+        assert run.slowdown == pytest.approx(1)
+        assert run.completion_s.max() == pytest.approx(optimum_s(fabric, flows))
+
+
+def test_ideal_spraying_of_a_permutation_meets_the_optimum_of_oversubscribed_leaves():
+    fabric = leaf_spine(64, 8, LINK, 4)
+    flows = Flows(np.arange(64), (np.arange(64) + 8) % 64, 1e6)
+    assert ideal_spraying(fabric, flows).completion_s == pytest.approx(optimum_s(fabric, flows))
+
+
+def test_spraying_over_every_path_once_is_even_spraying():
+    fabric, flows = three_tier(54, 6, LINK, 3), all_to_all(np.arange(0, 54, 6)[None], 1e5)
+    paths = np.tile(np.arange(fabric.paths), (len(flows), 1))
+    assert fair_sharing(fabric, flows, paths).completion_s == pytest.approx(ideal_spraying(fabric, flows).completion_s)
+    path = ecmp_paths(fabric, flows)
+    one = fair_sharing(fabric, flows, path[:, None]).completion_s
+    assert one == pytest.approx(fair_sharing(fabric, flows, path).completion_s)
+
+
+def test_the_last_flow_of_a_permutation_waits_for_the_most_loaded_link():
+    fabric, flows = leaf_spine(128, 16, LINK), permutation(128, 97e6)
+    for seed in range(3):
+        path = ecmp_paths(fabric, flows, seed)
+        ports = fabric.port_table(flows.source, flows.destination, path)[:, 1:3]
+        most = np.bincount(ports[ports >= 0]).max()
+        worst = fair_sharing(fabric, flows, path).slowdown.max()
+        assert worst <= most * (1 + 1e-9)  # each of them gets its share of this link or more
+        assert worst > 0.8 * most
+
+
+def test_spraying_is_no_worse_than_a_single_path_on_average():
+    fabric = leaf_spine(96, 8, LINK, 2)
+    for load in (0.1, 0.5, 1.0):
+        single, several, ideal = (
+            np.mean([run.slowdown.mean() for run in each])
+            for each in zip(*(
+                (fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed)),
+                 fair_sharing(fabric, flows, entropy_paths(fabric, flows, 8, seed)), ideal_spraying(fabric, flows))
+                for seed in range(4) for flows in [permutation(96, 1e6, load, seed)]
+            ), strict=True)
+        )  # fmt: skip
+        assert 1 <= ideal <= several <= single
+
+
+def test_links_of_unequal_speed_hold_even_spraying_back_and_not_spraying_that_adapts():
+    fabric = leaf_spine(64, 8, LINK, 2).degraded(0.1, 2, 0.25)
+    flows = permutation(64, 1e6)
+    adapts, even = ideal_spraying(fabric, flows).slowdown, ideal_spraying(fabric, flows, even=True).slowdown
+    assert adapts.max() < even.max() and adapts.mean() < even.mean()
+
+
+def test_a_flow_over_a_dead_link_never_ends_and_the_others_do():
+    fabric, flows = leaf_spine(64, 8, LINK).degraded(0.1, 1), permutation(64, 1e6)
+    path = ecmp_paths(fabric, flows, converged=False)
+    ports = fabric.port_table(flows.source, flows.destination, path)
+    stuck = ((ports >= 0) & (fabric.rates[np.maximum(ports, 0)] == 0)).any(1)
+    for plain in (False, True):
+        run = fair_sharing(fabric, flows, path, plain=plain)
+        assert stuck.any() and np.array_equal(np.isinf(run.completion_s), stuck)
+    assert np.isfinite(fair_sharing(fabric, flows, ecmp_paths(fabric, flows)).completion_s).all()
+
+
+def test_the_acknowledgement_counts_where_it_is_asked_for():
+    fabric, flows = leaf_spine(64, 8, LINK), Flows([0], [63], 1e6)
+    back = 4 * (1e-6 + 64 / LINK)
+    for one_way, there_and_back in zip(
+        runs(fabric, flows), runs(fabric, flows, framing=Framing(acknowledged=True)), strict=True
+    ):
+        assert there_and_back.completion_s - one_way.completion_s == pytest.approx(back)
+        assert there_and_back.slowdown == pytest.approx(1)
+
+
+def test_bad_paths_are_refused_by_name():
+    fabric, flows = leaf_spine(64, 8, LINK), permutation(64, 1e6)
+    for path, words in ((np.full(64, 8), "path"), (np.full(64, -1), "path"), (np.zeros(63), "path has shape"),
+                        (np.zeros((3, 64)), "path has shape"), (0, "path has shape")):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            fair_sharing(fabric, flows, path)
+
+
+# --- compiled code
+
+
+def run_python(code, tmp_path, **variables):
+    """Run code in a process of its own, with compiled code in a folder of its own."""
+    environment = {"PYTHONPATH": str(files.ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "compiled"), "PATH": ""}
+    command = [sys.executable, "-c", f"import sys, numpy as np\n{code}"]
+    done = subprocess.run(command, env=environment | variables, capture_output=True, encoding="utf-8", cwd=tmp_path)
+    assert not done.stderr, done.stderr
+    return done.stdout.split()
+
+
+def test_numba_is_imported_where_a_loop_runs_and_its_code_is_kept(tmp_path):
+    code = """
+from railcore.network.transport import SharedLinks
+print("numba" in sys.modules)
+links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.ones(2), np.zeros(2))
+print(links.finish_s().max(), "numba" in sys.modules)
+"""
+    assert run_python(code, tmp_path, RAILCORE_NO_JIT="1") == ["False", "2.0", "False"]
+    assert not (tmp_path / "compiled").exists()
+    without = "sys.modules['numba'] = None\n" + code.replace('"numba" in sys.modules', "sys.modules['numba']")
+    assert run_python(without, tmp_path) == ["None", "2.0", "None"]
+    assert run_python(code, tmp_path) == ["False", "2.0", "True"]
+    assert list((tmp_path / "compiled").rglob("*.nbi"))
+
+
+def test_code_is_kept_in_build_or_in_the_cache_of_a_user(monkeypatch, tmp_path):
+    assert compiled.cache_folder() == files.BUILD / "numba"
+    monkeypatch.setattr(files, "INSTALLED", True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiled.cache_folder() == tmp_path / "railcore" / "numba"
