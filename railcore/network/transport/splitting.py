@@ -91,7 +91,7 @@ def plane_slowdowns(fabric: PathFabric, flows: Sequence[Flows]) -> pd.DataFrame:
 
 
 def subflow_slowdowns(
-    fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int], shared: int = 8
+    fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int], shared: int = 4
 ) -> pd.DataFrame:
     """The last of transfers that are split for ECMP, over one alone.
 

@@ -85,10 +85,11 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     for name, part in last.groupby("transport", sort=False):
         times = part["last_s"].to_numpy() * 1e3
         dots = {**styles[name], "linestyle": "none", "alpha": 0.65}
-        right.plot(times, np.full(len(times), rows[name]), **dots)
+        right.plot(np.sort(times), rows[name] + np.linspace(-0.2, 0.2, len(times) + 2)[1:-1], **dots)
         middle, end = float(np.median(times)), max(times.max(), 1e3 * printed_s.get(str(name), 0.0))
         right.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
-        plotting.text_beside(right, f"{number(middle, 3)} ms", (end, rows[name]), (9, 0), va="center", fontsize=8)
+        text = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
+        plotting.text_beside(right, text, (end, rows[name]), (9, 0), va="center", fontsize=8)
     for name, time_s in printed_s.items():
         if name in rows:
             right.plot(1e3 * time_s, rows[name], **_PRINTED, zorder=3)
@@ -97,7 +98,7 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     right.set_ylim(-0.6, len(rows) - 0.4)
     right.grid(axis="y", visible=False)
     left.set_xlim(0, 1.02 * last["last_s"].max() * 1e3)
-    right.set_xlim(0, 1.2 * max(last["last_s"].max(), *printed_s.values()) * 1e3)
+    right.set_xlim(0, 1.35 * max(last["last_s"].max(), *printed_s.values()) * 1e3)
     for ax, title in ((left, "(a) all flows"), (right, "(b) last flow, a mark for each seed; bar: median")):
         ax.set_xlabel("completion time [ms]")
         panel_title(ax, title, left=True)
@@ -319,7 +320,9 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     ax.axhline(1, label="optimum", **_OPTIMUM)
     ax.set_yscale("log")
     ax.set_ylim(0.9, 1.3 * finite.max())
-    log_axis(ax.yaxis, [1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20])
+    log_axis(
+        ax.yaxis, [each for each in (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 50, 100, 200, 500) if each < 1.3 * finite.max()]
+    )
     ax.set_ylim(0.9, 1.3 * finite.max())
     ax.set_ylabel("last flow, times the optimum")
     ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
@@ -380,23 +383,22 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
     -------
     The figure.
     """
-    import seaborn as sns
-
     cells = _over_seeds(data, [by, rows, columns], "slowdown")
     figure, parts = plotting.panels(cells, by, (4.4, 3.6), 9.0, sharey=True)
-    high = cells["median"].max()
+    colours = {"cmap": heat_colours(), "vmin": 1, "vmax": cells["median"].max()}
     for i, (value, part, ax) in enumerate(parts):
-        table = part.pivot(index=rows, columns=columns, values="median").rename(columns=number, index=number)
-        last = i == len(parts) - 1
-        scale = {"vmin": 1, "vmax": high, "cmap": heat_colours(), "cbar": last}
-        bar = {"label": "last flow, times the optimum"} if last else None
-        words = {"annot": table.map(lambda x: number(x, 3)), "fmt": "", "annot_kws": {"fontsize": 9}}
-        sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws=bar, **words, **scale)
+        table = part.pivot(index=rows, columns=columns, values="median")
+        mesh = ax.pcolormesh(table, edgecolors="white", linewidth=1, **colours)
+        for (y, x), cell in np.ndenumerate(table.to_numpy()):
+            ink = "white" if cell > (1 + colours["vmax"]) / 2 else "black"
+            ax.text(x + 0.5, y + 0.5, number(cell, 3), ha="center", va="center", fontsize=9, color=ink)
+        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [number(each) for each in table.columns])
+        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [number(each) for each in table.index])
         ax.grid(False)
-        ax.invert_yaxis()
-        ax.tick_params(length=0, rotation=0)
+        ax.tick_params(length=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])
         panel_title(ax, str(value), left=True)
+    figure.colorbar(mesh, ax=figure.axes, label="last flow, times the optimum")
     return figure
 
 
