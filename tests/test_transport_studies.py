@@ -77,7 +77,7 @@ def test_shares_of_complete_flows_rise_to_all_at_the_last_flow(stored):
 
 def test_a_failed_link_leaves_single_paths_without_an_end():
     runs = pd.DataFrame([{**asdict(case), "last_s": 2.0, "optimum_s": 1.0} for case in studies.failure_cases(1)])
-    found = studies.failure_slowdowns(runs)
+    found = studies.recovery_slowdowns(runs)
     never = found[np.isinf(found["slowdown"])]
     assert set(never["way"]) == set(studies.SINGLE_PATH) and set(never["links"]) == {list(studies.LINKS)[-1]}
     assert set(found["links"]) == set(studies.LINKS)
@@ -89,7 +89,7 @@ def test_explored_cases_have_full_bisection():
         case = studies.explored_case("NDP", hosts, 1.0, 1e6, LINK)
         fabric = case.fabric()
         assert fabric.tiers == 2 and fabric.uplinks == case.hosts_per_leaf
-    times = studies.flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
+    times = studies.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
     assert set(times.groupby("model")["share"].max()) == {1.0}
 
 

@@ -33,8 +33,8 @@ def permutation_in_groups(fabric: PathFabric, size_bytes: Quantity, seed: int = 
 def split_flows(flows: Flows, parts: int) -> Flows:
     """Each flow as so many equal ones, one after the other."""
     count = int(whole("parts", parts))
-    ends = (np.repeat(each, count) for each in (flows.source, flows.destination))
-    return Flows(*ends, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
+    source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)
+    return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
 
 
 @checked

@@ -50,8 +50,8 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
 
     Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
     """
-    ways = [(name, {}) for name in EVERY] + [
-        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("bitmap", "reps")
+    ways: list[tuple[str, dict[str, str]]] = [(name, {}) for name in EVERY] + [
+        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("oblivious", "bitmap", "reps")
     ]
     return [
         case
@@ -64,7 +64,7 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
     ]
 
 
-def failure_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
+def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of `failure_cases` with columns way, links (of `LINKS`) and slowdown over the optimum with all links up.
 
     Single-path transports over dead links have an infinite one: a row for each.
@@ -210,7 +210,7 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load)
 
 
-def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
     """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
 
     The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.

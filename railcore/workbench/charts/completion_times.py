@@ -11,8 +11,8 @@ from railcore.facts.units import number
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
 
-_OPTIMUM = {"color": "black", "linestyle": ":", "linewidth": 1.3}
-_PRINTED = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
+_OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
+_PRINTED: dict = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _NEVER = "never"  # of flows that are not complete
 
@@ -123,7 +123,8 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, printed: Mapping[float, f
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
     ax.yaxis.set_major_formatter(lambda value, _: number(value))
-    over = ax.secondary_yaxis("right", functions=(lambda y: y / (1e6 * optimum_s), lambda y: y * (1e6 * optimum_s)))
+    unit_us = 1e6 * optimum_s
+    over = ax.secondary_yaxis("right", functions=(lambda y: np.divide(y, unit_us), lambda y: np.multiply(y, unit_us)))
     over.set_ylabel("times the optimum")
     legend_below(figure, ax, 5)
     return figure
@@ -146,10 +147,10 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
             ax.plot([row.reference] * 2, [y - 0.22, y + 0.22], color="black", linewidth=1.6, zorder=2)
         for j, model in enumerate(models):
             mine = part[part["model"] == model]
-            y = np.array([place[key] for key in zip(mine["transport"], mine["hosts"], strict=True)], float)
-            y += 0.13 * (j - (len(models) - 1) / 2)
-            ax.hlines(y, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
-            ax.plot(mine["ours"], y, **plotting.line_style(j, "none", zorder=4, label=model))
+            shift = 0.13 * (j - (len(models) - 1) / 2)
+            rows_at = [place[key] + shift for key in zip(mine["transport"], mine["hosts"], strict=True)]
+            ax.hlines(rows_at, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
+            ax.plot(mine["ours"], rows_at, **plotting.line_style(j, "none", zorder=4, label=model))
         log_axis(ax.xaxis, [1, 1.2, 1.5, 2, 2.5] if part["reference_high"].max() < 3 else [1, 1.5, 2, 3, 4, 5, 6, 8])
         ax.set_xlabel("times the optimum")
         panel_title(ax, _STATISTICS.get(statistic, statistic), left=True)
