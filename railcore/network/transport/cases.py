@@ -1,7 +1,7 @@
 """Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     run = (simulate or packets.simulate)(
         fabric,
         flows,
-        replace(transports.transport(case.transport), **case.option_values),
+        transports.transport(case.transport, **case.option_values),
         Framing(case.payload_bytes, case.header_bytes, acknowledged=True),
         case.seed,
         case.loss,

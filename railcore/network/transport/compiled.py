@@ -18,6 +18,7 @@ class CompiledLoop:
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self.plain, self.options = function, options
+        self.py_func, self.targetoptions = function, options  # where Numba looks before it inlines a call
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -51,7 +52,7 @@ def njit(function: Callable, **options: Any) -> CompiledLoop:
 
 def inlined(function: Callable) -> CompiledLoop:
     """Decorate a small part of compiled loops that is called for every packet: it becomes a part of its caller."""
-    return njit(function, forceinline=True)
+    return njit(function, inline="always")
 
 
 def cache_folder() -> Path:

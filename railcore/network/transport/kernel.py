@@ -20,10 +20,8 @@ ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 
 # places in State.tally
-(NOW, FREE, ACK_HEAD, ACK_TAIL, NEAR_HEAD, NEAR_TAIL, NOTICE_HEAD, NOTICE_TAIL, PAUSE_HEAD, PAUSE_TAIL) = range(10)
-(ABLE, QUEUED, UNFINISHED, LOSS_IN, SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, DEMAND, COUNTS) = (
-    range(10, 24)
-)
+(NOW, FREE, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(7)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, COUNTS) = range(7, 16)
 
 SEQ_BITS, EV_BITS, PATH_BITS = 22, 11, 11  # of a packet's word, beside its flow
 NEXT_BITS = 25  # of a packet's second word; above: marked, sent again, to be answered at once, slot it was sent in
@@ -44,6 +42,7 @@ class Options(NamedTuple):
     header: int  # of what has no payload
     mark_low: float
     mark_high: float
+    mark_most: float  # probability at mark_high
     pause_at: int
     resume_at: int
     pause_delay: int
@@ -67,6 +66,8 @@ class Options(NamedTuple):
     adjust: int
     quick_delay: float
     credit_gap: float  # slots between two credits of a receiver
+    pace_period: float  # between two changes of a receiver's pace, 0 for a pace that stays
+    pace_step: float  # that it grows by, more each time
     least_rate: float
     notice_gap: int  # slots between two notifications of congestion
 
@@ -83,19 +84,17 @@ class State(NamedTuple):
     rates: np.ndarray  # [ports]
     free_at: np.ndarray  # [ports] slot from which the port may send again, where rates differ
     rtt: np.ndarray  # [flows] slots of the loop without queues
-    near: np.ndarray  # [flows] 1 where the loop is the shorter one
+    loop: np.ndarray  # [flows] ring of what comes back to it: one ring for each length of the loop
     need: np.ndarray  # [flows] packets
     first: np.ndarray  # [hosts + 1] flows of a host
     begins: np.ndarray  # [flows] slot of the start, and order of the starts
     order: np.ndarray
-    queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that went before them
+    queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
     pool: np.ndarray  # [nodes, 2]
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
     stopped: np.ndarray  # [ports, 2] told to pause; paused
-    pauses: np.ndarray  # ring [room, 3] due, port, state
-    acks: np.ndarray  # rings [room, 3] due, words
-    nears: np.ndarray
-    notices: np.ndarray
+    rings: np.ndarray  # [room of all, 3] due, words: pauses (port, state), then what comes back, then notices of losses
+    ring_of: np.ndarray  # [rings, 4] words taken out, words put in, first row, room - 1
     turn: np.ndarray  # [hosts] next flow of the host to look at
     able: np.ndarray  # [flows] 1 where the flow may send
     ables: np.ndarray  # [hosts]
@@ -111,11 +110,12 @@ class State(NamedTuple):
     last: np.ndarray  # [flows] slot of the last sending
     got: np.ndarray  # [flows] packets received
     seen: np.ndarray  # [flows, words] bits of packets received
-    expected: np.ndarray  # [flows, 2] next in order; 1 where a gap is told
+    expected: np.ndarray  # [flows, 3] next in order; 1 where a gap is told; slot in which the sender went back last
     unacked: np.ndarray  # [flows]
     finish: np.ndarray  # [flows] slot of the last packet's arrival, -1 before
     asked: np.ndarray  # [flows] credits that the receiver still owes
     wants: np.ndarray  # [hosts, 2] first and last flow that waits for credits
+    pace: np.ndarray  # [hosts, 5] share of the credits, packets, trims before the last switch, next step, slot of it
     credit_at: np.ndarray  # [hosts] slot of the next credit
     wants_next: np.ndarray  # [flows]
     passed: np.ndarray  # [ports] packets sent
@@ -142,15 +142,15 @@ def uniform(s):
 
 
 @inlined
-def put(s, ring, tail, due, first, second):
-    """Append to a ring; False where it has no room."""
-    at = s.tally[tail]
-    if at - s.tally[tail - 1] >= len(ring):
-        return False
-    row = at & (len(ring) - 1)
-    ring[row, 0], ring[row, 1], ring[row, 2] = due, first, second
-    s.tally[tail] = at + 1
-    return True
+def put(s, ring, due, first, second):
+    """Append to a ring."""
+    head, tail, start, mask = s.ring_of[ring]
+    if tail - head > mask:
+        s.tally[FREE] = -2
+        return
+    row = start + (tail & mask)
+    s.rings[row, 0], s.rings[row, 1], s.rings[row, 2] = due, first, second
+    s.ring_of[ring, 1] = tail + 1
 
 
 @inlined
@@ -160,7 +160,7 @@ def burden(s, o, port):
         s.queue[port, 3] += o.header
 
 
-@inlined
+@njit
 def burden_back(s, o, f):
     """A header goes from the receiver to the sender, on a path drawn at random."""
     path = draw(s, len(s.offset))
@@ -173,18 +173,11 @@ def burden_back(s, o, f):
                 s.queue[port, 3] += o.header
 
 
-@inlined
+@njit
 def tell(s, o, f, kind, first, second):
     """Send a word back to the sender of flow f; it comes a loop's latency later."""
     burden_back(s, o, f)
-    word = (f << 2) | kind
-    due = s.tally[NOW] + s.rtt[f]
-    if s.near[f]:
-        ok = put(s, s.nears, NEAR_TAIL, due, word | (first << 21), second)
-    else:
-        ok = put(s, s.acks, ACK_TAIL, due, word | (first << 21), second)
-    if not ok:
-        s.tally[FREE] = -2
+    put(s, s.loop[f], s.tally[NOW] + s.rtt[f], (f << 2) | kind | (first << 21), second)
 
 
 @inlined
@@ -251,17 +244,17 @@ def next_entropy(s, o, f, plane):
         return ev
     if o.balancing == REPS and s.sent[f] > min(s.window[f, 0], n):
         return plane * n + draw(s, n)
+    tries = 2 * n if o.balancing == BITMAP or o.balancing == MIXED else 1
     ev = 0
-    for turn in range(n + 1):
+    for _ in range(tries):
         if s.cycle[at, 0] >= n:
             s.cycle[at, 0] = 0
             s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
         ev = (s.cycle[at, 1] + s.cycle[at, 0] * s.cycle[at, 2]) % n
         s.cycle[at, 0] += 1
-        if (o.balancing != BITMAP and o.balancing != MIXED) or s.skip[at, ev] == 0:
+        if tries == 1 or s.skip[at, ev] == 0:
             break
-        if turn == 0:
-            s.skip[at, ev] -= 1
+        s.skip[at, ev] -= 1
     return plane * n + ev
 
 
@@ -277,36 +270,52 @@ def judge_path(s, o, f, ev, penalty):
         s.ring_at[at, 1] += 1
 
 
-@inlined
-def lose(s, o, f, seq, ev, again):
-    """A packet is gone without a trace: the sender learns it by a gap, after a loop, or by its timer."""
-    s.tally[LOST] += 1
-    seen_by_gap = o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
-    word = (f << 2) | NOTICE
-    if seen_by_gap:
+@njit
+def fail(s, o, node, trim):
+    """A packet ends on its way: its header goes on, ahead of all queues, or it is gone without a trace.
+
+    The receiver asks again for a packet whose header comes, or where a later one of the same path shows the gap; else
+    the sender's timer tells.
+    """
+    word = s.pool[node, 0]
+    f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
+    ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
+    again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
+    release(s, node)
+    s.tally[TRIMMED if trim else LOST] += 1
+    gap = o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
+    if trim or gap:
+        if o.control == PULLS:
+            ask(s, o, f, 1.0)
         tell(s, o, f, NACK, ev, seq)
-    elif not put(s, s.notices, NOTICE_TAIL, s.tally[NOW] + s.rtt[f] + o.timeout, word | (ev << 21), seq):
-        s.tally[FREE] = -2
+    else:
+        ring = s.loop[f] + (len(s.ring_of) - 1) // 2
+        put(s, ring, s.tally[NOW] + s.rtt[f] + o.timeout, (f << 2) | NOTICE | (ev << 21), seq)
+
+
+@njit
+def head_on(s, o, port, word):
+    """The header of a trimmed packet goes on from this port."""
+    f, path = word >> (SEQ_BITS + EV_BITS + PATH_BITS), word & ((1 << PATH_BITS) - 1)
+    passed = False
+    for stage in range(1, o.stages):
+        if s.base[f, stage] >= 0:
+            later = s.base[f, stage] + s.offset[path, stage]
+            passed |= later == port
+            if passed:
+                burden(s, o, later)
+    if s.base[f, o.stages - 1] + s.offset[path, o.stages - 1] != port:
+        s.pace[s.base[f, o.stages - 1], 2] += 1.0
 
 
 @inlined
-def enqueue(s, o, stage, port, came_over, node):
+def enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
     if s.rates[port] == 0.0 or s.queue[port, 2] >= o.queue:
-        word = s.pool[node, 0]
-        f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
-        ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
-        again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
-        release(s, node)
-        if s.rates[port] > 0.0 and o.overflow == TRIM:
-            s.tally[TRIMMED] += 1
-            path = word & ((1 << PATH_BITS) - 1)
-            for later in range(stage, o.stages):
-                if s.base[f, later] >= 0:
-                    burden(s, o, s.base[f, later] + s.offset[path, later])
-            arrive_trimmed(s, o, f, seq, ev)
-        else:
-            lose(s, o, f, seq, ev, again)
+        trim = s.rates[port] > 0.0 and o.overflow == TRIM
+        if trim:
+            head_on(s, o, port, s.pool[node, 0])
+        fail(s, o, node, trim)
         return
     length = s.queue[port, 2]
     if length == 0:
@@ -323,16 +332,7 @@ def enqueue(s, o, stage, port, came_over, node):
         if s.held[came_over] >= o.pause_at and s.stopped[came_over, 0] == 0:
             s.stopped[came_over, 0] = 1
             s.tally[PAUSES] += 1
-            if not put(s, s.pauses, PAUSE_TAIL, s.tally[NOW] + o.pause_delay, came_over, 1):
-                s.tally[FREE] = -2
-
-
-@inlined
-def arrive_trimmed(s, o, f, seq, ev):
-    """A header comes to the receiver, ahead of all queues; it asks for the packet again."""
-    if o.control == PULLS:
-        ask(s, o, f, 1.0)
-    tell(s, o, f, NACK, ev, seq)
+            put(s, 0, s.tally[NOW] + o.pause_delay, came_over, 1)
 
 
 @inlined
@@ -356,6 +356,12 @@ def queue_up(s, f, host):
 
 
 @inlined
+def stuck(s, f):
+    """A sender waits for packets that came and were not acknowledged yet, and for nothing else."""
+    return not s.able[f] and 0 < s.flying[f] == s.unacked[f]
+
+
+@inlined
 def receive(s, o, node):
     """A packet comes to its receiver."""
     word, second = s.pool[node, 0], s.pool[node, 1]
@@ -364,6 +370,8 @@ def receive(s, o, node):
     ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
     marked, answer = (second >> NEXT_BITS) & 1, (second >> (NEXT_BITS + 2)) & 1
     delay = s.tally[NOW] - (second >> (NEXT_BITS + 3))
+    if o.pace_period > 0.0:
+        s.pace[s.base[f, o.stages - 1], 1] += 1.0
     if o.control == PULLS and s.sent[f] + s.asked[f] + s.credit[f] < s.need[f]:
         ask(s, o, f, 1.0)
     if o.recovery == GO_BACK_N and seq != s.expected[f, 0]:
@@ -394,42 +402,50 @@ def receive(s, o, node):
             tell(s, o, f, ACK, ev | (np.int64(1) << EV_BITS), delay)
         return
     s.unacked[f] += 1
-    if marked or complete or answer or s.unacked[f] >= o.sack or s.got[f] == 1:
+    if marked or complete or answer or s.unacked[f] >= o.sack or s.got[f] == 1 or stuck(s, f):
         tell(s, o, f, ACK, ev | (marked << EV_BITS) | (s.unacked[f] << (EV_BITS + 1)), delay)
         s.unacked[f] = 0
 
 
-@inlined
-def leave(s, o, stage, port, node):
-    """A packet leaves a port: it comes to the next port of its path, or to its receiver."""
-    s.passed[port] += 1
-    word = s.pool[node, 0]
-    f, path = word >> (SEQ_BITS + EV_BITS + PATH_BITS), word & ((1 << PATH_BITS) - 1)
-    if o.loss > 0.0:
-        s.tally[LOSS_IN] -= 1
-        if s.tally[LOSS_IN] <= 0:
-            s.tally[LOSS_IN] = next_loss(s, o)
-            seq, ev = (
-                (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1),
-                (word >> PATH_BITS) & ((1 << EV_BITS) - 1),
-            )
-            again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
-            release(s, node)
-            lose(s, o, f, seq, ev, again)
-            return
-    stage += 1
-    while stage < o.stages and s.base[f, stage] < 0:
-        stage += 1
-    if stage == o.stages:
-        receive(s, o, node)
-    else:
-        enqueue(s, o, stage, s.base[f, stage] + s.offset[path, stage], port, node)
+@njit
+def lost(s, o, node):
+    """Whether a packet is lost on the link."""
+    s.tally[LOSS_IN] -= 1
+    if s.tally[LOSS_IN] > 0:
+        return False
+    s.tally[LOSS_IN] = next_loss(s, o)
+    fail(s, o, node, False)
+    return True
 
 
 @inlined
 def next_loss(s, o):
     """Packet hops until the next loss, geometric."""
     return np.int64(np.log(uniform(s)) / np.log1p(-o.loss)) + 1
+
+
+@inlined
+def forward(s, o, stage, port, node):
+    """A packet goes on to the next port of its path."""
+    word = s.pool[node, 0]
+    f, stage = word >> (SEQ_BITS + EV_BITS + PATH_BITS), stage + 1
+    while s.base[f, stage] < 0:
+        stage += 1
+    enqueue(s, o, s.base[f, stage] + s.offset[word & ((1 << PATH_BITS) - 1), stage], port, node)
+
+
+@inlined
+def had_time(s, port):
+    """Whether a port has had the time that its next packet takes; for ports that are not all alike."""
+    now = s.tally[NOW]
+    done = s.free_at[port] + 1.0 / s.rates[port]
+    if done <= now:  # it was idle
+        s.free_at[port] = now
+        done = now + 1.0 / s.rates[port]
+    if done > now + 1.0 + 1e-9:
+        return False
+    s.free_at[port] = done
+    return True
 
 
 @njit
@@ -446,10 +462,8 @@ def serve(s, o, stage):
             if s.queue[port, 3] >= o.wire:
                 s.queue[port, 3] -= o.wire
                 continue
-            if not o.even:
-                if s.free_at[port] > now:
-                    continue
-                s.free_at[port] = max(s.free_at[port], now - 1.0) + 1.0 / s.rates[port]
+            if not o.even and not had_time(s, port):
+                continue
             node = s.queue[port, 0]
             second = s.pool[node, 1]
             s.queue[port, 0] = second & ((1 << NEXT_BITS) - 1)
@@ -457,8 +471,10 @@ def serve(s, o, stage):
             s.queue[port, 2] = length
             s.tally[QUEUED] -= 1
             second &= ~((np.int64(1) << NEXT_BITS) - 1)
-            if length > o.mark_low and (
-                length > o.mark_high or uniform(s) * (o.mark_high - o.mark_low) < length - o.mark_low
+            marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
+            if marks and length > o.mark_low and (
+                length > o.mark_high
+                or uniform(s) * (o.mark_high - o.mark_low) < o.mark_most * (length - o.mark_low)
             ):
                 second |= np.int64(1) << NEXT_BITS
             s.pool[node, 1] = second
@@ -471,9 +487,14 @@ def serve(s, o, stage):
                 s.held[over] -= 1
                 if s.held[over] <= o.resume_at and s.stopped[over, 0] == 1:
                     s.stopped[over, 0] = 0
-                    if not put(s, s.pauses, PAUSE_TAIL, now + o.pause_delay, over, 0):
-                        s.tally[FREE] = -2
-            leave(s, o, stage, port, node)
+                    put(s, 0, now + o.pause_delay, over, 0)
+            s.passed[port] += 1
+            if o.loss > 0.0 and lost(s, o, node):
+                continue
+            if stage == o.stages - 1:
+                receive(s, o, node)
+            else:
+                forward(s, o, stage, port, node)
 
 
 @inlined
@@ -483,7 +504,7 @@ def send(s, o, host, plane):
     now = s.tally[NOW]
     if o.overflow == PAUSE and s.stopped[port, 1]:
         return
-    if not o.even and (s.free_at[port] > now or s.rates[port] == 0.0):
+    if s.rates[port] == 0.0:
         return
     if s.queue[port, 3] >= o.wire:
         s.queue[port, 3] -= o.wire
@@ -497,6 +518,8 @@ def send(s, o, host, plane):
             continue
         if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
             continue
+        if not o.even and not had_time(s, port):
+            return
         s.turn[host] = (s.turn[host] + step + 1) % many
         again = 0
         if s.again[f, 0] >= 0:
@@ -523,12 +546,12 @@ def send(s, o, host, plane):
                 s.rate[f, 6] = 0.0
                 s.rate[f, 7] += 1.0
                 raise_rate(o, s.rate[f])
-        if not o.even:
-            s.free_at[port] = max(s.free_at[port], now - 1.0) + 1.0 / s.rates[port]
         set_able(s, o, f, host)
         answer = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
         s.pool[node, 1] = (((((now << 1) | answer) << 1) | again) << 1) << NEXT_BITS
-        leave(s, o, 0, port, node)
+        s.passed[port] += 1
+        if o.loss == 0.0 or not lost(s, o, node):
+            forward(s, o, 0, port, node)
         return
 
 
@@ -629,10 +652,14 @@ def hear(s, o, word, second):
         s.credit[f] += 1.0
     else:
         if o.recovery == GO_BACK_N:
-            if kind == NACK or second >= s.expected[f, 0]:
-                back = second if kind == NACK else s.expected[f, 0]
-                s.tally[AGAIN] += max(0, s.sent[f] - back)
-                s.sent[f] = min(s.sent[f], back)
+            now, back = s.tally[NOW], s.expected[f, 0]
+            if kind == NACK or (second >= back and now - s.expected[f, 2] >= s.rtt[f]):
+                back = second if kind == NACK else back
+                again = max(0, s.sent[f] - back)
+                s.tally[AGAIN] += again
+                s.flying[f] -= again
+                s.sent[f] -= again
+                s.expected[f, 2] = now
         else:
             s.flying[f] -= 1
             judge_path(s, o, f, first & ((1 << EV_BITS) - 1), 4)
@@ -647,14 +674,17 @@ def hear(s, o, word, second):
             if kind == NOTICE and o.control == PULLS:
                 s.credit[f] += 1.0
     set_able(s, o, f, host)
+    if o.control == WINDOW and stuck(s, f):  # it asks for the acknowledgement
+        tell(s, o, f, ACK, first & ((1 << EV_BITS) - 1) | (s.unacked[f] << (EV_BITS + 1)), 0)
+        s.unacked[f] = 0
 
 
 @inlined
 def cut_rate(s, o, f):
     """DCQCN on a notification of congestion.
 
-    rate[f]: 0 rate [packets a slot], 1 target, 2 alpha, 3 slot of the next packet, 4 slot of the last notification,
-    5 timer's steps since then, 6 packets sent since the last step of the byte counter, 7 its steps.
+    rate[f]: 0 rate [packets a slot], 1 target, 2 alpha, 3 slot of the next packet, 4 slot of the last notification or
+    step of the timer, 5 steps of the timer, 6 packets sent since the last step of the byte counter, 7 its steps.
     """
     r = s.rate[f]
     r[1] = r[0]
@@ -671,6 +701,7 @@ def raise_rates(s, o):
         if r[1] == 0.0 or s.able[f] == 0 or s.tally[NOW] - r[4] < o.period:
             continue
         r[2] *= 1.0 - o.smoothing
+        r[4] += o.period
         r[5] += 1.0
         raise_rate(o, r)
 
@@ -684,36 +715,56 @@ def raise_rate(o, r):
 
 
 @njit
+def set_pace(s, o, host):
+    """A receiver slows its credits by the share trimmed before the last switch; without trims they grow faster."""
+    p = s.pace[host]
+    if p[2] > 0.0:
+        p[0] -= p[2] / (p[1] + p[2])
+        p[3] = o.pace_step
+    else:
+        p[0] += p[3]
+        p[3] *= 1.1
+    p[0] = min(max(p[0], 0.01), 1.0)
+    p[1], p[2], p[4] = 0.0, 0.0, s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.pace_period
+
+
+@njit
 def give_credits(s, o):
     """Every receiver sends the next credit that it owes, its flows in turn."""
     now = s.tally[NOW]
     for host in range(len(s.wants)):
-        if s.wants[host, 0] < 0 or s.credit_at[host] > now:
-            continue
-        f = s.wants[host, 0]
-        s.credit_at[host] = max(s.credit_at[host], now - 1.0) + o.credit_gap
-        s.asked[f] -= 1.0
-        s.wants[host, 0] = s.wants_next[f]
-        if s.wants[host, 0] < 0:
-            s.tally[DEMAND] -= 1
-        if s.asked[f] >= 1.0:
-            queue_up(s, f, host)
-        tell(s, o, f, CREDIT, 0, 0)
+        if o.pace_period > 0.0 and s.pace[host, 4] <= now:
+            set_pace(s, o, host)
+        while s.wants[host, 0] >= 0 and s.credit_at[host] < now + 1.0 - 1e-9:
+            f = s.wants[host, 0]
+            s.credit_at[host] = max(s.credit_at[host], now) + o.credit_gap / s.pace[host, 0]
+            s.asked[f] -= 1.0
+            s.wants[host, 0] = s.wants_next[f]
+            if s.wants[host, 0] < 0:
+                s.tally[DEMAND] -= 1
+            if s.asked[f] >= 1.0:
+                queue_up(s, f, host)
+            tell(s, o, f, CREDIT, 0, 0)
 
 
 @inlined
-def first_due(s, ring, head):
+def first_due(s, ring):
     """Slot of the first word of a ring; far away where it is empty."""
-    return ring[s.tally[head] & (len(ring) - 1), 0] if s.tally[head] < s.tally[head + 1] else np.int64(1) << 60
+    head, tail, start, mask = s.ring_of[ring]
+    return s.rings[start + (head & mask), 0] if head < tail else np.int64(1) << 60
 
 
 @njit
-def hear_ring(s, o, ring, head):
-    """The senders hear all that is due on a ring."""
-    while first_due(s, ring, head) <= s.tally[NOW]:
-        row = s.tally[head] & (len(ring) - 1)
-        s.tally[head] += 1
-        hear(s, o, ring[row, 1], ring[row, 2])
+def hear_all(s, o):
+    """Ports hear pauses, and senders what comes back to them, as far as it is due."""
+    for ring in range(len(s.ring_of)):
+        while first_due(s, ring) <= s.tally[NOW]:
+            row = s.ring_of[ring, 2] + (s.ring_of[ring, 0] & s.ring_of[ring, 3])
+            s.ring_of[ring, 0] += 1
+            if ring == 0:
+                s.stopped[s.rings[row, 1], 1] = s.rings[row, 2]
+            else:
+                hear(s, o, s.rings[row, 1], s.rings[row, 2])
 
 
 @njit
@@ -734,15 +785,7 @@ def run(s, o):
             if o.control == CREDITS:
                 ask(s, o, f, max(0.0, s.need[f] - s.credit[f]))
             begun += 1
-        hear_ring(s, o, s.nears, NEAR_HEAD)
-        hear_ring(s, o, s.acks, ACK_HEAD)
-        hear_ring(s, o, s.notices, NOTICE_HEAD)
-        while s.tally[PAUSE_HEAD] < s.tally[PAUSE_TAIL]:
-            row = s.tally[PAUSE_HEAD] & (len(s.pauses) - 1)
-            if s.pauses[row, 0] > now:
-                break
-            s.tally[PAUSE_HEAD] += 1
-            s.stopped[s.pauses[row, 1], 1] = s.pauses[row, 2]
+        hear_all(s, o)
         if s.tally[ABLE] > 0:
             send_all(s, o)
         if s.tally[QUEUED] > 0:
@@ -750,13 +793,12 @@ def run(s, o):
                 serve(s, o, stage)
         if s.tally[DEMAND] > 0:
             give_credits(s, o)
-        if o.control == DCQCN and now % o.period == 0:
+        if o.control == DCQCN and now % max(1, o.period // 8) == 0:
             raise_rates(s, o)
         s.tally[NOW] = now + 1
         if s.tally[ABLE] + s.tally[QUEUED] + s.tally[DEMAND] == 0 and s.tally[UNFINISHED] > 0:
-            soon = min(first_due(s, s.nears, NEAR_HEAD), first_due(s, s.acks, ACK_HEAD))
-            soon = min(soon, first_due(s, s.notices, NOTICE_HEAD))
-            if begun < flows:
-                soon = min(soon, s.begins[s.order[begun]])
+            soon = s.begins[s.order[begun]] if begun < flows else np.int64(1) << 60
+            for ring in range(1, len(s.ring_of)):
+                soon = min(soon, first_due(s, ring))
             s.tally[NOW] = max(s.tally[NOW], soon)
-    return DONE
+    return NO_ROOM if s.tally[FREE] == -2 else DONE

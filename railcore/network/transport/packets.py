@@ -11,7 +11,7 @@ from railcore.facts.checks import Floats, Ints, share
 from railcore.network.transport import kernel
 from railcore.network.transport.fabric import SKIPPED, PathFabric
 from railcore.network.transport.flows import Flows
-from railcore.network.transport.hashing import ecmp_paths, entropy_paths, live_paths
+from railcore.network.transport.hashing import ecmp_paths, entropy_paths, live_paths, mixed
 from railcore.network.transport.optimum import Framing, single_flow_s
 from railcore.network.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
 
@@ -174,10 +174,15 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
             live = live_paths(fabric, flows)[order]
             ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
     _limits(fabric, need, count, ev_path.shape[1])
+    if not converged and np.any(fabric.rates == 0):
+        _never_complete(live_paths(fabric, flows)[order], ev_path)
     target = transport.target_delay_s / slot_s
     a = base_s.max() * float(fabric.nic_Bps) / transport.reference_bytes
     b = transport.target_delay_s / 12e-6
     bdp = rtt.max() * planes
+    queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
+    if not queue:
+        queue, low, high = rtt.max(), math.ceil(0.2 * rtt.max()), math.ceil(0.8 * rtt.max())
     dcqcn = transport.control == "dcqcn"
     options = kernel.Options(
         control=CONTROLS.index(transport.control),
@@ -187,11 +192,12 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         stages=fabric.stages,
         planes=planes,
         entropies=entropies,
-        queue=1 << 30 if transport.overflow == "pause" else transport.queue_packets,
+        queue=1 << 30 if transport.overflow == "pause" else queue,
         wire=round(framing.packet_bytes),
         header=round(framing.header_bytes),
-        mark_low=float(transport.mark_low_packets) if transport.marking else math.inf,
-        mark_high=float(transport.mark_high_packets),
+        mark_low=float(low) if transport.marking else math.inf,
+        mark_high=float(high),
+        mark_most=transport.mark_probability,
         pause_at=transport.pause_packets,
         resume_at=transport.resume_packets,
         pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
@@ -215,6 +221,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
         quick_delay=4 * target,
         credit_gap=1.0 / (transport.credit_rate * planes),
+        pace_period=1.5 * rtt.max() if transport.paced else 0.0,
+        pace_step=transport.pace_step,
         least_rate=1e-4,
         notice_gap=round(transport.dcqcn_notice_s / slot_s),
     )
@@ -225,20 +233,22 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         rate[:, 0], rate[:, 2] = 1.0, 1.0
     first = np.searchsorted(flows.source[order], np.arange(hosts + 1))
     begins = np.round(flows.start_s[order] / slot_s).astype(np.int64)
-    flying = hosts * planes * rtt.max() * 2.0
+    flying = min(hosts * planes * rtt.max() * 2.0, need.sum() * 2.0)
     waiting = fabric.ports * (
         options.pause_at + options.pause_delay + 2.0 if transport.overflow == "pause" else options.queue
     )
-    nodes = int(min(need.sum(), (waiting + flying) * room + 1e4)) + hosts + 64
+    nodes = int(min(need.sum(), waiting + flying + 1e4) * room) + hosts + 64
     sub, recycles = count * planes, transport.balancing in ("reps", "mixed")
     skips = transport.balancing in ("bitmap", "mixed")
     pool = np.empty((nodes, 2), np.int64)
     pool[:, 0] = np.arange(1, nodes + 1)
     pool[-1, 0] = -1
 
-    def ring(needed):
-        return np.empty((_room(needed * room), 3), np.int64)
-
+    loops, loop = np.unique(-rtt, return_inverse=True)  # the longest first
+    shares = [flying] + [flying / 4] * (len(loops) - 1) + [1024.0] * len(loops)
+    rooms = np.array([_room(4 * fabric.ports * room)] + [_room((each + count) * room) for each in shares])
+    ring_of = np.zeros((len(rooms), 4), np.int64)
+    ring_of[:, 2], ring_of[:, 3] = np.cumsum(rooms) - rooms, rooms - 1
     divisors = [each for each in range(1, entropies + 1) if math.gcd(each, entropies) == 1]
     state = kernel.State(
         base=base.astype(np.int32),
@@ -250,7 +260,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         rates=fabric.rates,
         free_at=np.zeros(fabric.ports),
         rtt=rtt,
-        near=(rtt < rtt.max()).astype(np.int8),
+        loop=1 + loop,
         need=need,
         first=first,
         begins=begins,
@@ -259,10 +269,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         pool=pool,
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
-        pauses=ring(4 * fabric.ports),
-        acks=ring(flying + count),
-        nears=ring(flying / 4 + count),
-        notices=ring(count + 1024),
+        rings=np.empty((int(rooms.sum()), 3), np.int64),
+        ring_of=ring_of,
         turn=np.zeros(hosts, np.int64),
         able=np.zeros(count, np.int8),
         ables=np.zeros(hosts, np.int32),
@@ -278,20 +286,32 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         last=np.full(count, -(1 << 40), np.int64),
         got=np.zeros(count, np.int64),
         seen=np.zeros((count, int(need.max()) // 32 + 1), np.int64),
-        expected=np.zeros((count, 2), np.int64),
+        expected=np.array([[0, 0, -(1 << 40)]] * count, np.int64),
         unacked=np.full(count, -(1 << 40), np.int64) if dcqcn else np.zeros(count, np.int64),
         finish=np.full(count, -1, np.int64),
         asked=np.zeros(count),
         wants=np.full((hosts, 2), -1, np.int64),
+        pace=np.tile([1.0, 0.0, 0.0, transport.pace_step, 1.5 * rtt.max()], (hosts, 1)),
         credit_at=np.zeros(hosts),
         wants_next=np.full(count, -1, np.int64),
         passed=np.zeros(fabric.ports, np.int64),
         rate=rate,
-        random=np.array([seed * 2654435761 + 88172645463325252], np.uint64),
+        random=mixed(seed),
         tally=np.zeros(kernel.COUNTS, np.int64),
     )
     state.tally[kernel.UNFINISHED] = count
-    return state, options, base_s if framing.acknowledged else one_way_s, order
+    back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
+    return state, options, one_way_s + back_s * framing.acknowledged, order
+
+
+def _never_complete(live: np.ndarray, ev_path: Ints) -> None:
+    """Raise RuntimeError where all paths that a flow uses have a dead link and no routing withdraws them."""
+    stuck = ~np.take_along_axis(live, np.broadcast_to(ev_path, (len(live), ev_path.shape[1])), 1).any(1)
+    if np.any(stuck):
+        raise RuntimeError(
+            f"{int(stuck.sum()):,} of {len(live):,} flows can never be complete: all their paths have a dead link; "
+            f"choose converged=True, or a transport that sprays over more paths"
+        )
 
 
 def _limits(fabric: PathFabric, need: Ints, flows: int, entropies: int) -> None:

@@ -28,12 +28,14 @@ class Transport:
     overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
     recovery: `selective` sends again what is missing, `go-back-n` all from there on.
 
-    queue_packets: room of a queue that does not pause. marking: whether queues mark packets; mark_low_packets,
-    mark_high_packets: the probability grows between these lengths. pause_packets, resume_packets: of one incoming
+    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link, with marks from 20%
+    to 80% of it. marking: whether queues mark packets: from mark_low_packets on, with a probability that grows to
+    mark_probability at mark_high_packets; above, all. pause_packets, resume_packets: of one incoming
     link, waiting in a switch.
     start_packets: first window; 0 for 1.5 bandwidth-delay products. sack_packets: received for one acknowledgement;
     what is marked is acknowledged at once. timeout_s: after a round trip, where nothing else tells of a loss.
-    credit_rate: of the receiver, as a share of its link.
+    credit_rate: of the receiver, as a share of its link. paced: receivers slow their credits where packets are trimmed
+    before the last switch, and grow them again by pace_step and more, as for oversubscribed networks.
     target_delay_s, fast_delay_s, cut, smoothing, proportional, fair, fast, creep, adjust_bytes, period_s: of NSCC.
     dcqcn_*: of DCQCN.
 
@@ -49,6 +51,7 @@ class Transport:
     marking: bool
     mark_low_packets: float
     mark_high_packets: float
+    mark_probability: float
     pause_packets: int
     resume_packets: int
     start_packets: int
@@ -56,6 +59,8 @@ class Transport:
     flowlet_gap_s: Quantity
     timeout_s: Quantity
     credit_rate: float
+    paced: bool
+    pace_step: float
     target_delay_s: Quantity
     fast_delay_s: Quantity
     cut: float
@@ -78,15 +83,15 @@ class Transport:
         for name, names in CHOICES.items():
             if getattr(self, name) not in names:
                 raise catalog.UnknownName(name, getattr(self, name), set(names))
-        for name in ("queue_packets", "pause_packets", "sack_packets"):
+        for name in ("pause_packets", "sack_packets"):
             whole(name, getattr(self, name))
-        for name in ("entropies", "resume_packets", "start_packets"):
+        for name in ("entropies", "queue_packets", "resume_packets", "start_packets"):
             whole(name, getattr(self, name), 0)
         for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s"):
             at_least(name, getattr(self, name))
         for name in ("target_delay_s", "period_s", "reference_bytes", "dcqcn_timer_s", "dcqcn_counter_bytes"):
             positive(name, getattr(self, name))
-        for name in ("cut", "smoothing", "credit_rate", "dcqcn_smoothing"):
+        for name in ("cut", "smoothing", "credit_rate", "pace_step", "mark_probability", "dcqcn_smoothing"):
             share(name, getattr(self, name), above_0=True)
         if self.mark_high_packets < self.mark_low_packets:
             raise ValueError(
@@ -96,12 +101,14 @@ class Transport:
         if self.overflow == "pause" and self.resume_packets >= self.pause_packets:
             raise ValueError(f"resume_packets is {self.resume_packets}: give less than pause_packets, "
                              f"{self.pause_packets}")  # fmt: skip
-        if self.overflow != "pause" and self.marking and self.mark_low_packets > self.queue_packets:
+        if self.overflow != "pause" and self.marking and self.mark_low_packets > self.queue_packets > 0:
             raise ValueError(
                 f"mark_low_packets is {self.mark_low_packets:g}: the queue holds {self.queue_packets}; give less"
             )
-        if self.recovery == "go-back-n" and self.balancing not in ("single path",):
+        if self.recovery == "go-back-n" and self.balancing != "single path":
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
+        if self.recovery == "go-back-n" and self.control in ("credits", "pulls"):
+            raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose 'window'")
 
 
 SHARED = "default"  # of the catalog: values of every transport that has none of its own
