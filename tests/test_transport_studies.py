@@ -195,7 +195,7 @@ def test_the_document_lies_within_the_seeds_that_it_is_counted_in():
 
 def test_presets_take_shared_rows_and_changes():
     shared = catalog.item("transports", transports.SHARED)
-    assert transports.transport("spraying").queue_packets == shared["queue_packets"]
+    assert transports.transport("UEC NSCC").queue_packets == shared["queue_packets"]
     assert transports.transport("NDP").queue_packets != shared["queue_packets"]
     assert transports.transport("NDP", queue_packets=16).queue_packets == 16
     assert transports.SHARED not in transports.transport_names()
