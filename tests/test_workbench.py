@@ -448,3 +448,29 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     assert main(["claim", "0.70"]) == 2 and capsys.readouterr()  # a value is looked for whole
     assert main(["claim", "no such claim"]) == 2
     assert "does not exist: the nearest are" in capsys.readouterr().err
+
+
+def test_a_button_draws_the_slower_picture_until_a_slider_moves():
+    def draw(gpus):
+        return plt.subplots()[1].plot([0, gpus])
+
+    told = []
+
+    def slower(progress, gpus):
+        progress(f"{gpus} of them")
+        told.append(gpus)
+        if gpus > 5:
+            raise ValueError(f"gpus is {gpus}: too many")
+        return plt.subplots(figsize=(2, 2))[1].plot([gpus, 0])
+
+    panel = explore.panel(draw, button=("the slower one", slower), gpus=(2, 1, 9, 1))
+    slider, button, message, image = panel.children
+    first = bytes(image.value)
+    assert button.description == "the slower one" and not told
+    button.click()
+    assert told == [2] and bytes(image.value) != first and not message.value
+    slider.value = 7
+    button.click()
+    assert "too many" in message.value
+    slider.value = 2
+    assert bytes(image.value) == first and not message.value

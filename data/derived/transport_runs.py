@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from railcore.network.transport import reference, transports
+from railcore.documents.flops2024 import transport_cases
+from railcore.network.transport import reference, studies, transports
 from railcore.network.transport.cases import TransportCase, run_case
 
 CODE = ("railcore/network/transport", "railcore/facts/units.py")
@@ -10,7 +11,8 @@ CODE = ("railcore/network/transport", "railcore/facts/units.py")
 
 def cases() -> list[TransportCase]:
     """All that is simulated: each case once, in the order of their packet hops."""
-    every = [*reference.reference_cases(), *reference.uec_cases()]
+    asked = [case for study in studies.STUDIES.values() for case in study()]
+    every = [*reference.reference_cases(), *reference.uec_cases(), *transport_cases.document_runs(), *asked]
     return sorted(dict.fromkeys(every), key=lambda case: (case.packet_hops, repr(case)))
 
 

@@ -11,9 +11,7 @@ from railcore.facts.units import label, number
 _OWN = "the platform's"  # a widget with the value None would show nothing as chosen
 
 
-def panel(
-    draw: Callable, warn: Callable | None = None, button: tuple[str, Callable] | None = None, **controls: tuple
-):
+def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Callable] | None = None, **controls: tuple):
     """Sliders over `draw` and the picture that it gives; move one and the picture follows.
 
     What `draw` refuses with ValueError is shown as text, but raised where a published notebook's own defaults do not
@@ -61,10 +59,10 @@ def panel(
     def tell(text: str) -> None:
         message.value = escape(text)
 
-    def press(_) -> None:
+    def press(slower: Callable) -> None:
         tell("running")
         try:
-            image.value = _png(button[1](tell, **{name: _value(control) for name, control in inputs.items()}))
+            image.value = _png(slower(tell, **{name: _value(control) for name, control in inputs.items()}))
             message.value = ""
         except (ValueError, RuntimeError) as error:
             message.value = f"<b>{escape(str(error))}</b>"
@@ -75,7 +73,8 @@ def panel(
     pushes = []
     if button:
         pushes = [widgets.Button(description=button[0], layout=widgets.Layout(width="25em"))]
-        pushes[0].on_click(press)
+        slower = button[1]
+        pushes[0].on_click(lambda _: press(slower))
     return widgets.VBox([*inputs.values(), *pushes, message, image])
 
 

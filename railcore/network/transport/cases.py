@@ -14,7 +14,7 @@ from railcore.network.transport.flows import Flows, all_to_all, incast, permutat
 from railcore.network.transport.optimum import Framing
 
 PATTERNS = ("permutation", "incast", "all to all")
-PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 99.9)
+PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
 
 
 @checked
@@ -122,8 +122,8 @@ def _plain(value: str) -> Any:
 def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
     """Columns of a case, then what its run gives.
 
-    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from time 0 on
-    [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model's, for tests.
+    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from time 0
+    on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model's, for tests.
     """
     from railcore.network.transport import packets, transports
 

@@ -9,7 +9,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, whole
 from railcore.network.transport.fabric import PathFabric
 from railcore.network.transport.flows import Flows
-from railcore.network.transport.hashing import ecmp_paths
+from railcore.network.transport.hashing import ecmp_paths, most_loaded_links
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 
 SPRAYED = "packets sprayed"
@@ -33,8 +33,8 @@ def permutation_in_groups(fabric: PathFabric, size_bytes: Quantity, seed: int = 
 def split_flows(flows: Flows, parts: int) -> Flows:
     """Each flow as so many equal ones, one after the other."""
     count = int(whole("parts", parts))
-    ends = (np.repeat(each, count) for each in (flows.source, flows.destination))
-    return Flows(*ends, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
+    source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)
+    return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
 
 
 @checked
@@ -90,15 +90,31 @@ def plane_slowdowns(fabric: PathFabric, flows: Sequence[Flows]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["way", "seed", "mean", "slowdown", "busiest_plane"])
 
 
-def subflow_slowdowns(fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int]) -> pd.DataFrame:
-    """Transfers that are split for ECMP, over one alone: columns subflows, seed, mean, slowdown (of the last one).
+def subflow_slowdowns(
+    fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int], shared: int = 4
+) -> pd.DataFrame:
+    """The last of transfers that are split for ECMP, over one alone.
 
-    flows: one draw each; its place is the seed of the hash. subflows: of a transfer.
+    Parameters
+    ----------
+    fabric, flows
+        Where they run; one draw each, whose place is the seed of the hash.
+    subflows
+        Flows of a transfer.
+    shared
+        Up to so many are computed by fair sharing too, whose time grows with their square.
+
+    Returns
+    -------
+    Columns model ("most loaded link" or "fair sharing"), subflows, seed, slowdown.
     """
     rows = []
     for seed, each in enumerate(flows):
         alone = ideal_spraying(fabric, each).alone_s
         for parts in subflows:
-            slow = split_transfers_s(fabric, each, parts, seed)[0] / alone
-            rows.append((parts, seed, slow.mean(), slow.max()))
-    return pd.DataFrame(rows, columns=["subflows", "seed", "mean", "slowdown"])
+            loaded = most_loaded_links(fabric, each, 1, seed, parts)["slowdown"].iloc[0]
+            rows.append(("most loaded link", parts, seed, loaded))
+            if parts <= shared:
+                slow = split_transfers_s(fabric, each, parts, seed)[0] / alone
+                rows.append(("fair sharing", parts, seed, slow.max()))
+    return pd.DataFrame(rows, columns=["model", "subflows", "seed", "slowdown"])

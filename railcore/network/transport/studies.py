@@ -30,6 +30,7 @@ SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_byte
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
 SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
 EVERY = (*SPRAYED, *SINGLE_PATH)
+LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
     "a tenth at half speed": (0.1, 0.5, 1),
@@ -49,8 +50,8 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
 
     Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
     """
-    ways = [(name, {}) for name in EVERY] + [
-        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("bitmap", "reps")
+    ways: list[tuple[str, dict[str, str]]] = [(name, {}) for name in EVERY] + [
+        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("oblivious", "bitmap", "reps")
     ]
     return [
         case
@@ -63,7 +64,7 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
     ]
 
 
-def failure_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
+def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of `failure_cases` with columns way, links (of `LINKS`) and slowdown over the optimum with all links up.
 
     Single-path transports over dead links have an infinite one: a row for each.
@@ -99,11 +100,19 @@ def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[Tra
     return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
 
 
+def loss_cases(losses: Sequence[float] = (0.0, 1e-6, 1e-5, 1e-4), seeds: int = 3) -> list[TransportCase]:
+    """300 MB over links that lose packets at random, short and long; every flow has a path of its own."""
+    shape = {"hosts": 16, "hosts_per_leaf": 1, "link_Bps": 100 * Gbps, "flow_bytes": 300 * MB}
+    ways = {"transport": ["UEC NSCC", "NDP", "single path", "RoCEv2"], "link_latency_s": list(LATENCIES_S.values())}
+    return case_grid(**ways, **shape, loss=losses, seed=range(seeds))
+
+
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
     "patterns": pattern_cases,
+    "loss": loss_cases,
 }
 
 
@@ -119,7 +128,7 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
     slowdown: last_s over it.
     """
-    stored = pd.read_csv(files.data(STORED), keep_default_na=False, na_values=[""]).fillna({"options": ""})
+    stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
     names = list(asdict(cases[0]))
     known = set(map(tuple, stored[names].to_numpy().tolist()))
     new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
@@ -201,7 +210,7 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load)
 
 
-def flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
     """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
 
     The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.

@@ -127,7 +127,7 @@ def transport(name: str, **changes: Any) -> Transport:
     """
     if name not in (names := transport_names()):
         raise catalog.UnknownName("transport", name, names)
-    types = {field.name: field.type for field in fields(Transport)}
+    types: dict[str, Any] = {field.name: field.type for field in fields(Transport)}
     for each in changes:
         if each not in types:
             raise catalog.UnknownName(f"field of transport {name!r}", each, types)

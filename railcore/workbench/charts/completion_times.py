@@ -11,8 +11,9 @@ from railcore.facts.units import number
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
 
-_OPTIMUM = {"color": "black", "linestyle": ":", "linewidth": 1.3}
-_PRINTED = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
+_OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
+_PRINTED: dict = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
+_STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _NEVER = "never"  # of flows that are not complete
 
 
@@ -84,19 +85,21 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     for name, part in last.groupby("transport", sort=False):
         times = part["last_s"].to_numpy() * 1e3
         dots = {**styles[name], "linestyle": "none", "alpha": 0.65}
-        right.plot(times, np.full(len(times), rows[name]), **dots)
-        middle = np.median(times)
-        right.plot([middle, middle], [rows[name] - 0.28, rows[name] + 0.28], color=styles[name]["color"], linewidth=2)
-        right.annotate(f"{number(middle, 3)} ms", (middle, rows[name] + 0.3), ha="center", fontsize=8)
+        right.plot(np.sort(times), rows[name] + np.linspace(-0.2, 0.2, len(times) + 2)[1:-1], **dots)
+        middle, end = float(np.median(times)), max(times.max(), 1e3 * printed_s.get(str(name), 0.0))
+        right.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
+        text = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
+        plotting.text_beside(right, text, (end, rows[name]), (9, 0), va="center", fontsize=8)
     for name, time_s in printed_s.items():
         if name in rows:
             right.plot(1e3 * time_s, rows[name], **_PRINTED, zorder=3)
     right.plot([], [], **_PRINTED, label="printed")
     right.set_yticks(list(rows.values()), list(rows))
-    right.set_ylim(-0.6, len(rows) - 0.2)
+    right.set_ylim(-0.6, len(rows) - 0.4)
     right.grid(axis="y", visible=False)
+    left.set_xlim(0, 1.02 * last["last_s"].max() * 1e3)
+    right.set_xlim(0, 1.35 * max(last["last_s"].max(), *printed_s.values()) * 1e3)
     for ax, title in ((left, "(a) all flows"), (right, "(b) last flow, a mark for each seed; bar: median")):
-        log_axis(ax.xaxis)
         ax.set_xlabel("completion time [ms]")
         panel_title(ax, title, left=True)
     handles = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
@@ -116,13 +119,13 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, printed: Mapping[float, f
     ax.axhline(1e6 * optimum_s, label="optimum", **_OPTIMUM)
     if printed:
         ax.plot(list(printed), [1e6 * time for time in printed.values()], **_PRINTED, label="printed")
-    log_axis(ax.yaxis)
+    ax.set_ylim(bottom=0)
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
-    over = ax.secondary_yaxis("right", functions=(lambda y: y / (1e6 * optimum_s), lambda y: y * (1e6 * optimum_s)))
+    ax.yaxis.set_major_formatter(lambda value, _: number(value))
+    unit_us = 1e6 * optimum_s
+    over = ax.secondary_yaxis("right", functions=(lambda y: np.divide(y, unit_us), lambda y: np.multiply(y, unit_us)))
     over.set_ylabel("times the optimum")
-    over.yaxis.set_major_formatter(lambda value, _: number(value))
-    over.yaxis.set_minor_formatter(lambda value, _: "")
     legend_below(figure, ax, 5)
     return figure
 
@@ -144,13 +147,13 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
             ax.plot([row.reference] * 2, [y - 0.22, y + 0.22], color="black", linewidth=1.6, zorder=2)
         for j, model in enumerate(models):
             mine = part[part["model"] == model]
-            y = np.array([place[key] for key in zip(mine["transport"], mine["hosts"], strict=True)], float)
-            y += 0.13 * (j - (len(models) - 1) / 2)
-            ax.hlines(y, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
-            ax.plot(mine["ours"], y, **plotting.line_style(j, "none", zorder=4, label=model))
-        log_axis(ax.xaxis)
+            shift = 0.13 * (j - (len(models) - 1) / 2)
+            rows_at = [place[key] + shift for key in zip(mine["transport"], mine["hosts"], strict=True)]
+            ax.hlines(rows_at, mine["ours_low"], mine["ours_high"], color=COLOURS[j], linewidth=1.5, zorder=3)
+            ax.plot(mine["ours"], rows_at, **plotting.line_style(j, "none", zorder=4, label=model))
+        log_axis(ax.xaxis, [1, 1.2, 1.5, 2, 2.5] if part["reference_high"].max() < 3 else [1, 1.5, 2, 3, 4, 5, 6, 8])
         ax.set_xlabel("times the optimum")
-        panel_title(ax, statistic, left=True)
+        panel_title(ax, _STATISTICS.get(statistic, statistic), left=True)
         if not i:
             ax.set_yticks(list(place.values()), [f"{name}, {hosts:,} hosts" for name, hosts in place])
             ax.set_ylim(min(place.values()) - 0.6, 0.6)
@@ -243,11 +246,9 @@ def last_flow_chances(
     left.plot(chance["load"], chance["chance"], **plotting.line_style(1, "none", label="links as if independent"))
     (first, first_s), *_, (last, last_s) = printed_s.items()
     left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"{first}, printed")
-    left.set_xlabel("flows on the most loaded link")
+    left.set_xlabel(f"flows on the most loaded link; each keeps it busy for {units.show(unit_s, 's', 3)}")
     left.set_xticks(range(int(counts.index.min()) - 1, int(counts.index.max()) + 2))
     percent_axis(left.yaxis, "share of the draws")
-    over = left.secondary_xaxis("top", functions=(lambda x: 1e3 * x * unit_s, lambda x: x / (1e3 * unit_s)))
-    over.set_xlabel("time that they keep it busy [ms]")
     left.legend(fontsize=8, loc="upper right")
     names = list(settings["setting"].unique())
     for i, (name, part) in enumerate(settings.groupby("setting", sort=False)):
@@ -280,8 +281,9 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         ax.barh(y, rows["share"], height=0.62, color=COLOURS[5])
         ax.hlines(y, rows["least"], rows["most"], color="black", linewidth=1.2)
         ax.plot(rows["printed"], y, **_PRINTED, label="printed")
-        for at, share, most in zip(y, rows["share"], rows["most"], strict=True):
-            plotting.text_beside(ax, plotting.percent(share), (max(share, most), at), (9, 0), va="center", fontsize=8)
+        ends = rows[["share", "most", "printed"]].max(axis=1)
+        for at, share, end in zip(y, rows["share"], ends, strict=True):
+            plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)
         ax.set_yticks(y, names)
         ax.set_xlim(0, 1.18 * rows[["share", "most", "printed"]].max(axis=None))
         ax.grid(axis="y", visible=False)
@@ -292,34 +294,42 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def slowdown_bars(data: pd.DataFrame, by: str, title: str = "") -> plt.Figure:
-    """Last flow over the optimum, a group of bars for each transport, a bar for each value of a column.
+def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
+    """Last flow over the optimum: a group of bars for each way, a bar for each condition, ranges over seeds.
 
-    data: columns transport, slowdown (not finite where a flow is never complete), and that column; a row for each seed.
-    by: the column; title: of the legend.
+    data: columns slowdown (infinite where a flow is never complete) and the two named; a row for each seed.
+    way, by: columns of the groups and of the bars in a group.
     """
-    names, groups = list(data["transport"].unique()), list(data[by].unique())
-    figure, ax = plt.subplots(figsize=(11, 4.4))
-    width = 0.82 / len(groups)
+    names, groups = list(data[way].unique()), list(data[by].unique())
+    figure, ax = plt.subplots(figsize=(12, 4.6))
+    width = 0.84 / len(groups)
     finite = data.loc[np.isfinite(data["slowdown"]), "slowdown"]
-    top = 1.25 * finite.max()
     for i, group in enumerate(groups):
-        over = _over_seeds(data[data[by] == group].replace(np.inf, np.nan), ["transport"], "slowdown")
-        over = over.set_index("transport").reindex(names)
+        over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)
         x = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
-        ax.bar(x, over["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
-        ax.vlines(x, over["least"], over["most"], color="black", linewidth=1)
-        for place, (middle, most) in zip(x, over[["median", "most"]].to_numpy(), strict=True):
-            text, height = (number(middle, 3), most) if np.isfinite(middle) else (_NEVER, 1.0)
-            ax.annotate(text, (place, height), (0, 2), textcoords="offset points", ha="center", fontsize=7)
+        shown = over.where(np.isfinite(over))
+        ax.bar(x, shown["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
+        ax.vlines(x, shown["least"], shown["most"], color="black", linewidth=1)
+        for place, middle, most in zip(x, over["median"], over["most"], strict=True):
+            if np.isinf(middle):
+                ax.annotate(
+                    _NEVER, (place, 1), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90
+                )
+            elif middle == middle:
+                at = (place, most if np.isfinite(most) else middle)
+                ax.annotate(number(middle, 2), at, (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
     ax.axhline(1, label="optimum", **_OPTIMUM)
     ax.set_yscale("log")
-    ax.set_ylim(0.8, top)
-    log_axis(ax.yaxis)
+    ax.set_ylim(0.9, 1.3 * finite.max())
+    log_axis(
+        ax.yaxis, [each for each in (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 50, 100, 200, 500) if each < 1.3 * finite.max()]
+    )
+    ax.set_ylim(0.9, 1.3 * finite.max())
     ax.set_ylabel("last flow, times the optimum")
-    ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ") for name in names])
+    ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
+    ax.tick_params(axis="x", labelsize=8.5)
     ax.grid(axis="x", visible=False)
-    legend_below(figure, ax, title=title or None)
+    legend_below(figure, ax)
     return figure
 
 
@@ -374,38 +384,35 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
     -------
     The figure.
     """
-    import seaborn as sns
-
     cells = _over_seeds(data, [by, rows, columns], "slowdown")
     figure, parts = plotting.panels(cells, by, (4.4, 3.6), 9.0, sharey=True)
-    high = cells["median"].max()
+    colours = {"cmap": heat_colours(), "vmin": 1, "vmax": cells["median"].max()}
     for i, (value, part, ax) in enumerate(parts):
-        table = part.pivot(index=rows, columns=columns, values="median").rename(columns=number, index=number)
-        last = i == len(parts) - 1
-        scale = {"vmin": 1, "vmax": high, "cmap": heat_colours(), "cbar": last}
-        bar = {"label": "last flow, times the optimum"} if last else None
-        words = {"annot": table.map(lambda x: number(x, 3)), "fmt": "", "annot_kws": {"fontsize": 9}}
-        sns.heatmap(table, ax=ax, linewidths=0.5, cbar_kws=bar, **words, **scale)
+        table = part.pivot(index=rows, columns=columns, values="median")
+        mesh = ax.pcolormesh(table, edgecolors="white", linewidth=1, **colours)
+        for (y, x), cell in np.ndenumerate(table.to_numpy()):
+            ink = "white" if cell > (1 + colours["vmax"]) / 2 else "black"
+            ax.text(x + 0.5, y + 0.5, number(cell, 3), ha="center", va="center", fontsize=9, color=ink)
+        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [number(each) for each in table.columns])
+        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [number(each) for each in table.index])
         ax.grid(False)
-        ax.invert_yaxis()
-        ax.tick_params(length=0, rotation=0)
+        ax.tick_params(length=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])
         panel_title(ax, str(value), left=True)
+    figure.colorbar(mesh, ax=figure.axes, label="last flow, times the optimum")
     return figure
 
 
-def completion_curves(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.Figure:
+def completion_curves(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """Share of the flows that are complete over time, a line for each model.
 
-    data: columns model, share, time_s; optimum_s: of the last flow at best [s]; title: of the picture.
+    data: columns model, share, time_s; title: of the picture.
     """
     figure, ax = plt.subplots(figsize=(8.5, 4.4))
     for i, (name, part) in enumerate(data.groupby("model", sort=False)):
         label = f"{name}: last {units.show(float(part['time_s'].max()), 's', 3)}"
-        ax.plot(
-            part["time_s"] * 1e3, part["share"], **plotting.line_style(i, ("-", "--")[i % 2], marker="", label=label)
-        )
-    ax.axvline(1e3 * optimum_s, label=f"optimum {units.show(optimum_s, 's', 3)}", **_OPTIMUM)
+        style = plotting.line_style(i, ("-", "--")[i % 2], marker="", label=label)
+        ax.plot(part["time_s"] * 1e3, part["share"], **style)
     log_axis(ax.xaxis)
     ax.set_xlabel("completion time [ms]")
     percent_axis(ax.yaxis, "share of the flows that are complete")

@@ -1,0 +1,205 @@
+"""Questions to the packet model, split transfers, and what flops2024 says of transports."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from railcore.documents.flops2024 import transport_cases, transport_claims
+from railcore.facts import catalog, claims
+from railcore.facts.units import Gbps
+from railcore.network.topology.rails import RailFabric
+from railcore.network.transport import splitting, studies, transports
+from railcore.network.transport.cases import TransportCase, run_case
+from railcore.network.transport.fabric import leaf_spine, rail_paths
+from railcore.network.transport.flows import permutation
+from railcore.network.transport.hashing import ecmp_paths
+from railcore.network.transport.sharing import fair_sharing, ideal_spraying
+
+LINK = 100 * Gbps
+TINY = {"hosts": 16, "hosts_per_leaf": 4, "link_Bps": LINK, "flow_bytes": 65_536}
+
+
+def test_a_grid_has_every_combination_once():
+    cases = studies.case_grid(transport=["NDP", "spraying"], **TINY, load=(0.5, 1.0), seed=range(3))
+    assert len(cases) == len(set(cases)) == 12
+    assert [case.seed for case in cases[:4]] == [0, 1, 2, 0]
+
+
+def test_every_study_names_transports_and_options_that_exist():
+    every = [case for cases in studies.STUDIES.values() for case in cases()] + transport_cases.document_runs()
+    for name, options in {(case.transport, case.options) for case in every}:
+        preset = transports.transport(name)
+        assert replace(preset, **TransportCase(name, **TINY, options=options).option_values)
+    assert {case.transport for case in every} == set(transports.transport_names())
+
+
+def test_every_transport_has_the_same_flows_and_paths_for_a_seed():
+    one, other = studies.case_grid(transport=["RoCEv2", "single path"], **TINY, seed=3)
+    assert np.array_equal(one.flows().destination, other.flows().destination)
+    paths = [ecmp_paths(case.fabric(), case.flows(), case.seed) for case in (one, other)]
+    assert np.array_equal(*paths)
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Runs of two cases as if they were stored."""
+    cases = studies.case_grid(transport=["NDP", "spraying"], **TINY, seed=range(2))
+    table = studies.flow_level_runs(cases)
+    path = tmp_path / "runs.csv"
+    table.to_csv(path, index=False)
+    monkeypatch.setattr(studies.files, "data", lambda name: path)
+    return cases, table
+
+
+def test_stored_runs_are_read_and_others_simulated(stored, monkeypatch):
+    cases, table = stored
+    simulated, told = [], []
+    monkeypatch.setattr(studies, "run_case", lambda case: simulated.append(case) or run_case(case, studies.flow_level))
+    runs = studies.study_runs(cases, told.append)
+    assert not simulated and not told
+    assert np.allclose(runs["last_s"], table["last_s"])
+    assert np.all(runs["slowdown"] >= 1 - 1e-6)
+    new = replace(cases[0], load=0.5)
+    both = studies.study_runs([*cases, new], told.append)
+    assert simulated == [new] and len(told) == 1 and len(both) == len(cases) + 1
+
+
+def test_shares_of_complete_flows_rise_to_all_at_the_last_flow(stored):
+    runs = studies.study_runs(stored[0])
+    shares = studies.completed_shares(runs)
+    for (name, seed), part in shares.groupby(["transport", "seed"]):
+        assert part["share"].is_monotonic_increasing and part["time_s"].is_monotonic_increasing
+        mine = runs[(runs["transport"] == name) & (runs["seed"] == seed)]
+        assert part["share"].iloc[-1] == 1 and part["time_s"].iloc[-1] == mine["last_s"].iloc[0]
+
+
+def test_a_failed_link_leaves_single_paths_without_an_end():
+    runs = pd.DataFrame([{**asdict(case), "last_s": 2.0, "optimum_s": 1.0} for case in studies.failure_cases(1)])
+    found = studies.recovery_slowdowns(runs)
+    never = found[np.isinf(found["slowdown"])]
+    assert set(never["way"]) == set(studies.SINGLE_PATH) and set(never["links"]) == {list(studies.LINKS)[-1]}
+    assert set(found["links"]) == set(studies.LINKS)
+    assert not found["way"].isna().any()
+
+
+def test_explored_cases_have_full_bisection():
+    for hosts in (128, 512, 1024, 2048, 8192):
+        case = studies.explored_case("NDP", hosts, 1.0, 1e6, LINK)
+        fabric = case.fabric()
+        assert fabric.tiers == 2 and fabric.uplinks == case.hosts_per_leaf
+    times = studies.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
+    assert set(times.groupby("model")["share"].max()) == {1.0}
+
+
+def test_one_part_is_the_transfer_itself_and_parts_carry_its_bytes():
+    fabric, flows = leaf_spine(64, 8, LINK), permutation(64, 1e6, seed=1)
+    whole, planes = splitting.split_transfers_s(fabric, flows, 1, 1)
+    assert np.allclose(whole, fair_sharing(fabric, flows, ecmp_paths(fabric, flows, 1)).completion_s)
+    assert not planes.any()
+    parts = splitting.split_flows(flows, 4)
+    assert len(parts) == 256 and parts.size_bytes.sum() == pytest.approx(flows.size_bytes.sum())
+    split, _ = splitting.split_transfers_s(fabric, flows, 4, 1)
+    assert np.all(split >= ideal_spraying(fabric, flows).alone_s * (1 - 1e-6) - 1e-6)
+
+
+def test_planes_in_turn_are_evenly_used_and_hashed_ones_are_not():
+    fabric = leaf_spine(64, 8, LINK, planes=4)
+    table = splitting.plane_slowdowns(fabric, [permutation(64, 4e6, seed=seed) for seed in range(2)])
+    busiest = table.groupby("way", sort=False)["busiest_plane"].mean()
+    assert busiest.iloc[0] == 1 and list(busiest)[2:] == [0.25, 0.25] and 0.25 < busiest.iloc[1] < 1
+    mean = table.groupby("way", sort=False)["mean"].mean()
+    assert mean.iloc[0] > mean.iloc[1] > mean.iloc[3] and mean.iloc[3] == pytest.approx(1, abs=0.05)
+
+
+def test_partners_in_rails_are_of_the_same_rail():
+    fabric = rail_paths(RailFabric(64, 8, radix=16))
+    flows = splitting.permutation_in_groups(fabric, 1e6, 2)
+    group = fabric.group[fabric.leaf]
+    assert np.array_equal(group[flows.source], group[flows.destination])
+    assert np.array_equal(np.sort(flows.destination), np.arange(64)) and np.all(flows.source != flows.destination)
+    with pytest.raises(ValueError, match="one host"):
+        splitting.permutation_in_groups(rail_paths(RailFabric(8, 8, radix=16)), 1e6)
+
+
+def test_more_subflows_come_nearer_to_even():
+    fabric = leaf_spine(256, 16, LINK)
+    table = splitting.subflow_slowdowns(fabric, [permutation(256, 1e6, seed=seed) for seed in range(3)], [1, 4, 64], 4)
+    over = table.groupby(["model", "subflows"])["slowdown"].median()
+    assert over["most loaded link", 1] > over["most loaded link", 4] > over["most loaded link", 64] > 1
+    assert set(table.loc[table["model"] == "fair sharing", "subflows"]) == {1, 4}
+    assert over["fair sharing", 1] == pytest.approx(over["most loaded link", 1], rel=0.05)
+
+
+def stand_in(cases, factor):
+    """Runs that take `factor` times the optimum, more for a later seed."""
+    rows = [{**asdict(case), "optimum_s": 1e-3, "last_s": 1e-3 * factor(case)} for case in cases]
+    return pd.DataFrame(rows)
+
+
+def entries(single=6.9, lossless=7.9, sprayed=1.04):
+    factors = {"single path": single, "RoCEv2": lossless, "RoCEv2 with DCQCN": lossless, "flowlets": single}
+
+    def factor(case):
+        return factors.get(case.transport, sprayed) * (1 + 0.01 * (case.seed - 4.5))
+
+    large, small = transport_cases.document_network(), transport_cases.document_network(small=True)
+    runs = [transport_cases.fig5_cases(large), transport_cases.fig6_cases(small), transport_cases.pause_cases(small)]
+    tables = [stand_in(each, factor) for each in runs]
+    return tables, transport_claims.transport_claims(*tables, transport_cases.document_cases())
+
+
+def test_every_claim_of_the_notebook_is_recorded_and_the_others_have_a_reason():
+    _, found = entries()
+    wanted = {key for key, entry in claims.claims().items() if entry.notebook == "16_transports"}
+    assert set(found.values) == wanted
+    for key, value in found.values.items():
+        entry = claims.claim(key)
+        if claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) != "reproduced":
+            assert found.reasons[key]
+    assert set(found.reasons) | set(found.readings) <= wanted
+
+
+def test_the_send_is_the_mixtures_and_the_network_the_documents():
+    network = transport_cases.document_network()
+    models = transport_cases.document_cases()
+    assert network["flow_bytes"] == round(models["moe"].times.pipeline_s * models["moe"].site.nic_Bps)
+    assert network["hosts"] == network["hosts_per_leaf"] ** 2 * 2  # two tiers from one radix
+    assert network["link_Bps"] == models["moe"].site.nic_Bps
+
+
+def test_slower_sends_raise_the_exposed_share_and_none_leaves_it():
+    for case in transport_cases.document_cases().values():
+        assert transport_claims.share_with_slower_sends(case, 0.0) == pytest.approx(float(case.share), rel=1e-12)
+        more = [transport_claims.share_with_slower_sends(case, extra) for extra in (0.0, 1e-3, 6e-3)]
+        assert more == sorted(more) and more[0] < more[2] < 1
+        times, extra = case.times, 6e-3
+        exposed = float(times.exposed_s(case.rule)) + 2 * extra
+        compute = float(times.forward_s + times.backward_s)
+        assert more[2] == pytest.approx(exposed / (compute + exposed))
+
+
+def test_the_document_lies_within_the_seeds_that_it_is_counted_in():
+    (runs, *_), _ = entries(single=7.0)
+    table = transport_claims.last_flow_times(runs).set_index("transport")
+    assert list(table.index[:2]) == ["optimum", transport_cases.FIG5_ORDER[0]]
+    assert table.loc["single path", "seeds_up_to_printed"] == 0.5
+    assert table.loc["optimum", "over_optimum"] == 1
+    exposed = transport_claims.exposed_by_transport(transport_cases.document_cases(), table.reset_index())
+    shares = exposed.set_index(["model", "transport"])["share"]
+    for model, case in transport_cases.document_cases().items():
+        assert shares[model, "optimum"] == pytest.approx(float(case.share))
+        assert shares[model, "RoCEv2"] > shares[model, "single path"] > shares[model, "NDP"]
+
+
+def test_presets_take_shared_rows_and_changes():
+    shared = catalog.item("transports", transports.SHARED)
+    assert transports.transport("UEC NSCC").queue_packets == shared["queue_packets"]
+    assert transports.transport("NDP").queue_packets != shared["queue_packets"]
+    assert transports.transport("NDP", queue_packets=16).queue_packets == 16
+    assert transports.SHARED not in transports.transport_names()
+    with pytest.raises(catalog.UnknownName, match="'NDP'"):
+        transports.transport("NPD")
+    with pytest.raises(catalog.UnknownName, match="queue_packets"):
+        transports.transport("NDP", queue_packet=3)
