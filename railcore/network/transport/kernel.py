@@ -474,9 +474,13 @@ def serve(s, o, stage):
             s.tally[QUEUED] -= 1
             second &= ~((np.int64(1) << NEXT_BITS) - 1)
             marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
-            if marks and length > o.mark_low and (
-                length > o.mark_high
-                or uniform(s) * (o.mark_high - o.mark_low) < o.mark_most * (length - o.mark_low)
+            if (
+                marks
+                and length > o.mark_low
+                and (
+                    length > o.mark_high
+                    or uniform(s) * (o.mark_high - o.mark_low) < o.mark_most * (length - o.mark_low)
+                )
             ):
                 second |= np.int64(1) << NEXT_BITS
             s.pool[node, 1] = second

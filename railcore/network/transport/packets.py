@@ -179,7 +179,6 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     target = transport.target_delay_s / slot_s
     a = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
     b = transport.target_delay_s / 12e-6
-    bdp = rtt.max() * planes
     unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
     most_window = max(1.5 * unloaded * planes, 1.0)
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
