@@ -111,7 +111,15 @@ PRESETS = {
     "RoCEv2": Transport(
         control="line rate", balancing="single path", overflow="pause", recovery="go-back-n", marking=False
     ),
-    "RoCEv2 with DCQCN": Transport(control="dcqcn", balancing="single path", overflow="pause", recovery="go-back-n"),
+    "RoCEv2 with DCQCN": Transport(  # marks from 5 KB on, 1% at 200 KB
+        control="dcqcn",
+        balancing="single path",
+        overflow="pause",
+        recovery="go-back-n",
+        mark_low_packets=1,
+        mark_high_packets=50,
+        mark_probability=0.01,
+    ),
     "single path": Transport(balancing="single path", queue_packets=0),
     "flowlets": Transport(balancing="flowlets", queue_packets=0),
     "spraying": Transport(balancing="bitmap", entropies=64, queue_packets=0),
