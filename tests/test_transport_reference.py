@@ -145,7 +145,7 @@ def test_finished_cases_are_not_run_again(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return pd.DataFrame({"case": [case], "twice": [2 * case]})
 
-    table = SimpleNamespace(CODE=(), __file__=__file__, run=run)
+    table = SimpleNamespace(CODE=(), __file__=__file__, run=run, key=str)
     monkeypatch.setitem(REBUILD["TABLES"], "mine", table)
     monkeypatch.setattr(files, "BUILD", tmp_path)
     with pytest.raises(KeyboardInterrupt):

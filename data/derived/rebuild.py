@@ -80,7 +80,7 @@ def as_stored(new: pd.DataFrame, old: pd.DataFrame) -> bool:
 def finished(table: str, cases: list[Any], jobs: int = 1) -> Iterator[tuple[int, pd.DataFrame, bool]]:
     """Place and rows of each case, and whether they were kept from an earlier run; those come first."""
     code = code_hash(table)
-    paths = [files.BUILD / "derived" / table / f"{digest(code, case)[:32]}.csv" for case in cases]
+    paths = [files.BUILD / "derived" / table / f"{digest(code, TABLES[table].key(case))[:32]}.csv" for case in cases]
     left = [place for place, path in enumerate(paths) if not path.is_file()]
     for place in sorted(set(range(len(cases))) - set(left)):
         yield place, pd.read_csv(paths[place]), True

@@ -6,7 +6,10 @@ from railcore.documents.flops2024 import transport_cases
 from railcore.network.transport import reference, studies, transports
 from railcore.network.transport.cases import TransportCase, run_case
 
-CODE = ("railcore/network/transport", "railcore/facts/units.py")
+CODE = tuple(
+    f"railcore/network/transport/{name}.py"
+    for name in ("cases", "compiled", "fabric", "flows", "hashing", "kernel", "optimum", "packets", "transports")
+)
 
 
 def cases() -> list[TransportCase]:
@@ -18,10 +21,12 @@ def cases() -> list[TransportCase]:
 
 def inputs() -> list[object]:
     """What the table is computed from, but the code."""
-    every = cases()
-    presets = {(case.transport, case.options): transports.transport(case.transport, **case.option_values)
-               for case in every}  # fmt: skip
-    return [every, sorted(map(repr, presets.values()))]
+    return [key(case) for case in cases()]
+
+
+def key(case: TransportCase) -> tuple[TransportCase, transports.Transport]:
+    """What a row is computed from, but the code: the case, and what the catalog says of its transport."""
+    return case, transports.transport(case.transport, **case.option_values)
 
 
 def run(case: TransportCase) -> pd.DataFrame:
