@@ -162,3 +162,62 @@ def test_words_do_not_count_as_code(tmp_path):
     three.write_text("def f(x):\n    return 3 * x\n")
     texts = [REBUILD["_without_words"](path) for path in (one, two, three)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def simulated(rows, **changes):
+    """Runs of some published rows of Ultra Ethernet, beside them."""
+    found = []
+    for place in rows:
+        run = run_case(replace(reference.uec_cases()[place], **changes))
+        found.append({**reference.uec_rows().loc[place], "ours_last_s": run["last_s"],
+                      "ours_share": run["retransmitted"] / run["packets"]})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def test_load_balancing_comes_near_the_published_runs():
+    """1,024 hosts; `make slow` has the permutations of 8,192."""
+    small = reference.uec_rows().query("hosts == 1024").index
+    table = simulated(small)
+    assert (table["ours_last_s"] / table["last_s"] - 1).abs().max() < 0.08
+    assert reference.load_balancing_order(table.assign(hosts=[1024] * 9 + [1025]))["within"].all()
+
+
+def test_incasts_come_near_the_published_runs():
+    rows = reference.uec_rows().query("senders in (2, 32) and flow_bytes == 2**20 and start_spread_s == 0")
+    table = simulated(rows.index)
+    assert (table["ours_last_s"] / table["last_s"] - 1).abs().max() < 0.05
+    credits = table[table["control"] == "rccc"]
+    assert (credits["ours_last_s"] / credits["last_s"] - 1).abs().max() < 0.002
+
+
+def test_acknowledgements_take_time_on_the_links():
+    """An acknowledgement of 64 bytes a packet slows the fastest flow by up to 1.5%, one for four packets by 0.4%."""
+    case = next(each for each in reference.uec_cases() if each.hosts == 1024)
+    options = case.options.replace("sack_packets=4", "sack_packets={}")
+    one, four = (run_case(replace(case, options=options.format(each)))["first_s"] for each in (1, 4))
+    none = reference.PAYLOAD_BYTES + reference.HEADER_BYTES
+    wire_s = case.packets * none / case.link_Bps
+    assert 0.004 < one / four - 1 < 0.015 and wire_s < four < 1.005 * wire_s + 5e-6
+
+
+def test_receivers_that_slow_their_credits_send_less_again():
+    case = TransportCase("UEC RCCC", 256, 32, "200 Gbps", 4e6, oversubscription=4, payload_bytes=4086)
+    plain, paced = run_case(case), run_case(replace(case, options="paced=1"))
+    assert paced["retransmitted"] < plain["retransmitted"] / 4
+    assert paced["last_s"] < 1.3 * plain["last_s"]
+
+
+STORED = REBUILD["TABLES"]["transport_runs"]
+
+
+def test_stored_runs_are_those_of_todays_inputs():
+    stored = pd.read_csv(files.data("derived/transport_runs.csv"))
+    assert files.data("derived/transport_runs.sha256").read_text().strip() == REBUILD["inputs_hash"]("transport_runs")
+    assert len(stored) == len(STORED.cases())
+
+
+@pytest.mark.parametrize("place", [0, 40, 80, 120])
+def test_stored_runs_come_out_again(place):
+    """Some of the smallest; `make slow` has them all."""
+    stored = pd.read_csv(files.data("derived/transport_runs.csv"))[place : place + 1]
+    assert REBUILD["as_stored"](pd.DataFrame([run_case(STORED.cases()[place])]), stored)

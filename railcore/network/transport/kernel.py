@@ -311,8 +311,8 @@ def head_on(s, o, port, word):
             passed |= later == port
             if passed:
                 burden(s, o, later)
-    if s.base[f, o.stages - 1] + s.offset[path, o.stages - 1] != port:
-        s.pace[s.base[f, o.stages - 1], 2] += 1.0
+    before_last = s.base[f, o.stages - 1] + s.offset[path, o.stages - 1] != port
+    s.pace[s.base[f, o.stages - 1], 2 if before_last else 1] += 1.0
 
 
 @inlined
