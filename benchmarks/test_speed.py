@@ -18,6 +18,7 @@ from railcore.network.price_books import power_book, price_book
 from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.network.transport import leaf_spine, permutation, simulate, transport
 from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
 from railcore.systems.siting import candidates, grid, split, supply
@@ -281,3 +282,11 @@ def test_addresses_of_65536_gpus_in_64_pods(benchmark):
     tables = benchmark.pedantic(deploy, rounds=3, warmup_rounds=1)
     assert [len(table) for table in tables[:3]] == [131072, 131072, 2048]
     assert tables[0]["address"].nunique() == 65536
+
+
+@pytest.mark.parametrize("name", ["spraying", "NDP", "RoCEv2", "single path"])
+def test_packets_of_2_MB_flows_between_8192_hosts(benchmark, name):
+    """Packet by packet at 800 Gbps, 16 million packet hops; target 3 s on one core."""
+    fabric, flows = leaf_spine(8192, 64, "800 Gbps"), permutation(8192, 2e6)
+    run = benchmark.pedantic(simulate, (fabric, flows, transport(name)), rounds=3, warmup_rounds=1)
+    assert run.slowdown.min() >= 1
