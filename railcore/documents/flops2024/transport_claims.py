@@ -183,8 +183,8 @@ def transport_answer(
         for name in ("single path", "RoCEv2")
     )
     shares = exposed.set_index(["model", "transport"])["share"]
-    cost = ", ".join(
-        f"{words} {shares[model, 'optimum']:.1%} to {shares[model, 'single path']:.1%} with a single path and "
+    cost = "; ".join(
+        f"{words} {shares[model, 'optimum']:.1%} at best, {shares[model, 'single path']:.1%} with a single path, "
         f"{shares[model, 'RoCEv2']:.1%} with RoCEv2"
         for model, words in (("dense", "dense"), ("moe", "mixture"))
         if (model, "optimum") in shares.index
@@ -194,5 +194,5 @@ def transport_answer(
         f"{hosts:,} hosts send {size} each over {link}: at best in {shown['optimum']}. Spraying ({NAMED}) takes "
         f"{excess:.1%} more. With one path a flow the last flow is a draw of the hash: {drawn}, median and range of "
         f"{int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link has "
-        f"{number(loads['load'].median())} flows or more. The exposed share of a training step grows from {cost}."
+        f"{number(loads['load'].median())} flows or more. Exposed share of a training step: {cost}."
     )

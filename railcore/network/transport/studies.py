@@ -137,14 +137,14 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
         if progress:
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
+    optimum: list[float] = []
     runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
-    best: dict[TransportCase, float] = {}
+    best: dict[tuple, float] = {}
     for case in cases:  # transports share an optimum
-        key = TransportCase(**asdict(case) | {"transport": "", "options": ""})
-        best[case] = best.setdefault(key, 0.0) or case_optimum_s(case)
-        best[key] = best[case]
-    optimum = np.array([best[case] for case in cases])
-    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
+        key = tuple(value for name, value in vars(case).items() if name not in ("transport", "options"))
+        best[key] = best.get(key) or case_optimum_s(case)
+        optimum.append(best[key])
+    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / np.array(optimum))
 
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
