@@ -50,16 +50,21 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
 
     Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
     """
-    ways: list[tuple[str, dict[str, str]]] = [(name, {}) for name in EVERY] + [
-        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("oblivious", "bitmap", "reps")
-    ]
+    ways = [(name, "") for name in EVERY]
+    ways[3:3] = [("UEC NSCC", f"balancing={each}") for each in ("oblivious", "bitmap", "reps")]
     return [
         case
         for degraded, rate, knows in LINKS.values()
-        for name, more in ways
+        for name, options in ways
         if knows or name in SPRAYED
         for case in case_grid(
-            transport=name, **SMALL, **more, degraded=degraded, degraded_rate=rate, converged=knows, seed=range(seeds)
+            transport=name,
+            **SMALL,
+            options=options,
+            degraded=degraded,
+            degraded_rate=rate,
+            converged=knows,
+            seed=range(seeds),
         )
     ]
 
