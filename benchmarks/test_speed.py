@@ -19,6 +19,7 @@ from railcore.network.scale_out import network_parts
 from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
 from railcore.network.topology.segments import SegmentFabric, switch_model
 from railcore.network.transport import (
+    all_to_all,
     ecmp_paths,
     fair_sharing,
     ideal_spraying,
@@ -303,6 +304,15 @@ def test_fair_sharing_of_8192_flows(benchmark, transfers):
     path = ecmp_paths(fabric, flows)
     run = benchmark.pedantic(fair_sharing, (fabric, flows, path), rounds=5, warmup_rounds=1)
     assert run.slowdown.max() > 5
+
+
+def test_fair_sharing_of_an_all_to_all(benchmark):
+    """Groups of 16 among 1,024 hosts, 15,360 flows that all hang together through their hosts' ports."""
+    fabric, groups = leaf_spine(1024, 32, "800 Gbps"), np.random.default_rng(0).permutation(1024).reshape(-1, 16)
+    flows = all_to_all(groups, "1 MB")
+    path = ecmp_paths(fabric, flows)
+    run = benchmark.pedantic(fair_sharing, (fabric, flows, path), rounds=3, warmup_rounds=1)
+    assert run.slowdown.max() > 15
 
 
 def test_ideal_spraying_of_8192_flows_with_a_tenth_of_the_links_dead(benchmark, transfers):

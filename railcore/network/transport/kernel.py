@@ -20,8 +20,8 @@ ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 
 # places in State.tally
-(NOW, FREE, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(7)
-(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, COUNTS) = range(7, 16)
+(NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, COUNTS) = range(8, 17)
 
 SEQ_BITS, EV_BITS, PATH_BITS = 22, 11, 11  # of a packet's word, beside its flow
 NEXT_BITS = 25  # of a packet's second word; above: marked, sent again, to be answered at once, slot it was sent in
@@ -54,7 +54,9 @@ class Options(NamedTuple):
     even: bool  # all ports are at full speed
     window: float  # first one
     most_window: float
-    target: float  # delay in queues that a window aims at
+    target: float  # delay over the latency alone that a window aims at
+    long_rtt: int  # of two hosts that are as far apart as can be
+    behind: float  # of it, what sending takes
     fast_delay: float  # below it a window grows fast
     gain: float  # of the proportional increase
     fair: float
@@ -91,6 +93,7 @@ class State(NamedTuple):
     order: np.ndarray
     queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
     pool: np.ndarray  # [nodes, 2]
+    taken: np.ndarray  # [ports of the largest stage, 2] node, port
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
     stopped: np.ndarray  # [ports, 2] told to pause; paused
     rings: np.ndarray  # [room of all, 3] due, words: pauses (port, state), then what comes back, then notices of losses
@@ -184,10 +187,14 @@ def tell(s, o, f, kind, first, second):
 def allocate(s):
     """A node of the pool."""
     node = s.tally[FREE]
-    if node < 0:
+    if node >= 0:
+        s.tally[FREE] = s.pool[node, 0]
+    elif node == -1 and s.tally[FRESH] < len(s.pool):
+        node = s.tally[FRESH]
+        s.tally[FRESH] = node + 1
+    else:
         s.tally[FREE] = -2
-        return 0
-    s.tally[FREE] = s.pool[node, 0]
+        node = 0
     return node
 
 
@@ -271,11 +278,11 @@ def judge_path(s, o, f, ev, penalty):
 
 
 @njit
-def fail(s, o, node, trim):
+def fail(s, o, node, trim, alone):
     """A packet ends on its way: its header goes on, ahead of all queues, or it is gone without a trace.
 
-    The receiver asks again for a packet whose header comes, or where a later one of the same path shows the gap; else
-    the sender's timer tells.
+    The receiver asks again for a packet whose header comes, or, where not all on its path are lost, whose gap a later
+    one of the same path shows; else the sender's timer tells.
     """
     word = s.pool[node, 0]
     f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
@@ -283,7 +290,7 @@ def fail(s, o, node, trim):
     again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
     release(s, node)
     s.tally[TRIMMED if trim else LOST] += 1
-    gap = o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
+    gap = alone and o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
     if trim or gap:
         if o.control == PULLS:
             ask(s, o, f, 1.0)
@@ -312,10 +319,11 @@ def head_on(s, o, port, word):
 def enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
     if s.rates[port] == 0.0 or s.queue[port, 2] >= o.queue:
-        trim = s.rates[port] > 0.0 and o.overflow == TRIM
+        alive = s.rates[port] > 0.0
+        trim = alive and o.overflow == TRIM
         if trim:
             head_on(s, o, port, s.pool[node, 0])
-        fail(s, o, node, trim)
+        fail(s, o, node, trim, alive)
         return
     length = s.queue[port, 2]
     if length == 0:
@@ -414,7 +422,7 @@ def lost(s, o, node):
     if s.tally[LOSS_IN] > 0:
         return False
     s.tally[LOSS_IN] = next_loss(s, o)
-    fail(s, o, node, False)
+    fail(s, o, node, False, True)
     return True
 
 
@@ -449,15 +457,18 @@ def had_time(s, port):
 
 
 @njit
-def serve(s, o, stage):
-    """Every port of a stage sends its first packet, unless it is paused or still busy; who comes first changes."""
-    low, high, now = s.start[stage], s.start[stage + 1], s.tally[NOW]
+def take(s, o, stage):
+    """Every port of a stage takes its first packet, unless it is paused or still busy. Returns how many there are.
+
+    Who comes first changes. All packets are taken before any is passed on, so that waits for memory overlap.
+    """
+    low, high, now, count = s.start[stage], s.start[stage + 1], s.tally[NOW], 0
     first = low + (now * 7919) % (high - low)
     for half in range(2):
         a, b = (first, high) if half == 0 else (low, first)
         for port in range(a, b):
-            length = s.queue[port, 2]
-            if length == 0 or (o.overflow == PAUSE and s.stopped[port, 1]):
+            length = s.queue[port, 2] - 1
+            if length < 0 or (o.overflow == PAUSE and s.stopped[port, 1]):
                 continue
             if s.queue[port, 3] >= o.wire:
                 s.queue[port, 3] -= o.wire
@@ -466,10 +477,7 @@ def serve(s, o, stage):
                 continue
             node = s.queue[port, 0]
             second = s.pool[node, 1]
-            s.queue[port, 0] = second & ((1 << NEXT_BITS) - 1)
-            length -= 1
-            s.queue[port, 2] = length
-            s.tally[QUEUED] -= 1
+            s.queue[port, 0], s.queue[port, 2] = second & ((1 << NEXT_BITS) - 1), length
             second &= ~((np.int64(1) << NEXT_BITS) - 1)
             marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
             if marks and length > o.mark_low and (
@@ -478,23 +486,40 @@ def serve(s, o, stage):
             ):
                 second |= np.int64(1) << NEXT_BITS
             s.pool[node, 1] = second
-            if o.overflow == PAUSE:
-                word = s.pool[node, 0]
-                f, before = word >> (SEQ_BITS + EV_BITS + PATH_BITS), stage - 1
-                while s.base[f, before] < 0:
-                    before -= 1
-                over = s.base[f, before] + s.offset[word & ((1 << PATH_BITS) - 1), before]
-                s.held[over] -= 1
-                if s.held[over] <= o.resume_at and s.stopped[over, 0] == 1:
-                    s.stopped[over, 0] = 0
-                    put(s, 0, now + o.pause_delay, over, 0)
-            s.passed[port] += 1
-            if o.loss > 0.0 and lost(s, o, node):
-                continue
-            if stage == o.stages - 1:
-                receive(s, o, node)
-            else:
-                forward(s, o, stage, port, node)
+            s.taken[count, 0], s.taken[count, 1] = node, port
+            count += 1
+    s.tally[QUEUED] -= count
+    return count
+
+
+@njit
+def pass_on(s, o, stage, count):
+    """Packets that were taken leave their ports: they come to the next port of their path, or to their receiver."""
+    for each in range(count):
+        node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
+        s.passed[port] += 1
+        if o.overflow == PAUSE:
+            make_room(s, o, stage, node)
+        if o.loss > 0.0 and lost(s, o, node):
+            continue
+        if stage == o.stages - 1:
+            receive(s, o, node)
+        else:
+            forward(s, o, stage, port, node)
+
+
+@inlined
+def make_room(s, o, stage, node):
+    """A packet leaves the buffer of the link that it came over, which may resume."""
+    word = s.pool[node, 0]
+    f, before = word >> (SEQ_BITS + EV_BITS + PATH_BITS), stage - 1
+    while s.base[f, before] < 0:
+        before -= 1
+    over = s.base[f, before] + s.offset[word & ((1 << PATH_BITS) - 1), before]
+    s.held[over] -= 1
+    if s.held[over] <= o.resume_at and s.stopped[over, 0] == 1:
+        s.stopped[over, 0] = 0
+        put(s, 0, s.tally[NOW] + o.pause_delay, over, 0)
 
 
 @inlined
@@ -581,6 +606,8 @@ def grow_window(s, o, f, marked, delay, packets):
     w[7] += packets
     w[3] += packets
     s.rate[f, 5] += packets
+    if s.rtt[f] >= o.long_rtt:
+        delay += o.behind
     w[1] = o.smoothing * delay + (1.0 - o.smoothing) * w[1]
     if s.rate[f, 5] < s.rate[f, 4] and marked:
         return
@@ -790,7 +817,7 @@ def run(s, o):
             send_all(s, o)
         if s.tally[QUEUED] > 0:
             for stage in range(1, o.stages):
-                serve(s, o, stage)
+                pass_on(s, o, stage, take(s, o, stage))
         if s.tally[DEMAND] > 0:
             give_credits(s, o)
         if o.control == DCQCN and now % max(1, o.period // 8) == 0:

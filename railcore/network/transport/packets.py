@@ -177,9 +177,10 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
     target = transport.target_delay_s / slot_s
-    a = base_s.max() * float(fabric.nic_Bps) / transport.reference_bytes
+    a = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
     b = transport.target_delay_s / 12e-6
-    bdp = rtt.max() * planes
+    unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
+    most_window = max(1.5 * unloaded * planes, 1.0)
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
     if not queue:
         queue, low, high = rtt.max(), math.ceil(0.2 * rtt.max()), math.ceil(0.8 * rtt.max())
@@ -207,9 +208,11 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         most_slots=round(most_s / slot_s),
         loss=float(loss),
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
-        window=float(transport.start_packets or 1.5 * bdp),
-        most_window=max(1.5 * bdp, 1.0),
+        window=float(transport.start_packets or most_window),
+        most_window=most_window,
         target=target,
+        long_rtt=int(rtt.max()),
+        behind=base_s.max() / slot_s - unloaded,
         fast_delay=transport.fast_delay_s / slot_s,
         gain=transport.dcqcn_step_Bps / fabric.link_Bps if dcqcn else transport.proportional * a * b / target,
         fair=transport.fair * a,
@@ -240,10 +243,6 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     nodes = int(min(need.sum(), waiting + flying + 1e4) * room) + hosts + 64
     sub, recycles = count * planes, transport.balancing in ("reps", "mixed")
     skips = transport.balancing in ("bitmap", "mixed")
-    pool = np.empty((nodes, 2), np.int64)
-    pool[:, 0] = np.arange(1, nodes + 1)
-    pool[-1, 0] = -1
-
     loops, loop = np.unique(-rtt, return_inverse=True)  # the longest first
     shares = [flying] + [flying / 4] * (len(loops) - 1) + [1024.0] * len(loops)
     rooms = np.array([_room(4 * fabric.ports * room)] + [_room((each + count) * room) for each in shares])
@@ -266,7 +265,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         begins=begins,
         order=np.argsort(begins, kind="stable"),
         queue=np.zeros((fabric.ports, 4), np.int32),
-        pool=pool,
+        pool=np.empty((nodes, 2), np.int64),
+        taken=np.empty((int(fabric.stage_ports.max()), 2), np.int32),
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
         rings=np.empty((int(rooms.sum()), 3), np.int64),
@@ -285,7 +285,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         ring_at=np.zeros((sub, 2), np.int64),
         last=np.full(count, -(1 << 40), np.int64),
         got=np.zeros(count, np.int64),
-        seen=np.zeros((count, int(need.max()) // 32 + 1), np.int64),
+        seen=np.zeros((count, int(need.max()) // 32 + 1), np.uint32),
         expected=np.array([[0, 0, -(1 << 40)]] * count, np.int64),
         unacked=np.full(count, -(1 << 40), np.int64) if dcqcn else np.zeros(count, np.int64),
         finish=np.full(count, -1, np.int64),
@@ -299,7 +299,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         random=mixed(seed),
         tally=np.zeros(kernel.COUNTS, np.int64),
     )
-    state.tally[kernel.UNFINISHED] = count
+    state.tally[kernel.UNFINISHED], state.tally[kernel.FREE] = count, -1
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
 

@@ -76,6 +76,8 @@ def _options(row: Any) -> str:
              "mark_low_packets": row.mark_low_packets, "mark_high_packets": row.mark_high_packets,
              "start_packets": row.start_packets,
              "sack_packets": max(1, round(row.sack_bytes / (PAYLOAD_BYTES + HEADER_BYTES)))}  # fmt: skip
+    if row.control == "rccc" and row.oversubscription > 1:
+        every["paced"] = 1
     return " ".join(f"{name}={value}" for name, value in every.items())
 
 

@@ -29,7 +29,8 @@ _DONE = 1e-10  # of a flow's bytes: what is left by rounding
 class SharedLinks:
     """Flows over shared links: what each has to send, and the part of it that each of its links carries.
 
-    port [flows, uses]: numbers of the links, `SKIPPED` for none; weight [flows, uses]: share of the flow's bytes.
+    port [flows, uses]: numbers of the links, `SKIPPED` for none; weight [flows, uses]: share of the flow's bytes,
+    above 0.
     capacity_Bps [ports]; wire_bytes [flows]; start_s [flows].
     """
 
@@ -64,26 +65,20 @@ class SharedLinks:
 
     def rates_Bps(self, active: ArrayLike | None = None) -> Floats:
         """Max-min fair rates of the flows that are active (True or False for each; all, where not given)."""
-        use = self._use * np.ones(len(self.port), bool)[:, None]
-        there = np.ones(len(use), bool) if active is None else np.asarray(active, bool)
-        rates, frozen, left = np.zeros(len(use)), ~there, self.capacity_Bps.astype(float)
-        while not frozen.all():
-            load = use[~frozen].sum(0)
-            share = np.divide(left, load, out=np.full(len(left), np.inf), where=load > 1e-15)
-            level = share.min()
-            stopped = ~frozen & (use[:, share <= level * (1 + _TIE)] > 0).any(1)
-            rates[stopped] = level
-            left = np.maximum(0.0, left - level * use[stopped].sum(0))
-            frozen |= stopped
-        return rates
-
-    @property
-    def _use(self) -> Floats:
-        """Share of each flow on each link; shape [flows, ports]."""
-        use = np.zeros((len(self.port), len(self.capacity_Bps)))
         flow, at = np.nonzero(self.port != SKIPPED)
-        np.add.at(use, (flow, self.port[flow, at]), self.weight[flow, at])
-        return use
+        port, weight, ports = self.port[flow, at], self.weight[flow, at], len(self.capacity_Bps)
+        growing = np.ones(len(self.port), bool) if active is None else np.array(active, bool)
+        rates, left = np.zeros(len(growing)), self.capacity_Bps.astype(float)
+        while growing.any():
+            load = np.bincount(port, weight * growing[flow], ports)
+            share = np.divide(left, load, out=np.full(ports, np.inf), where=load > 0)
+            full = share <= share.min() * (1 + _TIE)
+            stopped = np.zeros_like(growing)
+            stopped[flow[full[port] & growing[flow]]] = True
+            rates[stopped] = share.min()
+            left = np.maximum(0.0, left - np.bincount(port, weight * stopped[flow], ports) * share.min())
+            growing &= ~stopped
+        return rates
 
     def timeline(self) -> pd.DataFrame:
         """Every interval between two events, one row each: start_s, end_s, rates_Bps [flows], ended (its flows).
