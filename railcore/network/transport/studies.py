@@ -26,6 +26,7 @@ from railcore.network.transport.transports import Transport
 from railcore.network.transport.transports import transport as transport_preset
 
 STORED = "derived/transport_runs.csv"
+LONG_RUN = 1e7  # packet hops, about a second
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
 SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
@@ -130,7 +131,7 @@ def case_optimum_s(case: TransportCase) -> float:
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now.
 
-    progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
+    progress: told of every long case that is simulated, for one takes up to 40 s, and of some others. Columns of `run_case`; optimum_s, and
     slowdown: last_s over it.
     """
     stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
@@ -139,7 +140,7 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
     rows = []
     for place, case in enumerate(new, start=1):
-        if progress:
+        if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
     optimum: list[float] = []
