@@ -131,8 +131,8 @@ def case_optimum_s(case: TransportCase) -> float:
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now.
 
-    progress: told of every long case that is simulated, for one takes up to 40 s, and of some others. Columns of `run_case`; optimum_s, and
-    slowdown: last_s over it.
+    progress: told of every long case that is simulated, for one takes up to 40 s, and of some others. Columns of
+    `run_case`; optimum_s, and slowdown: last_s over it.
     """
     stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
     names = list(asdict(cases[0]))
