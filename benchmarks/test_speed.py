@@ -26,6 +26,8 @@ from railcore.network.transport import (
     leaf_spine,
     most_loaded_links,
     permutation,
+    simulate,
+    transport,
 )
 from railcore.systems import datacenter, photonics
 from railcore.systems.photonic_estimate import overhead_estimate
@@ -324,3 +326,11 @@ def test_ideal_spraying_of_8192_flows_with_a_tenth_of_the_links_dead(benchmark, 
 def test_a_thousand_draws_of_the_most_loaded_link_of_8192_hosts(benchmark, transfers):
     table = benchmark.pedantic(most_loaded_links, (*transfers, 1000), rounds=5, warmup_rounds=1)
     assert len(table) == 1000
+
+
+@pytest.mark.parametrize("name", ["spraying", "NDP", "RoCEv2", "single path"])
+def test_packets_of_2_MB_flows_between_8192_hosts(benchmark, name):
+    """Packet by packet at 800 Gbps, 16 million packet hops; target 3 s on one core."""
+    fabric, flows = leaf_spine(8192, 64, "800 Gbps"), permutation(8192, 2e6)
+    run = benchmark.pedantic(simulate, (fabric, flows, transport(name)), rounds=3, warmup_rounds=1)
+    assert run.slowdown.min() >= 1

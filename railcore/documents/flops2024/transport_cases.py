@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from railcore.documents.flops2024.specification import DOCUMENT, document_site, document_size
 from railcore.facts import catalog
 from railcore.network.transport.cases import TransportCase
@@ -11,8 +13,17 @@ from railcore.systems.datacenter.layouts import precision
 from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
-FIG5_ORDER = ("NDP", "spraying", "UEC NSCC", "UEC RCCC", "flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")
-FIG6_ORDER = ("NDP", "spraying", "single path", "RoCEv2")
+SPRAYED = {  # packets over many paths: transport and options
+    "spraying, all paths": ("spraying", "entropies=0"),
+    "spraying, 64 paths": ("spraying", ""),
+    "NDP, queues of 32": ("NDP", "queue_packets=32"),
+    "NDP": ("NDP", ""),
+    "UEC NSCC": ("UEC NSCC", ""),
+    "UEC RCCC": ("UEC RCCC", ""),
+}
+HASHED = {name: (name, "") for name in ("flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")}
+FIG5_WAYS = SPRAYED | HASHED
+FIG6_WAYS = {name: FIG5_WAYS[name] for name in ("spraying, all paths", "NDP", "single path", "RoCEv2")}
 RATE, RECOMPUTED = "fp4_sparse_rate", 3.0  # as notebook 10, calibrated: data/calibrations.csv
 PAUSES = ((3, 2), (7, 5), (15, 12), (30, 24), (60, 48))  # packets at which a link is told to pause, and to go on
 LOADS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -45,17 +56,29 @@ def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportC
 
     network: of `document_network`.
     """
-    drawn = ("single path", "RoCEv2")
     return [
         case
-        for name in FIG5_ORDER
-        for case in case_grid(transport=name, **network, seed=range(seeds if name in drawn else 1))
+        for name, (transport, options) in FIG5_WAYS.items()
+        for case in case_grid(
+            transport=transport, **network, options=options, seed=range(seeds if name in DRAWN else 1)
+        )
     ]
 
 
 def fig6_cases(network: Mapping[str, float], loads: Sequence[float] = LOADS, seeds: int = 5) -> list[TransportCase]:
     """Small flows where a share of the hosts send. network: of `document_network`."""
-    return case_grid(transport=FIG6_ORDER, **network, load=loads, seed=range(seeds))
+    ways = FIG6_WAYS.values()
+    return [
+        case
+        for transport, options in ways
+        for case in case_grid(transport=transport, **network, options=options, load=loads, seed=range(seeds))
+    ]
+
+
+def named_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with the names of `FIG5_WAYS` as their transports."""
+    names = {way: name for name, way in FIG5_WAYS.items()}
+    return runs.assign(transport=[names[way] for way in zip(runs["transport"], runs["options"], strict=True)])
 
 
 def pause_cases(network: Mapping[str, float], seeds: int = 5) -> list[TransportCase]:

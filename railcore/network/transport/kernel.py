@@ -17,6 +17,7 @@ SINGLE, FLOWLET, OBLIVIOUS, BITMAP, REPS, MIXED = range(6)  # balancing
 TRIM, DROP, PAUSE = range(3)  # overflow
 SELECTIVE, GO_BACK_N = range(2)  # recovery
 ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender
+HEADER, GONE, DEAD = range(3)  # how a packet ends on its way
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 
 # places in State.tally
@@ -128,32 +129,38 @@ class State(NamedTuple):
 
 
 @inlined
-def draw(s, below):
+def draw(random, below):
     """A random whole number from 0 to below - 1 (xorshift)."""
-    x = s.random[0]
+    x = random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
-    s.random[0] = x
+    random[0] = x
     return np.int64(x >> np.uint64(33)) % below
 
 
 @inlined
 def uniform(s):
     """A random number from 0 to 1."""
-    return (draw(s, 2147483647) + 1) / 2147483648.0
+    return (draw(s.random, 2147483647) + 1) / 2147483648.0
+
+
+@njit
+def append(rings, ring_of, tally, ring, due, first, second):
+    """Append to a ring."""
+    head, tail, start, mask = ring_of[ring]
+    if tail - head > mask:
+        tally[FREE] = -2
+        return
+    row = start + (tail & mask)
+    rings[row, 0], rings[row, 1], rings[row, 2] = due, first, second
+    ring_of[ring, 1] = tail + 1
 
 
 @inlined
 def put(s, ring, due, first, second):
-    """Append to a ring."""
-    head, tail, start, mask = s.ring_of[ring]
-    if tail - head > mask:
-        s.tally[FREE] = -2
-        return
-    row = start + (tail & mask)
-    s.rings[row, 0], s.rings[row, 1], s.rings[row, 2] = due, first, second
-    s.ring_of[ring, 1] = tail + 1
+    """Append to a ring; constants become numbers of one type, or each would be compiled for itself."""
+    append(s.rings, s.ring_of, s.tally, np.int64(ring), np.int64(due), np.int64(first), np.int64(second))
 
 
 @inlined
@@ -164,22 +171,21 @@ def burden(s, o, port):
 
 
 @njit
-def burden_back(s, o, f):
-    """A header goes from the receiver to the sender, on a path drawn at random."""
-    path = draw(s, len(s.offset))
-    for stage in range(o.stages):
-        if s.back[f, stage] >= 0:
-            port = s.back[f, stage] + s.offset[path, stage]
-            if stage > 0:
-                burden(s, o, port)
-            elif s.ables[s.base[f, o.stages - 1]] > 0:
-                s.queue[port, 3] += o.header
+def burden_back(queue, back, offset, random, f, header, busy):
+    """A header goes from the receiver of flow f to the sender, on a path drawn at random. busy: the receiver sends."""
+    path = draw(random, len(offset))
+    for stage in range(back.shape[1]):
+        if back[f, stage] >= 0:
+            port = back[f, stage] + offset[path, stage]
+            if queue[port, 2] > 0 or (stage == 0 and busy):
+                queue[port, 3] += header
 
 
-@njit
+@inlined
 def tell(s, o, f, kind, first, second):
     """Send a word back to the sender of flow f; it comes a loop's latency later."""
-    burden_back(s, o, f)
+    busy = s.ables[s.base[f, o.stages - 1]] > 0
+    burden_back(s.queue, s.back, s.offset, s.random, np.int64(f), np.int64(o.header), busy)
     put(s, s.loop[f], s.tally[NOW] + s.rtt[f], (f << 2) | kind | (first << 21), second)
 
 
@@ -243,20 +249,20 @@ def next_entropy(s, o, f, plane):
         return 0
     if o.balancing == FLOWLET:
         if s.tally[NOW] - s.last[f] > o.flowlet_gap:
-            s.cycle[at, 1] = draw(s, n)
+            s.cycle[at, 1] = draw(s.random, n)
         return plane * n + s.cycle[at, 1]
     if (o.balancing == REPS or o.balancing == MIXED) and s.ring_at[at, 1] > s.ring_at[at, 0]:
         ev = s.ring[at, s.ring_at[at, 0] & (s.ring.shape[1] - 1)]
         s.ring_at[at, 0] += 1
         return ev
     if o.balancing == REPS and s.sent[f] > min(s.window[f, 0], n):
-        return plane * n + draw(s, n)
+        return plane * n + draw(s.random, n)
     tries = 2 * n if o.balancing == BITMAP or o.balancing == MIXED else 1
     ev = 0
     for _ in range(tries):
         if s.cycle[at, 0] >= n:
             s.cycle[at, 0] = 0
-            s.cycle[at, 1], s.cycle[at, 2] = draw(s, n), s.strides[draw(s, len(s.strides))]
+            s.cycle[at, 1], s.cycle[at, 2] = draw(s.random, n), s.strides[draw(s.random, len(s.strides))]
         ev = (s.cycle[at, 1] + s.cycle[at, 0] * s.cycle[at, 2]) % n
         s.cycle[at, 0] += 1
         if tries == 1 or s.skip[at, ev] == 0:
@@ -278,20 +284,20 @@ def judge_path(s, o, f, ev, penalty):
 
 
 @njit
-def fail(s, o, node, trim, alone):
+def fail(s, o, node, how):
     """A packet ends on its way: its header goes on, ahead of all queues, or it is gone without a trace.
 
-    The receiver asks again for a packet whose header comes, or, where not all on its path are lost, whose gap a later
-    one of the same path shows; else the sender's timer tells.
+    The receiver asks again for a packet whose header comes, or whose gap a later one of the same path shows, if the
+    path is not dead; else the sender's timer tells.
     """
     word = s.pool[node, 0]
     f, seq = word >> (SEQ_BITS + EV_BITS + PATH_BITS), (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
     ev = (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
     again = (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
     release(s, node)
-    s.tally[TRIMMED if trim else LOST] += 1
-    gap = alone and o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
-    if trim or gap:
+    s.tally[TRIMMED if how == HEADER else LOST] += 1
+    gap = how == GONE and o.balancing <= FLOWLET and seq < s.need[f] - 1 and not again and o.recovery == SELECTIVE
+    if how == HEADER or gap:
         if o.control == PULLS:
             ask(s, o, f, 1.0)
         tell(s, o, f, NACK, ev, seq)
@@ -320,10 +326,9 @@ def enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
     if s.rates[port] == 0.0 or s.queue[port, 2] >= o.queue:
         alive = s.rates[port] > 0.0
-        trim = alive and o.overflow == TRIM
-        if trim:
+        if alive and o.overflow == TRIM:
             head_on(s, o, port, s.pool[node, 0])
-        fail(s, o, node, trim, alive)
+        fail(s, o, node, np.int64(DEAD if not alive else HEADER if o.overflow == TRIM else GONE))
         return
     length = s.queue[port, 2]
     if length == 0:
@@ -422,7 +427,7 @@ def lost(s, o, node):
     if s.tally[LOSS_IN] > 0:
         return False
     s.tally[LOSS_IN] = next_loss(s, o)
-    fail(s, o, node, False, True)
+    fail(s, o, node, np.int64(GONE))
     return True
 
 
@@ -502,7 +507,7 @@ def pass_on(s, o, stage, count):
     for each in range(count):
         node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
         s.passed[port] += 1
-        if o.overflow == PAUSE:
+        if o.overflow == PAUSE and stage > 0:
             make_room(s, o, stage, node)
         if o.loss > 0.0 and lost(s, o, node):
             continue
@@ -527,17 +532,17 @@ def make_room(s, o, stage, node):
 
 
 @inlined
-def send(s, o, host, plane):
-    """One packet of a host onto a plane: the next of its flows, in turn, that may send."""
+def send(s, o, host, plane, count):
+    """Take one packet of a host for a plane: the next of its flows, in turn, that may send. Returns the new count."""
     port = s.start[0] + plane * (len(s.first) - 1) + host
     now = s.tally[NOW]
     if o.overflow == PAUSE and s.stopped[port, 1]:
-        return
+        return count
     if s.rates[port] == 0.0:
-        return
+        return count
     if s.queue[port, 3] >= o.wire:
         s.queue[port, 3] -= o.wire
-        return
+        return count
     low, many = s.first[host], s.first[host + 1] - s.first[host]
     for step in range(many):
         f = low + (s.turn[host] + step) % many
@@ -548,7 +553,7 @@ def send(s, o, host, plane):
         if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
             continue
         if not o.even and not had_time(s, port):
-            return
+            return count
         s.turn[host] = (s.turn[host] + step + 1) % many
         again = 0
         if s.again[f, 0] >= 0:
@@ -578,16 +583,15 @@ def send(s, o, host, plane):
         set_able(s, o, f, host)
         answer = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
         s.pool[node, 1] = (((((now << 1) | answer) << 1) | again) << 1) << NEXT_BITS
-        s.passed[port] += 1
-        if o.loss == 0.0 or not lost(s, o, node):
-            forward(s, o, 0, port, node)
-        return
+        s.taken[count, 0], s.taken[count, 1] = node, port
+        return count + 1
+    return count
 
 
 @njit
 def send_all(s, o):
-    """Every host that may sends a packet on each of its planes; who comes first changes."""
-    hosts = len(s.ables)
+    """Every host that may sends a packet on each of its planes; who comes first changes. Returns how many there are."""
+    hosts, count = len(s.ables), 0
     shift = (s.tally[NOW] * 7919) % hosts
     for step in range(hosts):
         host = step + shift
@@ -595,7 +599,8 @@ def send_all(s, o):
             host -= hosts
         if s.ables[host] > 0:
             for plane in range(o.planes):
-                send(s, o, host, plane)
+                count = send(s, o, host, plane, count)
+    return count
 
 
 @inlined
@@ -818,7 +823,7 @@ def run(s, o):
             begun += 1
         hear_all(s, o)
         if s.tally[ABLE] > 0:
-            send_all(s, o)
+            pass_on(s, o, np.int64(0), send_all(s, o))
         if s.tally[QUEUED] > 0:
             for stage in range(1, o.stages):
                 pass_on(s, o, stage, take(s, o, stage))

@@ -26,6 +26,7 @@ from railcore.network.transport.transports import Transport
 from railcore.network.transport.transports import transport as transport_preset
 
 STORED = "derived/transport_runs.csv"
+LONG_RUN = 1e7  # packet hops, about a second
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
 SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
@@ -50,16 +51,21 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
 
     Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
     """
-    ways: list[tuple[str, dict[str, str]]] = [(name, {}) for name in EVERY] + [
-        ("UEC NSCC", {"options": f"balancing={each}"}) for each in ("oblivious", "bitmap", "reps")
-    ]
+    ways = [(name, "") for name in EVERY]
+    ways[3:3] = [("UEC NSCC", f"balancing={each}") for each in ("oblivious", "bitmap", "reps")]
     return [
         case
         for degraded, rate, knows in LINKS.values()
-        for name, more in ways
+        for name, options in ways
         if knows or name in SPRAYED
         for case in case_grid(
-            transport=name, **SMALL, **more, degraded=degraded, degraded_rate=rate, converged=knows, seed=range(seeds)
+            transport=name,
+            **SMALL,
+            options=options,
+            degraded=degraded,
+            degraded_rate=rate,
+            converged=knows,
+            seed=range(seeds),
         )
     ]
 
@@ -125,8 +131,8 @@ def case_optimum_s(case: TransportCase) -> float:
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now.
 
-    progress: told of every case that is simulated, for one takes up to 40 s. Columns of `run_case`; optimum_s, and
-    slowdown: last_s over it.
+    progress: told of every long case that is simulated, for one takes up to 40 s, and of some others. Columns of
+    `run_case`; optimum_s, and slowdown: last_s over it.
     """
     stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
     names = list(asdict(cases[0]))
@@ -134,17 +140,17 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
     rows = []
     for place, case in enumerate(new, start=1):
-        if progress:
+        if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
+    optimum: list[float] = []
     runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
-    best: dict[TransportCase, float] = {}
+    best: dict[tuple, float] = {}
     for case in cases:  # transports share an optimum
-        key = TransportCase(**asdict(case) | {"transport": "", "options": ""})
-        best[case] = best.setdefault(key, 0.0) or case_optimum_s(case)
-        best[key] = best[case]
-    optimum = np.array([best[case] for case in cases])
-    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
+        key = tuple(value for name, value in vars(case).items() if name not in ("transport", "options"))
+        best[key] = best.get(key) or case_optimum_s(case)
+        optimum.append(best[key])
+    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / np.array(optimum))
 
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:

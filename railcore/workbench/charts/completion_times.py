@@ -19,7 +19,8 @@ _NEVER = "never"  # of flows that are not complete
 
 def _styles(names: Sequence[str]) -> dict[str, dict]:
     """Line, marker and colour of each transport, by its place in the order of all."""
-    return {name: plotting.line_style(i, ("-", "--")[i % 2]) for i, name in enumerate(names)}
+    lines = [("-", "--")[i % 2] if i < len(COLOURS) else "-." for i in range(len(names))]
+    return {name: plotting.line_style(i, line) for i, (name, line) in enumerate(zip(names, lines, strict=True))}
 
 
 def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
@@ -77,8 +78,8 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     optimum_ms = 1e3 * last["optimum_s"].median()
     for ax in (left, right):
         ax.axvline(optimum_ms, label="optimum", **_OPTIMUM)
-    for name, part in shares.groupby("transport", sort=False):
-        curve = part.groupby("share")["time_s"].median() * 1e3
+    for name in names:
+        curve = shares[shares["transport"] == name].groupby("share")["time_s"].median() * 1e3
         left.plot(curve, curve.index, label=name, **{**styles[name], "marker": ""})
     percent_axis(left.yaxis, "share of the flows that are complete")
     rows = {name: len(names) - 1 - i for i, name in enumerate(names)}
