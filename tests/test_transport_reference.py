@@ -10,7 +10,7 @@ import pytest
 
 from railcore.facts import files
 from railcore.network.transport import reference
-from railcore.network.transport.cases import TransportCase, run_case, runs_of_cases
+from railcore.network.transport.cases import TransportCase, run_case, runs_of_cases, without_idle_hosts
 
 SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
 
@@ -77,6 +77,16 @@ def test_patterns_have_their_flows():
     assert len(replace(SMALL, load=0.5).flows()) == 8
     assert (replace(SMALL, degraded=0.5).fabric().rates == 0).sum() == 16
     assert SMALL.packets == 25 and 25 * 16 * 2 <= SMALL.packet_hops <= 25 * 16 * 4
+
+
+def test_hosts_that_take_no_part_are_left_out():
+    case = replace(SMALL, hosts=64, pattern="incast", members=9, start_spread_s=1e-5)
+    fabric, flows = case.fabric(), case.flows()
+    kept, same = without_idle_hosts(fabric, flows)
+    assert kept.hosts == 10 and kept.leaves <= 10 and kept.uplinks == fabric.uplinks
+    assert (kept.latency_s(same.source, same.destination) == fabric.latency_s(flows.source, flows.destination)).all()
+    leaf, old = kept.leaf[same.source], fabric.leaf[flows.source]
+    assert ((leaf[:, None] == leaf) == (old[:, None] == old)).all() and (same.start_s == flows.start_s).all()
 
 
 def published_runs():
