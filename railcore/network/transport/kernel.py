@@ -138,7 +138,7 @@ def uniform(s):
 
 
 @njit
-def append(rings, ring_of, tally, ring, due, first, second):
+def _append(rings, ring_of, tally, ring, due, first, second):
     """Append to a ring."""
     head, tail, start, mask = ring_of[ring]
     if tail - head > mask:
@@ -152,7 +152,7 @@ def append(rings, ring_of, tally, ring, due, first, second):
 @inlined
 def put(s, ring, due, first, second):
     """Append to a ring; constants become numbers of one type, or each would be compiled for itself."""
-    append(s.rings, s.ring_of, s.tally, np.int64(ring), np.int64(due), np.int64(first), np.int64(second))
+    _append(s.rings, s.ring_of, s.tally, np.int64(ring), np.int64(due), np.int64(first), np.int64(second))
 
 
 @inlined
@@ -254,7 +254,7 @@ def judge_path(s, o, f, ev, penalty):
 
 
 @njit
-def fail(s, o, node, how):
+def end_early(s, o, node, how):
     """A packet ends on its way: its header goes on, ahead of all queues, or it is gone without a trace.
 
     The receiver asks again for a packet whose header comes, or whose gap a later one of the same path shows, if the
@@ -280,7 +280,7 @@ def fail(s, o, node, how):
 def enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
     if s.rates[port] == 0.0 or s.queue[port, 2] >= o.queue:
-        fail(s, o, node, np.int64(DEAD if s.rates[port] == 0.0 else HEADER if o.overflow == TRIM else GONE))
+        end_early(s, o, node, np.int64(DEAD if s.rates[port] == 0.0 else HEADER if o.overflow == TRIM else GONE))
         return
     length = s.queue[port, 2]
     if length == 0:
@@ -377,7 +377,7 @@ def lost(s, o, node):
     if s.tally[LOSS_IN] > 0:
         return False
     s.tally[LOSS_IN] = next_loss(s, o)
-    fail(s, o, node, np.int64(GONE))
+    end_early(s, o, node, np.int64(GONE))
     return True
 
 
