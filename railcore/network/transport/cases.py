@@ -136,7 +136,8 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     """Columns of a case, then what its run gives.
 
     first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from the
-    start of the first flow on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model's.
+    start of the first flow on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet
+    model's.
     """
     from railcore.network.transport import packets, transports
 

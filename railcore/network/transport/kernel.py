@@ -22,9 +22,10 @@ DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 
 # places in State.tally
 (NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
-(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, COUNTS) = range(8, 17)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, COUNTS) = range(8, 18)
 
 SEQ_BITS, EV_BITS, PATH_BITS = 22, 11, 11  # of a packet's word, beside its flow
+TOLD_TOGETHER = 8  # headers going back that are charged to links at once: every eighth stands for eight
 NEXT_BITS = 25  # of a packet's second word; above: marked, sent again, to be answered at once, slot it was sent in
 
 
@@ -146,7 +147,7 @@ def uniform(s):
 
 
 @njit
-def append(rings, ring_of, tally, ring, due, first, second):
+def _append(rings, ring_of, tally, ring, due, first, second):
     """Append to a ring."""
     head, tail, start, mask = ring_of[ring]
     if tail - head > mask:
@@ -160,7 +161,7 @@ def append(rings, ring_of, tally, ring, due, first, second):
 @inlined
 def put(s, ring, due, first, second):
     """Append to a ring; constants become numbers of one type, or each would be compiled for itself."""
-    append(s.rings, s.ring_of, s.tally, np.int64(ring), np.int64(due), np.int64(first), np.int64(second))
+    _append(s.rings, s.ring_of, s.tally, np.int64(ring), np.int64(due), np.int64(first), np.int64(second))
 
 
 @inlined
@@ -184,8 +185,10 @@ def burden_back(queue, back, offset, random, f, header, busy):
 @inlined
 def tell(s, o, f, kind, first, second):
     """Send a word back to the sender of flow f; it comes a loop's latency later."""
-    busy = s.ables[s.base[f, o.stages - 1]] > 0
-    burden_back(s.queue, s.back, s.offset, s.random, np.int64(f), np.int64(o.header), busy)
+    s.tally[TOLD] += 1
+    if s.tally[TOLD] % TOLD_TOGETHER == 0:
+        busy = s.ables[s.base[f, o.stages - 1]] > 0
+        burden_back(s.queue, s.back, s.offset, s.random, np.int64(f), np.int64(o.header * TOLD_TOGETHER), busy)
     put(s, s.loop[f], s.tally[NOW] + s.rtt[f], (f << 2) | kind | (first << 21), second)
 
 
@@ -284,7 +287,7 @@ def judge_path(s, o, f, ev, penalty):
 
 
 @njit
-def fail(s, o, node, how):
+def end_early(s, o, node, how):
     """A packet ends on its way: its header goes on, ahead of all queues, or it is gone without a trace.
 
     The receiver asks again for a packet whose header comes, or whose gap a later one of the same path shows, if the
@@ -328,7 +331,7 @@ def enqueue(s, o, port, came_over, node):
         alive = s.rates[port] > 0.0
         if alive and o.overflow == TRIM:
             head_on(s, o, port, s.pool[node, 0])
-        fail(s, o, node, np.int64(DEAD if not alive else HEADER if o.overflow == TRIM else GONE))
+        end_early(s, o, node, np.int64(DEAD if not alive else HEADER if o.overflow == TRIM else GONE))
         return
     length = s.queue[port, 2]
     if length == 0:
@@ -427,7 +430,7 @@ def lost(s, o, node):
     if s.tally[LOSS_IN] > 0:
         return False
     s.tally[LOSS_IN] = next_loss(s, o)
-    fail(s, o, node, np.int64(GONE))
+    end_early(s, o, node, np.int64(GONE))
     return True
 
 

@@ -54,7 +54,7 @@ def loss_recovery(
     """
     whole("draws", draws)
     fabric = leaf_spine(2, 1, link_Bps, link_latency_s=float(positive("rtt_s", rtt_s)) / (2 * LINKS))
-    flow, rows = Flows([0], [1], size_bytes), []
+    flow, rows = Flows(np.array([0]), np.array([1]), size_bytes), []
     most_s = 1000 * (float(np.asarray(size_bytes)) / float(np.asarray(link_Bps)) + float(np.asarray(rtt_s)))
     for name, each in transports.items():
         each = replace(each, entropies=min(each.entropies, 1)) if each.entropies else each
