@@ -12,8 +12,6 @@ from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths, most_loaded_links
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 
-SPRAYED = "packets sprayed"
-
 
 def permutation_in_groups(fabric: PathFabric, size_bytes: Quantity, seed: int = 0) -> Flows:
     """Every host sends one flow to another host of its group of leaves, such as its rail, and receives one.
@@ -86,7 +84,7 @@ def plane_slowdowns(fabric: PathFabric, flows: Sequence[Flows]) -> pd.DataFrame:
             slow = times / sprayed.alone_s
             most = (used[:, :, None] == np.arange(planes)).mean(1).max(1)
             rows.append((way, seed, slow.mean(), slow.max(), most.mean()))
-        rows.append((SPRAYED, seed, sprayed.slowdown.mean(), sprayed.slowdown.max(), 1 / planes))
+        rows.append(("packets sprayed", seed, sprayed.slowdown.mean(), sprayed.slowdown.max(), 1 / planes))
     return pd.DataFrame(rows, columns=["way", "seed", "mean", "slowdown", "busiest_plane"])
 
 

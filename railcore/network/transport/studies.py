@@ -28,9 +28,8 @@ from railcore.network.transport.transports import transport as transport_preset
 STORED = "derived/transport_runs.csv"
 LONG_RUN = 1e7  # packet hops, about a second
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
-SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path", "flowlets")
-SPRAYED = ("spraying", "NDP", "UEC NSCC", "UEC RCCC")
-EVERY = (*SPRAYED, *SINGLE_PATH)
+SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
+EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
 LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
@@ -49,7 +48,7 @@ def case_grid(**values: Any) -> list[TransportCase]:
 def failure_cases(seeds: int = 5) -> list[TransportCase]:
     """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
 
-    Where it does not know, only transports that spray are simulated: a single path over a dead link stays dead.
+    Where it does not know, those of `SINGLE_PATH` are not simulated: a single path over a dead link stays dead.
     """
     ways = [(name, "") for name in EVERY]
     ways[3:3] = [("UEC NSCC", f"balancing={each}") for each in ("oblivious", "bitmap", "reps")]
@@ -57,7 +56,7 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
         case
         for degraded, rate, knows in LINKS.values()
         for name, options in ways
-        if knows or name in SPRAYED
+        if knows or name not in SINGLE_PATH
         for case in case_grid(
             transport=name,
             **SMALL,
@@ -73,7 +72,7 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
 def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of `failure_cases` with columns way, links (of `LINKS`) and slowdown over the optimum with all links up.
 
-    Single-path transports over dead links have an infinite one: a row for each.
+    Those of `SINGLE_PATH` have an infinite one where routing does not know: a row for each.
     """
     names = {conditions: name for name, conditions in LINKS.items()}
     ideal_s = float(runs.loc[runs["degraded"] == 0, "optimum_s"].min())
@@ -131,7 +130,7 @@ def case_optimum_s(case: TransportCase) -> float:
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now.
 
-    progress: told of every long case that is simulated, for one takes up to 40 s, and of some others. Columns of
+    progress: told before every case of over `LONG_RUN` (up to 40 s each), and before each twentieth. Columns of
     `run_case`; optimum_s, and slowdown: last_s over it.
     """
     stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
@@ -143,14 +142,11 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
         if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
-    optimum: list[float] = []
     runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
-    best: dict[tuple, float] = {}
-    for case in cases:  # transports share an optimum
-        key = tuple(value for name, value in vars(case).items() if name not in ("transport", "options"))
-        best[key] = best.get(key) or case_optimum_s(case)
-        optimum.append(best[key])
-    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / np.array(optimum))
+    shared = [replace(case, transport="", options="") for case in cases]  # transports share an optimum
+    best = {case: case_optimum_s(case) for case in dict.fromkeys(shared)}
+    optimum = np.array([best[case] for case in shared])
+    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
 
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
@@ -169,7 +165,7 @@ def flow_level(
     loss: float = 0.0,
     converged: bool = True,
 ) -> SimpleNamespace:
-    """What `packets.simulate` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
+    """What the packet model gives, by the flow-level one: fair sharing on single paths (flowlets too), or spraying.
 
     Parameters
     ----------
