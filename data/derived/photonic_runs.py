@@ -65,9 +65,9 @@ def inputs() -> list[object]:
     return [as_machine(PLATFORM), DELAYS_S, STEP_SOFTWARE, cases(), *map(as_model, SHAPES)]
 
 
-def key(case: Case) -> Case:
-    """What the rows of a case are computed from, but the code; the code hash has the rest."""
-    return case
+def key(case: Case) -> tuple:
+    """What the rows of a case are computed from, but the code."""
+    return case, as_machine(PLATFORM), DELAYS_S, as_model(case[0]), STEP_SOFTWARE[case[1]]
 
 
 def run(case: Case) -> pd.DataFrame:
