@@ -82,7 +82,7 @@ def named_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def pause_cases(network: Mapping[str, float], seeds: int = 5) -> list[TransportCase]:
-    """RoCEv2 with other pause thresholds, small flows on the links of Fig. 5. network: of `document_network`."""
+    """RoCEv2 with other pause thresholds. network: of `document_network`; what is stored is that of Fig. 6."""
     options = [f"pause_packets={high} resume_packets={low}" for high, low in PAUSES]
     return case_grid(transport="RoCEv2", **network, options=options, seed=range(seeds))
 

@@ -93,7 +93,7 @@ def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFra
     times = last_flow_times(runs).set_index("transport")
     one_path = small[small["transport"] == "single path"]
     tails = one_path.assign(over=one_path["last_s"] / one_path["optimum_s"])
-    tails = tails.pivot(index="load", columns="seed", values="over")
+    tails = tails.pivot(index="load", columns="seed", values="over").reindex([0.5, 1.0])
     large = runs[runs["transport"] == "single path"].set_index("seed")
     ratios = (tails.loc[1.0] / (large["last_s"] / large["optimum_s"])).dropna()
     printed = printed_times_s()
