@@ -82,5 +82,5 @@ def test_errors_name_each_group_and_its_runs():
     data["rule"] = ["incast", "incast", ""]
     figure = charts.errors_beside_baselines(data, {"ours": "model", "theirs": "optimum"}, {"incast": 0.05})
     labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-    assert labels == ["incast\n(2 runs)", "other runs: order alone counts\n(1 runs)"]
+    assert labels == ["incast\n(2 runs)", "other runs, without a bound\n(1 runs)"]
     assert "median 20%" in figure.axes[0].get_legend().get_texts()[0].get_text()

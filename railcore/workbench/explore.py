@@ -46,11 +46,13 @@ def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Calla
     image = widgets.Image(format="png", layout=widgets.Layout(width="640px", max_width="100%", align_self="flex-start"))
     message = widgets.HTML()
 
+    def values() -> dict:
+        return {name: _value(control) for name, control in inputs.items()}
+
     def update(change=None) -> None:
-        values = {name: _value(control) for name, control in inputs.items()}
         try:
-            image.value = _png(draw(**values))
-            message.value = "<br>".join(escape(text) for text in (warn(**values) if warn else ()))
+            image.value = _png(draw(**values()))
+            message.value = "<br>".join(escape(text) for text in (warn(**values()) if warn else ()))
         except ValueError as error:
             if change is None and os.environ.get("RAILCORE_NOTEBOOK") and not files.parameterized():
                 raise
@@ -62,7 +64,7 @@ def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Calla
     def press(slower: Callable) -> None:
         tell("running")
         try:
-            image.value = _png(slower(tell, **{name: _value(control) for name, control in inputs.items()}))
+            image.value = _png(slower(tell, **values()))
             message.value = ""
         except (ValueError, RuntimeError) as error:
             message.value = f"<b>{escape(str(error))}</b>"

@@ -99,7 +99,7 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     right.set_ylim(-0.6, len(rows) - 0.4)
     right.grid(axis="y", visible=False)
     left.set_xlim(0, 1.02 * last["last_s"].max() * 1e3)
-    right.set_xlim(0, 1.35 * max(last["last_s"].max(), *printed_s.values()) * 1e3)
+    right.set_xlim(0, 1.35 * max([last["last_s"].max(), *printed_s.values()]) * 1e3)
     for ax, title in ((left, "(a) all flows"), (right, "(b) last flow, a mark for each seed; bar: median")):
         ax.set_xlabel("completion time [ms]")
         panel_title(ax, title, left=True)
@@ -192,31 +192,25 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
     left.set_xlabel("error in (last flow - optimum), share of the published value")
     percent_axis(left.yaxis, f"share of the {len(data)} runs")
     left.legend(fontsize=8, loc="upper left")
-    groups = [rule for rule in allowed if (data["rule"] == rule).any()]
-    rest = data[~data["rule"].isin(groups)]
-    titles = [*groups, *(["other runs: order alone counts"] if len(rest) else [])]
-    for i, group in enumerate(titles):
-        part = data[data["rule"] == group] if group in groups else rest
+    groups = {rule: data[data["rule"] == rule] for rule in allowed}
+    groups["other runs, without a bound"] = data[~data["rule"].isin(allowed)]
+    groups = {name: part for name, part in groups.items() if len(part)}
+    for i, (name, part) in enumerate(groups.items()):
         errors = part["last_error"].to_numpy(float)
         places = -i + 0.5 * (np.arange(len(errors)) / max(1, len(errors) - 1) - 0.5)
-        if group in groups:
-            ends = (-allowed[group], allowed[group])
+        if name in allowed:
+            ends = (-allowed[name], allowed[name])
             right.fill_betweenx([-i - 0.4, -i + 0.4], *ends, color="#E8E8E8", zorder=0)
         right.plot(errors, places, **{**plotting.line_style(i, "none"), "markersize": 3, "alpha": 0.7})
     right.axvline(0, color="black", linewidth=0.8)
-    right.set_yticks(
-        [-i for i in range(len(titles))], [f"{name}\n({_count(data, name, groups)} runs)" for name in titles]
-    )
+    labels = [f"{name}\n({len(part)} runs)" for name, part in groups.items()]
+    right.set_yticks([-i for i in range(len(labels))], labels)
     right.tick_params(axis="y", labelsize=8)
     right.grid(axis="y", visible=False)
     percent_axis(right.xaxis, "our last flow over the published one, less 1; grey: allowed")
     panel_title(left, "(a) errors of the model and of two baselines", left=True)
     panel_title(right, "(b) by kind of run, a mark each", left=True)
     return figure
-
-
-def _count(data: pd.DataFrame, name: str, groups: Sequence[str]) -> int:
-    return int((data["rule"] == name).sum() if name in groups else (~data["rule"].isin(groups)).sum())
 
 
 def last_flow_chances(
@@ -304,7 +298,6 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     names, groups = list(data[way].unique()), list(data[by].unique())
     figure, ax = plt.subplots(figsize=(12, 4.6))
     width = 0.84 / len(groups)
-    finite = data.loc[np.isfinite(data["slowdown"]), "slowdown"]
     for i, group in enumerate(groups):
         over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)
         x = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
@@ -320,12 +313,8 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
                 at = (place, most if np.isfinite(most) else middle)
                 ax.annotate(number(middle, 2), at, (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
     ax.axhline(1, label="optimum", **_OPTIMUM)
-    ax.set_yscale("log")
-    ax.set_ylim(0.9, 1.3 * finite.max())
-    log_axis(
-        ax.yaxis, [each for each in (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 50, 100, 200, 500) if each < 1.3 * finite.max()]
-    )
-    ax.set_ylim(0.9, 1.3 * finite.max())
+    log_axis(ax.yaxis, (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500))
+    ax.set_ylim(0.9, 1.3 * data["slowdown"][np.isfinite(data["slowdown"])].max())
     ax.set_ylabel("last flow, times the optimum")
     ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
     ax.tick_params(axis="x", labelsize=8.5)
