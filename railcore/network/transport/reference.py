@@ -15,6 +15,7 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.checks import whole
+from railcore.facts.units import Gbps
 from railcore.network.transport.cases import TransportCase, runs_of_cases
 
 NAMES = {  # of the files, and ours
@@ -67,7 +68,7 @@ def uec_rows() -> pd.DataFrame:
     rows = _rows("transport_uec").copy()
     for name in ("first", "last", "start_spread"):
         rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
-    rows["link_Bps"] = rows.pop("link_gbps") * 1e9 / 8
+    rows["link_Bps"] = rows.pop("link_gbps") * Gbps
     shared = np.where(rows["pattern"] == "incast", rows["senders"], rows["oversubscription"])
     wire_s = np.ceil(rows["flow_bytes"] / PAYLOAD_BYTES) * (PAYLOAD_BYTES + HEADER_BYTES) / rows["link_Bps"]
     return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S)
@@ -93,7 +94,7 @@ def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
             NAMES[row.transport],
             row.hosts,
             row.hosts_per_leaf,
-            row.link_gbps * 1e9 / 8,
+            row.link_gbps * Gbps,
             row.flow_bytes,
             payload_bytes=row.payload_bytes,
             header_bytes=row.header_bytes,
@@ -182,7 +183,7 @@ def order_of_transports(compared: pd.DataFrame) -> pd.DataFrame:
 def compare_with_uec(runs: pd.DataFrame) -> pd.DataFrame:
     """Every published run of Ultra Ethernet's congestion controls beside ours.
 
-    runs: of `uec_cases`. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where only the order counts),
+    runs: of `uec_cases`. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none bounds the error),
     ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same error of two
     baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the best of all
     for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
