@@ -1,5 +1,10 @@
-"""Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba."""
+"""Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba.
 
+Numba compiles a function anew when its own file changes, and not when the file of a function that it calls does: so
+code is kept in a folder named by a hash of all sources of this package, and any change compiles all of it once.
+"""
+
+import hashlib
 import importlib
 import os
 from collections.abc import Callable
@@ -46,7 +51,7 @@ class CompiledLoop:
 
 
 def njit(function: Callable, **options: Any) -> CompiledLoop:
-    """Decorate a loop over numbers and arrays. Change a caller in another file too, or its old code stays on disk."""
+    """Decorate a loop over numbers and arrays."""
     return CompiledLoop(function, options)
 
 
@@ -57,6 +62,10 @@ def inlined(function: Callable) -> CompiledLoop:
 
 def cache_folder() -> Path:
     """Where compiled code is kept: build/ of the project, or the user's cache for an installed package."""
-    if not files.INSTALLED:
-        return files.BUILD / "numba"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore" / "numba"
+    sources = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        sources.update(path.read_bytes())
+    kept = files.BUILD
+    if files.INSTALLED:
+        kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore"
+    return kept / "numba" / sources.hexdigest()[:16]
