@@ -1,7 +1,8 @@
 """Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba.
 
 Numba compiles a function anew when its own file changes, and not when the file of a function that it calls does: so
-code is kept in a folder named by a hash of all sources of this package, and any change compiles all of it once.
+code is kept in a folder named by a hash of all sources of this package, and any change compiles all of it once. A
+folder that the variable NUMBA_CACHE_DIR names is used as it is.
 """
 
 import hashlib
@@ -34,7 +35,8 @@ class CompiledLoop:
     @cached_property
     def compiled(self) -> Callable:
         """The function as Numba calls it, or the plain one where there is no Numba."""
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))  # Numba reads it at its import
+        if "NUMBA_CACHE_DIR" not in os.environ:  # Numba reads it at its import
+            os.environ["NUMBA_CACHE_DIR"] = str(cache_folder())
         try:
             numba = importlib.import_module("numba")
         except ImportError:
