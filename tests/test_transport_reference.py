@@ -132,14 +132,14 @@ def reference_runs(scale):
 
 
 def test_published_slowdowns_meet_their_own_rules():
-    compared = reference.compare_with_reference(reference_runs(1.0))
+    compared = reference.compare_with_reference(reference_runs(1.0), 3)
     assert len(compared) == 7 * len(reference.STATISTICS)
     assert compared["error"].abs().max() < 1e-9
     assert compared.dropna(subset="within")["within"].all() and compared["within"].isna().sum() == 7
     assert reference.order_of_transports(compared)["within"].all()
     wide = compared.query("transport == 'single_path' and hosts == 1024 and statistic == 'last'")
     assert wide["tolerance"].item() > 0.10  # the spread of three published tails
-    wrong = reference.compare_with_reference(reference_runs(1.3))
+    wrong = reference.compare_with_reference(reference_runs(1.3), 3)
     assert not wrong.dropna(subset="within")["within"].any()
 
 
