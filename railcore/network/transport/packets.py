@@ -178,8 +178,9 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
     target = transport.target_delay_s / slot_s
-    a = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
-    b = transport.target_delay_s / 12e-6
+    # NSCC's parameters hold for a product of bandwidth and delay, and for a target
+    of_product = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
+    of_target = transport.target_delay_s / 12e-6
     unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
     most_window = max(1.5 * unloaded * planes, 1.0)
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
@@ -215,10 +216,12 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         long_rtt=int(rtt.max()),
         behind=base_s.max() / slot_s - unloaded,
         fast_delay=transport.fast_delay_s / slot_s,
-        gain=transport.dcqcn_step_Bps / fabric.link_Bps if dcqcn else transport.proportional * a * b / target,
-        fair=transport.fair * a,
-        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * a,
-        creep=transport.creep * a,
+        gain=transport.dcqcn_step_Bps / fabric.link_Bps
+        if dcqcn
+        else transport.proportional * of_product * of_target / target,
+        fair=transport.fair * of_product,
+        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * of_product,
+        creep=transport.creep * of_product,
         cut=transport.cut,
         smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
         period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
@@ -282,9 +285,9 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         credit=np.full(count, options.window),
         heard=np.zeros(count, np.int8),
         cycle=np.tile(np.array([entropies, 0, 1], np.int64), (sub, 1)),
-        skip=np.zeros((sub if skips else 1, entropies), np.int8),
-        ring=np.zeros((sub if recycles else 1, 256 if recycles else 1), np.int16),
-        ring_at=np.zeros((sub, 2), np.int64),
+        penalty=np.zeros((sub if skips else 1, entropies), np.int8),
+        recycled=np.zeros((sub if recycles else 1, 256 if recycles else 1), np.int16),
+        recycled_at=np.zeros((sub, 2), np.int64),
         last=np.full(count, long_ago, np.int64),
         got=np.zeros(count, np.int64),
         seen=np.zeros((count, int(need.max()) // 32 + 1), np.uint32),

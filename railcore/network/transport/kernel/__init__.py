@@ -2,13 +2,13 @@
 
 Slots. A slot is the time that one packet takes on a link of full speed. Every stage of ports has a clock of its own,
 late by the latency of the stages before it: a packet that meets no queue passes all stages in one slot of the loop, and
-no event queue is needed. A queue sees the packets that it would see, at its own time. Only what travels back has to
-wait in the loop's time: acknowledgements and credits for the latency of the whole loop (out and back), pauses for that
-of their link, there and back. In a slot, what is due is delivered first, then hosts send, then each stage in turn
-passes on one packet a port. Who comes first among hosts, and among ports, changes from slot to slot.
+no event queue is needed. This changes nothing for a queue, because all that come to it are late by the same. Only what
+travels back has to wait: acknowledgements and credits for the latency of the whole loop, out and back; pauses for that
+of their link, twice. In a slot, what is due is delivered first, then hosts send, then each stage in turn passes on one
+packet a port. Who comes first among hosts, and among ports, changes from slot to slot.
 
-Pool. A packet is two words in a node of one pool: what it is, and when it was sent with the number of the next node.
-Queues of ports, and the packets that a flow sends again, are linked lists of nodes; free nodes are one more.
+Pool. A packet is two words in a node of one pool: what it is, and when it was sent, beside the number of the next node.
+Queues of ports, what flows send again, and free nodes are linked lists in it: memory follows the packets that exist.
 
 Rings. What goes back waits in a ring with the slot in which it is due. All of a ring have the same latency, so its
 words are in order: ring 0 is of pauses; then one ring for each latency of a loop; then, for each of them, one with the

@@ -36,7 +36,8 @@ SHARE, CAME, TRIMMED_BEFORE, STEP, PACED_AT = range(5)  # pace
 )  # rate
 
 FLOW_BITS, SEQ_BITS, EV_BITS, PATH_BITS = 19, 22, 11, 11  # of a packet's first word
-NEXT_BITS = 25  # of a packet's second word; above: marked, sent again, to be answered at once, slot it was sent in
+NEXT_BITS = 25  # of a packet's second word; above: whether marked, sent again, to be answered at once; slot of sending
+MARK_SHIFT, AGAIN_SHIFT, AT_ONCE_SHIFT, SLOT_SHIFT = range(NEXT_BITS, NEXT_BITS + 4)
 KIND_BITS = 2  # of a word that goes back; above: flow, then what it tells
 
 
@@ -121,9 +122,9 @@ class State(NamedTuple):
     credit: np.ndarray  # [flows] packets that may be sent
     heard: np.ndarray  # [flows] 1 where something has come back
     cycle: np.ndarray  # [flows * planes, 3] place, start, stride
-    skip: np.ndarray  # [flows * planes, entropies] penalties
-    ring: np.ndarray  # [flows * planes, room] recycled entropies
-    ring_at: np.ndarray  # [flows * planes, 2] entropies taken out, put in
+    penalty: np.ndarray  # [flows * planes, entropies] turns of a path that are left out
+    recycled: np.ndarray  # [flows * planes, room] recycled entropies
+    recycled_at: np.ndarray  # [flows * planes, 2] entropies taken out, put in
     last: np.ndarray  # [flows] slot of the last sending
     got: np.ndarray  # [flows] packets received
     seen: np.ndarray  # [flows, words] bits of packets received
@@ -156,6 +157,12 @@ def draw(random, below):
 def uniform(s):
     """A random number above 0, at most 1."""
     return (draw(s.random, 2147483647) + 1) / 2147483648.0
+
+
+@inlined
+def first_turn(s, count):
+    """Which of `count` hosts or ports comes first in this slot: another one in each, so that none is preferred."""
+    return (s.tally[NOW] * 7919) % count
 
 
 @inlined

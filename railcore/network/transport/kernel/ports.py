@@ -5,6 +5,7 @@ import numpy as np
 from railcore.network.transport.compiled import inlined, njit
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
+    AGAIN_SHIFT,
     CAME,
     CREDITS,
     DEEPEST,
@@ -14,6 +15,7 @@ from railcore.network.transport.kernel.layout import (
     LENGTH,
     LOSS_IN,
     LOST,
+    MARK_SHIFT,
     NACK,
     NEXT_BITS,
     NOW,
@@ -29,6 +31,7 @@ from railcore.network.transport.kernel.layout import (
     TRIMMED,
     TRIMMED_BEFORE,
     entropy_of,
+    first_turn,
     flow_of,
     port_at,
     release_node,
@@ -47,7 +50,7 @@ def _end_early(s, o, node, left):
     The receiver asks again for a packet whose header comes, or whose gap a later one of the same path shows, if the
     path is not dead; else the sender's timer tells.
     """
-    word, again = s.pool[node, 0], (s.pool[node, 1] >> (NEXT_BITS + 1)) & 1
+    word, again = s.pool[node, 0], (s.pool[node, 1] >> AGAIN_SHIFT) & 1
     f, seq, ev = flow_of(word), seq_of(word), entropy_of(word)
     release_node(s, node)
     s.tally[TRIMMED if left == HEADER else LOST] += 1
@@ -186,24 +189,24 @@ def take_packets(s, o, stage):
 
     All packets are taken before any is passed on, so that the waits for memory overlap.
     """
-    low, high, count = s.start[stage], s.start[stage + 1], 0
-    first = low + (s.tally[NOW] * 7919) % (high - low)
+    high, ports, count = s.start[stage + 1], s.start[stage + 1] - s.start[stage], 0
+    first = s.start[stage] + first_turn(s, ports)
     marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
-    for half in range(2):
-        a, b = (first, high) if half == 0 else (low, first)
-        for port in range(a, b):
-            length = s.queue[port, LENGTH] - 1
-            if length < 0 or is_held_up(s, o, port) or not (o.even or had_time(s, port)):
-                continue
-            node = s.queue[port, HEAD]
-            second = s.pool[node, 1]
-            s.queue[port, HEAD], s.queue[port, LENGTH] = second & ((1 << NEXT_BITS) - 1), length
-            second &= ~((np.int64(1) << NEXT_BITS) - 1)
-            if marks and _is_marked(s, o, length):
-                second |= np.int64(1) << NEXT_BITS
-            s.pool[node, 1] = second
-            s.taken[count, 0], s.taken[count, 1] = node, port
-            count += 1
+    for port in range(first, first + ports):
+        if port >= high:
+            port -= ports
+        length = s.queue[port, LENGTH] - 1
+        if length < 0 or is_held_up(s, o, port) or not (o.even or had_time(s, port)):
+            continue
+        node = s.queue[port, HEAD]
+        second = s.pool[node, 1]
+        s.queue[port, HEAD], s.queue[port, LENGTH] = second & ((1 << NEXT_BITS) - 1), length
+        second &= ~((np.int64(1) << NEXT_BITS) - 1)
+        if marks and _is_marked(s, o, length):
+            second |= np.int64(1) << MARK_SHIFT
+        s.pool[node, 1] = second
+        s.taken[count, 0], s.taken[count, 1] = node, port
+        count += 1
     s.tally[QUEUED] -= count
     return count
 

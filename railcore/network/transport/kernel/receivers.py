@@ -6,6 +6,7 @@ from railcore.network.transport.compiled import inlined, njit
 from railcore.network.transport.kernel.feedback import path_report, send_back
 from railcore.network.transport.kernel.layout import (
     ACK,
+    AT_ONCE_SHIFT,
     CAME,
     CREDIT,
     DCQCN,
@@ -16,14 +17,15 @@ from railcore.network.transport.kernel.layout import (
     GO_BACK_N,
     IN_ORDER,
     LINE_RATE,
+    MARK_SHIFT,
     MARKED,
     NACK,
-    NEXT_BITS,
     NOTIFIED_AT,
     NOW,
     PACED_AT,
     PULLS,
     SHARE,
+    SLOT_SHIFT,
     STEP,
     TRIMMED_BEFORE,
     UNFINISHED,
@@ -103,8 +105,8 @@ def receive_packet(s, o, node):
     word, second = s.pool[node, 0], s.pool[node, 1]
     release_node(s, node)
     f, seq, ev, now = flow_of(word), seq_of(word), entropy_of(word), s.tally[NOW]
-    marked, at_once = (second >> NEXT_BITS) & 1, (second >> (NEXT_BITS + 2)) & 1
-    delay = now - (second >> (NEXT_BITS + 3))
+    marked, at_once = (second >> MARK_SHIFT) & 1, (second >> AT_ONCE_SHIFT) & 1
+    delay = now - (second >> SLOT_SHIFT)
     if o.pace_period > 0.0:
         s.pace[s.base[f, o.stages - 1], CAME] += 1.0
     if o.control == PULLS and s.sent[f] + s.asked[f] + s.credit[f] < s.need[f]:

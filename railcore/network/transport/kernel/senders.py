@@ -9,6 +9,8 @@ from railcore.network.transport.kernel.layout import (
     ABLE,
     ACK,
     AGAIN,
+    AGAIN_SHIFT,
+    AT_ONCE_SHIFT,
     BITMAP,
     CREDIT,
     CREDITS,
@@ -24,7 +26,6 @@ from railcore.network.transport.kernel.layout import (
     MIXED,
     NACK,
     NEXT_AT,
-    NEXT_BITS,
     NOTICE,
     NOW,
     OUT,
@@ -38,6 +39,7 @@ from railcore.network.transport.kernel.layout import (
     SENT,
     SEQ_BITS,
     SINGLE,
+    SLOT_SHIFT,
     START,
     STRIDE,
     WENT_BACK,
@@ -46,6 +48,7 @@ from railcore.network.transport.kernel.layout import (
     WORD,
     allocate_node,
     draw,
+    first_turn,
 )
 from railcore.network.transport.kernel.ports import had_time, is_held_up
 from railcore.network.transport.kernel.receivers import acknowledge, awaits_acknowledgement, owe_credits
@@ -90,9 +93,9 @@ def _next_entropy(s, o, f, plane):
         if s.tally[NOW] - s.last[f] > o.flowlet_gap:
             s.cycle[at, START] = draw(s.random, n)
         return plane * n + s.cycle[at, START]
-    if _recycles(o) and s.ring_at[at, 1] > s.ring_at[at, 0]:
-        ev = s.ring[at, s.ring_at[at, 0] & (s.ring.shape[1] - 1)]
-        s.ring_at[at, 0] += 1
+    if _recycles(o) and s.recycled_at[at, 1] > s.recycled_at[at, 0]:
+        ev = s.recycled[at, s.recycled_at[at, 0] & (s.recycled.shape[1] - 1)]
+        s.recycled_at[at, 0] += 1
         return ev
     if o.balancing == REPS and s.sent[f] > min(s.window[f, WINDOW_NOW], n):
         return plane * n + draw(s.random, n)
@@ -104,9 +107,9 @@ def _next_entropy(s, o, f, plane):
             s.cycle[at, START], s.cycle[at, STRIDE] = draw(s.random, n), s.strides[draw(s.random, len(s.strides))]
         ev = (s.cycle[at, START] + s.cycle[at, PLACE] * s.cycle[at, STRIDE]) % n
         s.cycle[at, PLACE] += 1
-        if tries == 1 or s.skip[at, ev] == 0:
+        if tries == 1 or s.penalty[at, ev] == 0:
             break
-        s.skip[at, ev] -= 1
+        s.penalty[at, ev] -= 1
     return plane * n + ev
 
 
@@ -116,10 +119,10 @@ def _remember_path(s, o, f, ev, penalty):
     at = f * o.planes + ev // o.entropies
     if penalty:
         if _leaves_out(o):
-            s.skip[at, ev % o.entropies] = min(MOST_PENALTY, s.skip[at, ev % o.entropies] + penalty)
-    elif _recycles(o) and s.ring_at[at, 1] - s.ring_at[at, 0] < s.ring.shape[1]:
-        s.ring[at, s.ring_at[at, 1] & (s.ring.shape[1] - 1)] = ev
-        s.ring_at[at, 1] += 1
+            s.penalty[at, ev % o.entropies] = min(MOST_PENALTY, s.penalty[at, ev % o.entropies] + penalty)
+    elif _recycles(o) and s.recycled_at[at, 1] - s.recycled_at[at, 0] < s.recycled.shape[1]:
+        s.recycled[at, s.recycled_at[at, 1] & (s.recycled.shape[1] - 1)] = ev
+        s.recycled_at[at, 1] += 1
 
 
 @inlined
@@ -167,7 +170,7 @@ def _send_packet(s, o, host, plane, count):
             count_packet(s, o, f)
         update_able(s, o, f)
         at_once = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
-        s.pool[node, 1] = (((((now << 1) | at_once) << 1) | again) << 1) << NEXT_BITS
+        s.pool[node, 1] = (now << SLOT_SHIFT) | (at_once << AT_ONCE_SHIFT) | (again << AGAIN_SHIFT)
         s.taken[count, 0], s.taken[count, 1] = node, port
         return count + 1
     return count
@@ -177,9 +180,8 @@ def _send_packet(s, o, host, plane, count):
 def send_packets(s, o):
     """Every host that may sends a packet on each of its planes. Returns how many there are."""
     hosts, count = len(s.ables), 0
-    shift = (s.tally[NOW] * 7919) % hosts
-    for step in range(hosts):
-        host = step + shift
+    first = first_turn(s, hosts)
+    for host in range(first, first + hosts):
         if host >= hosts:
             host -= hosts
         if s.ables[host] > 0:
