@@ -57,6 +57,11 @@ class PacketRun:
         return self.tallies["retransmitted"] / int(self.packets.sum())
 
 
+def _slots(time_s: Any, slot_s: float) -> Any:
+    """Whole slots that have room for a time."""
+    return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
+
+
 def _room(needed: float) -> int:
     return 1 << max(6, math.ceil(math.log2(needed)))
 
@@ -159,83 +164,17 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     latency = fabric.latency_s(flows.source[order], flows.destination[order])
     one_way_s = (base != SKIPPED).sum(1) * slot_s + latency
     base_s = one_way_s + latency
-    rtt = np.ceil(base_s / slot_s - 1e-9).astype(np.int64)
-    single = transport.balancing == "single path"
-    per_plane = fabric.paths_per_plane
-    entropies = 1 if single else transport.entropies or per_plane
-    if single:
-        ev_path = ecmp_paths(fabric, flows, seed, converged)[order, None]
-    elif transport.entropies:
-        ev_path = entropy_paths(fabric, flows, transport.entropies * planes, seed, converged)[order]
-        if planes > 1:
-            ev_path = ev_path % per_plane + np.repeat(np.arange(planes), transport.entropies) * per_plane
-    else:
-        ev_path = np.arange(fabric.paths)[None, :]
-        if converged and np.any(fabric.rates == 0):
-            live = live_paths(fabric, flows)[order]
-            ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
+    rtt = _slots(base_s, slot_s)
+    ev_path = _paths_by_entropy(fabric, flows, transport, seed, converged, order)
     _limits(fabric, need, count, ev_path.shape[1])
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
-    target = transport.target_delay_s / slot_s
-    # NSCC's parameters hold for a product of bandwidth and delay, and for a target
-    of_product = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
-    of_target = transport.target_delay_s / 12e-6
-    unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
-    most_window = max(1.5 * unloaded * planes, 1.0)
-    queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
-    if not queue:
-        queue, low, high = rtt.max(), math.ceil(0.2 * rtt.max()), math.ceil(0.8 * rtt.max())
-    dcqcn, long_ago = transport.control == "dcqcn", -layout.NEVER
-    options = layout.Options(
-        control=CONTROLS.index(transport.control),
-        balancing=BALANCINGS.index(transport.balancing),
-        overflow=OVERFLOWS.index(transport.overflow),
-        recovery=RECOVERIES.index(transport.recovery),
-        stages=fabric.stages,
-        planes=planes,
-        entropies=entropies,
-        queue=1 << 30 if transport.overflow == "pause" else queue,
-        wire=round(framing.packet_bytes),
-        header=round(framing.header_bytes),
-        mark_low=float(low) if transport.marking else math.inf,
-        mark_high=float(high),
-        mark_most=transport.mark_probability,
-        pause_at=transport.pause_packets,
-        resume_at=transport.resume_packets,
-        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
-        sack=transport.sack_packets,
-        flowlet_gap=round(transport.flowlet_gap_s / slot_s),
-        timeout=max(1, round(transport.timeout_s / slot_s)),
-        most_slots=round(most_s / slot_s),
-        loss=float(loss),
-        even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
-        window=float(transport.start_packets or most_window),
-        most_window=most_window,
-        target=target,
-        long_rtt=int(rtt.max()),
-        behind=base_s.max() / slot_s - unloaded,
-        fast_delay=transport.fast_delay_s / slot_s,
-        gain=transport.dcqcn_step_Bps / fabric.link_Bps
-        if dcqcn
-        else transport.proportional * of_product * of_target / target,
-        fair=transport.fair * of_product,
-        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * of_product,
-        creep=transport.creep * of_product,
-        cut=transport.cut,
-        smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
-        period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
-        adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
-        quick_delay=4 * target,
-        credit_gap=1.0 / (transport.credit_rate * planes),
-        pace_period=1.5 * rtt.max() if transport.paced else 0.0,
-        pace_step=transport.pace_step,
-        least_rate=1e-4,
-        notice_gap=round(transport.dcqcn_notice_s / slot_s),
-    )
+    entropies = ev_path.shape[1] // planes if transport.balancing != "single path" else 1
+    options = _options(fabric, transport, framing, loss, most_s, entropies, latency.max(), base_s.max())
+    long_ago = -layout.NEVER
     window = np.zeros((count, layout.WINDOW_COLUMNS))
     window[:, layout.WINDOW_NOW] = options.window
-    rate = np.zeros((count if dcqcn else 1, layout.RATE_COLUMNS))
+    rate = np.zeros((count if transport.control == "dcqcn" else 1, layout.RATE_COLUMNS))
     rate[:, [layout.RATE, layout.ALPHA]] = 1.0
     rate[:, layout.NOTIFIED_AT] = long_ago
     first = np.searchsorted(flows.source[order], np.arange(hosts + 1))
@@ -307,6 +246,85 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     state.tally[layout.UNFINISHED], state.tally[layout.FREE] = count, layout.END
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
+
+
+def _paths_by_entropy(fabric, flows, transport, seed, converged, order):
+    """Path of each entropy, one plane after the other [flows or 1, entropies]."""
+    planes, per_plane = fabric.planes, fabric.paths_per_plane
+    if transport.balancing == "single path":
+        return ecmp_paths(fabric, flows, seed, converged)[order, None]
+    if transport.entropies:
+        ev_path = entropy_paths(fabric, flows, transport.entropies * planes, seed, converged)[order]
+        if planes > 1:
+            ev_path = ev_path % per_plane + np.repeat(np.arange(planes), transport.entropies) * per_plane
+    else:
+        ev_path = np.arange(fabric.paths)[None, :]
+        if converged and np.any(fabric.rates == 0):
+            live = live_paths(fabric, flows)[order]
+            ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
+    return ev_path
+
+
+def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loop_s):
+    """What the loops need of a transport. latency_s, loop_s: of hosts that are as far apart as can be, and back too."""
+    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    rtt = _slots(loop_s, slot_s)
+    target = transport.target_delay_s / slot_s
+    # NSCC's parameters hold for a product of bandwidth and delay, and for a target
+    of_product = 2 * latency_s * float(fabric.nic_Bps) / transport.reference_bytes
+    of_target = transport.target_delay_s / 12e-6
+    unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
+    most_window = max(1.5 * unloaded * fabric.planes, 1.0)
+    queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
+    if not queue:
+        queue, low, high = rtt, math.ceil(0.2 * rtt), math.ceil(0.8 * rtt)
+    dcqcn = transport.control == "dcqcn"
+    return layout.Options(
+        control=CONTROLS.index(transport.control),
+        balancing=BALANCINGS.index(transport.balancing),
+        overflow=OVERFLOWS.index(transport.overflow),
+        recovery=RECOVERIES.index(transport.recovery),
+        stages=fabric.stages,
+        planes=fabric.planes,
+        entropies=entropies,
+        queue=1 << 30 if transport.overflow == "pause" else queue,
+        wire=round(framing.packet_bytes),
+        header=round(framing.header_bytes),
+        mark_low=float(low) if transport.marking else math.inf,
+        mark_high=float(high),
+        mark_most=transport.mark_probability,
+        pause_at=transport.pause_packets,
+        resume_at=transport.resume_packets,
+        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
+        sack=transport.sack_packets,
+        flowlet_gap=round(transport.flowlet_gap_s / slot_s),
+        timeout=max(1, round(transport.timeout_s / slot_s)),
+        most_slots=round(most_s / slot_s),
+        loss=float(loss),
+        even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
+        window=float(transport.start_packets or most_window),
+        most_window=most_window,
+        target=target,
+        long_rtt=rtt,
+        behind=loop_s / slot_s - unloaded,
+        fast_delay=transport.fast_delay_s / slot_s,
+        gain=transport.dcqcn_step_Bps / fabric.link_Bps
+        if dcqcn
+        else transport.proportional * of_product * of_target / target,
+        fair=transport.fair * of_product,
+        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * of_product,
+        creep=transport.creep * of_product,
+        cut=transport.cut,
+        smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
+        period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
+        adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
+        quick_delay=4 * target,
+        credit_gap=1.0 / (transport.credit_rate * fabric.planes),
+        pace_period=1.5 * rtt if transport.paced else 0.0,
+        pace_step=transport.pace_step,
+        least_rate=1e-4,
+        notice_gap=round(transport.dcqcn_notice_s / slot_s),
+    )
 
 
 def _never_complete(live: np.ndarray, ev_path: Ints) -> None:
