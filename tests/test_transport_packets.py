@@ -382,6 +382,13 @@ def test_wide_area_losses_cost_rounds_or_windows():
             np.testing.assert_allclose(table.loc[("selective", 1e-3), "mean"], rounds, rtol=0.08)
 
 
+def test_numbers_that_happen_to_be_whole_compile_nothing_anew():
+    pytest.importorskip("numba")
+    for changes in ({}, {"cut": 1, "creep": 0, "mark_probability": 1, "mark_low_packets": 10}):
+        simulate_packets(leaf_spine(8, 4, LINK), permutation(8, 1e5), transport("UEC NSCC", **changes))
+    assert len(slots.run_slots.compiled.signatures) == 1
+
+
 def test_memory_of_wide_area_runs_follows_the_packets_and_not_the_product_of_rate_and_delay():
     fabric = leaf_spine(64, 8, 800 * Gbps, link_latency_s=7.5e-3)
     tracemalloc.start()

@@ -278,8 +278,17 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
     if not queue:
         queue, low, high = rtt, math.ceil(0.2 * rtt), math.ceil(0.8 * rtt)
-    dcqcn = transport.control == "dcqcn"
-    return layout.Options(
+    if transport.control == "dcqcn":
+        gain, fast = transport.dcqcn_step_Bps / fabric.link_Bps, transport.dcqcn_fast_step_Bps / fabric.link_Bps
+        smoothing, period_s, bytes_a_step = (
+            transport.dcqcn_smoothing,
+            transport.dcqcn_timer_s,
+            transport.dcqcn_counter_bytes,
+        )
+    else:
+        gain, fast = transport.proportional * of_product * of_target / target, transport.fast * of_product
+        smoothing, period_s, bytes_a_step = transport.smoothing, transport.period_s, transport.adjust_bytes
+    options = layout.Options(
         control=CONTROLS.index(transport.control),
         balancing=BALANCINGS.index(transport.balancing),
         overflow=OVERFLOWS.index(transport.overflow),
@@ -290,8 +299,8 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         queue=1 << 30 if transport.overflow == "pause" else queue,
         wire=round(framing.packet_bytes),
         header=round(framing.header_bytes),
-        mark_low=float(low) if transport.marking else math.inf,
-        mark_high=float(high),
+        mark_low=low if transport.marking else math.inf,
+        mark_high=high,
         mark_most=transport.mark_probability,
         pause_at=transport.pause_packets,
         resume_at=transport.resume_packets,
@@ -300,24 +309,22 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         flowlet_gap=round(transport.flowlet_gap_s / slot_s),
         timeout=max(1, round(transport.timeout_s / slot_s)),
         most_slots=round(most_s / slot_s),
-        loss=float(loss),
+        loss=loss,
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
-        window=float(transport.start_packets or most_window),
+        window=transport.start_packets or most_window,
         most_window=most_window,
         target=target,
         long_rtt=rtt,
         behind=loop_s / slot_s - unloaded,
         fast_delay=transport.fast_delay_s / slot_s,
-        gain=transport.dcqcn_step_Bps / fabric.link_Bps
-        if dcqcn
-        else transport.proportional * of_product * of_target / target,
+        gain=gain,
         fair=transport.fair * of_product,
-        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * of_product,
+        fast=fast,
         creep=transport.creep * of_product,
         cut=transport.cut,
-        smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
-        period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
-        adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
+        smoothing=smoothing,
+        period=max(1, round(period_s / slot_s)),
+        adjust=max(1, round(bytes_a_step / framing.mtu_bytes)),
         quick_delay=4 * target,
         credit_gap=1.0 / (transport.credit_rate * fabric.planes),
         pace_period=1.5 * rtt if transport.paced else 0.0,
@@ -325,6 +332,8 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         least_rate=1e-4,
         notice_gap=round(transport.dcqcn_notice_s / slot_s),
     )
+    types = layout.Options.__annotations__.values()  # or Numba compiles anew where a number is whole
+    return layout.Options(*(kind(value) for kind, value in zip(types, options, strict=True)))
 
 
 def _never_complete(live: np.ndarray, ev_path: Ints) -> None:
