@@ -27,7 +27,7 @@ class TransportCase:
     converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
     pattern: one of `PATTERNS`; flow_bytes: payload of each flow; load: share of the hosts in a permutation.
     members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the starts of an incast.
-    transport, options: a preset of `transports`, and what differs from it, as in "entropies=32 queue_packets=50".
+    transport, options: a preset of `transports`, and what differs from it, as in "paths=32 queue_packets=50".
     payload_bytes, header_bytes: of a packet. seed: of flows, paths and everything drawn.
     """
 

@@ -74,12 +74,10 @@ def simulate(
 ) -> PacketRun:
     """Completion times of flows, packet by packet, with one transport for all.
 
-    Headers (acknowledgements, credits, those of trimmed packets) take capacity where packets wait; of those that go
-    back, every eighth stands for eight, on a path drawn at random.
-
-    What it leaves out: links and stages have one latency each; two hosts under one switch meet others' packets as if
-    they were as far as the rest (their own round trip is the short one); every packet is a full one; a loss without a
-    trace is noticed after a round trip where a later packet shows the gap, else after the timeout, never too early.
+    What it leaves out: acknowledgements, credits and headers of trimmed packets take time and no capacity; links and
+    stages have one latency each; two hosts under one switch meet others' packets as if they were as far as the rest
+    (their own round trip is the short one); every packet is a full one; a loss without a trace is noticed after a
+    round trip where a later packet shows the gap, else after the timeout, never too early.
 
     Parameters
     ----------
