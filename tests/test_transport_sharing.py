@@ -291,7 +291,21 @@ print(links.finish_s().max(), "numba" in sys.modules)
 
 
 def test_code_is_kept_in_build_or_in_the_cache_of_a_user(monkeypatch, tmp_path):
-    assert compiled.cache_folder() == files.BUILD / "numba"
+    folder = compiled.cache_folder()
+    assert folder.parent == files.BUILD / "numba"
     monkeypatch.setattr(files, "INSTALLED", True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.cache_folder() == tmp_path / "railcore" / "numba"
+    assert compiled.cache_folder() == tmp_path / "railcore" / "numba" / folder.name
+
+
+def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):
+    package = tmp_path / "transport"
+    (package / "kernel").mkdir(parents=True)
+    monkeypatch.setattr(compiled, "__file__", str(package / "compiled.py"))
+    folders = [compiled.cache_folder()]
+    for name in ("compiled.py", "kernel/ports.py"):
+        (package / name).write_text("first = 1\n")
+        folders.append(compiled.cache_folder())
+    assert compiled.cache_folder() == folders[-1]
+    (package / "kernel/ports.py").write_text("first = 2\n")
+    assert len({*folders, compiled.cache_folder()}) == 4

@@ -6,9 +6,12 @@ from railcore.documents.flops2024 import transport_cases
 from railcore.network.transport import reference, studies, transports
 from railcore.network.transport.cases import TransportCase, run_case
 
-CODE = tuple(
-    f"railcore/network/transport/{name}.py"
-    for name in ("cases", "compiled", "fabric", "flows", "hashing", "kernel", "optimum", "packets", "transports")
+CODE = (
+    "railcore/network/transport/kernel",
+    *(
+        f"railcore/network/transport/{name}.py"
+        for name in ("cases", "compiled", "fabric", "flows", "hashing", "optimum", "packets", "transports")
+    ),
 )
 
 

@@ -11,7 +11,7 @@ from railcore.network.transport.hashing import (
     subflows_needed,
 )
 from railcore.network.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
-from railcore.network.transport.packets import PacketRun, simulate
+from railcore.network.transport.packets import PacketRun, simulate_packets
 from railcore.network.transport.random_loss import loss_recovery
 from railcore.network.transport.sharing import FairRun, SharedLinks, fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport, transport

@@ -144,7 +144,7 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     fabric, flows = case.fabric(), case.flows()
     if case.pattern == "incast" and not case.degraded:
         fabric, flows = without_idle_hosts(fabric, flows)
-    run = (simulate or packets.simulate)(
+    run = (simulate or packets.simulate_packets)(
         fabric,
         flows,
         transports.transport(case.transport, **case.option_values),

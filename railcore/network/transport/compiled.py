@@ -1,5 +1,11 @@
-"""Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba."""
+"""Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba.
 
+Numba compiles a function anew when its own file changes, and not when the file of a function that it calls does: so
+code is kept in a folder named by a hash of all sources of this package, and any change compiles all of it once. A
+folder that the variable NUMBA_CACHE_DIR names is used as it is.
+"""
+
+import hashlib
 import importlib
 import os
 from collections.abc import Callable
@@ -29,7 +35,8 @@ class CompiledLoop:
     @cached_property
     def compiled(self) -> Callable:
         """The function as Numba calls it, or the plain one where there is no Numba."""
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))  # Numba reads it at its import
+        if "NUMBA_CACHE_DIR" not in os.environ:  # Numba reads it at its import
+            os.environ["NUMBA_CACHE_DIR"] = str(cache_folder())
         try:
             numba = importlib.import_module("numba")
         except ImportError:
@@ -46,7 +53,7 @@ class CompiledLoop:
 
 
 def njit(function: Callable, **options: Any) -> CompiledLoop:
-    """Decorate a loop over numbers and arrays. Change a caller in another file too, or its old code stays on disk."""
+    """Decorate a loop over numbers and arrays."""
     return CompiledLoop(function, options)
 
 
@@ -57,6 +64,10 @@ def inlined(function: Callable) -> CompiledLoop:
 
 def cache_folder() -> Path:
     """Where compiled code is kept: build/ of the project, or the user's cache for an installed package."""
-    if not files.INSTALLED:
-        return files.BUILD / "numba"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore" / "numba"
+    sources = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        sources.update(path.read_bytes())
+    kept = files.BUILD
+    if files.INSTALLED:
+        kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore"
+    return kept / "numba" / sources.hexdigest()[:16]

@@ -8,23 +8,23 @@ import numpy as np
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, share
-from railcore.network.transport import kernel
 from railcore.network.transport.fabric import SKIPPED, PathFabric
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths, entropy_paths, live_paths, mixed
+from railcore.network.transport.kernel import layout, slots
 from railcore.network.transport.optimum import Framing, single_flow_s
 from railcore.network.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
 
 ACKNOWLEDGED = Framing(acknowledged=True)
 _TALLIES = {  # column of a run: place in the kernel's counts
-    "sent": kernel.SENT,
-    "retransmitted": kernel.AGAIN,
-    "trimmed": kernel.TRIMMED,
-    "lost": kernel.LOST,
-    "marked": kernel.MARKED,
-    "pauses": kernel.PAUSES,
-    "discarded": kernel.DISCARDED,
-    "deepest_queue": kernel.DEEPEST,
+    "sent": layout.SENT,
+    "retransmitted": layout.AGAIN,
+    "trimmed": layout.TRIMMED,
+    "lost": layout.LOST,
+    "marked": layout.MARKED,
+    "pauses": layout.PAUSES,
+    "discarded": layout.DISCARDED,
+    "deepest_queue": layout.DEEPEST,
 }
 
 
@@ -57,12 +57,17 @@ class PacketRun:
         return self.tallies["retransmitted"] / int(self.packets.sum())
 
 
+def _slots(time_s: Any, slot_s: float) -> Any:
+    """Whole slots that have room for a time."""
+    return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
+
+
 def _room(needed: float) -> int:
     return 1 << max(6, math.ceil(math.log2(needed)))
 
 
 @checked
-def simulate(
+def simulate_packets(
     fabric: PathFabric,
     flows: Flows,
     transport: Transport,
@@ -74,10 +79,11 @@ def simulate(
 ) -> PacketRun:
     """Completion times of flows, packet by packet, with one transport for all.
 
-    What it leaves out: acknowledgements, credits and headers of trimmed packets take time and no capacity; links and
-    stages have one latency each; two hosts under one switch meet others' packets as if they were as far as the rest
-    (their own round trip is the short one); every packet is a full one; a loss without a trace is noticed after a
-    round trip where a later packet shows the gap, else after the timeout, never too early.
+    Acknowledgements, credits and headers of trimmed packets take capacity of the links: those that go back are charged
+    eight at a time, on a path drawn at random. What it leaves out: they never wait in a queue themselves, and are never
+    lost; links and stages have one latency each; two hosts under one switch meet others' packets as if they were as far
+    as the rest (their own round trip is the short one); every packet is a full one; a loss without a trace is noticed
+    after a round trip where a later packet shows the gap, else after the timeout, never too early.
 
     Parameters
     ----------
@@ -110,11 +116,11 @@ def simulate(
     room = 1.0
     while True:
         state, options, base_s, order = _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, room)
-        end = kernel.run(state, options)
-        if end != kernel.NO_ROOM:
+        end = slots.run_slots(state, options)
+        if end != layout.NO_ROOM:
             break
         room *= 2
-    if end == kernel.TOO_LONG:
+    if end == layout.TOO_LONG:
         late = int((state.finish < 0).sum())
         raise RuntimeError(
             f"{late:,} of {len(flows):,} flows are not complete after most_s, {most_s:g} s: give more time, or look "
@@ -132,7 +138,7 @@ def simulate(
         tallies,
         state.passed,
         slot_s,
-        int(state.tally[kernel.NOW]),
+        int(state.tally[layout.NOW]),
     )
     _check(result, fabric, transport, state, options)
     return result
@@ -158,82 +164,19 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     latency = fabric.latency_s(flows.source[order], flows.destination[order])
     one_way_s = (base != SKIPPED).sum(1) * slot_s + latency
     base_s = one_way_s + latency
-    rtt = np.ceil(base_s / slot_s - 1e-9).astype(np.int64)
-    single = transport.balancing == "single path"
-    per_plane = fabric.paths_per_plane
-    entropies = 1 if single else transport.entropies or per_plane
-    if single:
-        ev_path = ecmp_paths(fabric, flows, seed, converged)[order, None]
-    elif transport.entropies:
-        ev_path = entropy_paths(fabric, flows, transport.entropies * planes, seed, converged)[order]
-        if planes > 1:
-            ev_path = ev_path % per_plane + np.repeat(np.arange(planes), transport.entropies) * per_plane
-    else:
-        ev_path = np.arange(fabric.paths)[None, :]
-        if converged and np.any(fabric.rates == 0):
-            live = live_paths(fabric, flows)[order]
-            ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
+    rtt = _slots(base_s, slot_s)
+    ev_path = _paths_by_entropy(fabric, flows, transport, seed, converged, order)
     _limits(fabric, need, count, ev_path.shape[1])
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
-    target = transport.target_delay_s / slot_s
-    a = 2 * latency.max() * float(fabric.nic_Bps) / transport.reference_bytes
-    b = transport.target_delay_s / 12e-6
-    unloaded = 2 * latency.max() / slot_s  # of the latency alone, which a sender knows
-    most_window = max(1.5 * unloaded * planes, 1.0)
-    queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
-    if not queue:
-        queue, low, high = rtt.max(), math.ceil(0.2 * rtt.max()), math.ceil(0.8 * rtt.max())
-    dcqcn = transport.control == "dcqcn"
-    options = kernel.Options(
-        control=CONTROLS.index(transport.control),
-        balancing=BALANCINGS.index(transport.balancing),
-        overflow=OVERFLOWS.index(transport.overflow),
-        recovery=RECOVERIES.index(transport.recovery),
-        stages=fabric.stages,
-        planes=planes,
-        entropies=entropies,
-        queue=1 << 30 if transport.overflow == "pause" else queue,
-        wire=round(framing.packet_bytes),
-        header=round(framing.header_bytes),
-        mark_low=float(low) if transport.marking else math.inf,
-        mark_high=float(high),
-        mark_most=transport.mark_probability,
-        pause_at=transport.pause_packets,
-        resume_at=transport.resume_packets,
-        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
-        sack=transport.sack_packets,
-        flowlet_gap=round(transport.flowlet_gap_s / slot_s),
-        timeout=max(1, round(transport.timeout_s / slot_s)),
-        most_slots=round(most_s / slot_s),
-        loss=float(loss),
-        even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
-        window=float(transport.start_packets or most_window),
-        most_window=most_window,
-        target=target,
-        long_rtt=int(rtt.max()),
-        behind=base_s.max() / slot_s - unloaded,
-        fast_delay=transport.fast_delay_s / slot_s,
-        gain=transport.dcqcn_step_Bps / fabric.link_Bps if dcqcn else transport.proportional * a * b / target,
-        fair=transport.fair * a,
-        fast=transport.dcqcn_fast_step_Bps / fabric.link_Bps if dcqcn else transport.fast * a,
-        creep=transport.creep * a,
-        cut=transport.cut,
-        smoothing=transport.dcqcn_smoothing if dcqcn else transport.smoothing,
-        period=max(1, round((transport.dcqcn_timer_s if dcqcn else transport.period_s) / slot_s)),
-        adjust=max(1, round((transport.dcqcn_counter_bytes if dcqcn else transport.adjust_bytes) / framing.mtu_bytes)),
-        quick_delay=4 * target,
-        credit_gap=1.0 / (transport.credit_rate * planes),
-        pace_period=1.5 * rtt.max() if transport.paced else 0.0,
-        pace_step=transport.pace_step,
-        least_rate=1e-4,
-        notice_gap=round(transport.dcqcn_notice_s / slot_s),
-    )
-    window = np.zeros((count, 9))
-    window[:, 0] = options.window
-    rate = np.zeros((count, 8))
-    if dcqcn:
-        rate[:, 0], rate[:, 2] = 1.0, 1.0
+    entropies = ev_path.shape[1] // planes if transport.balancing != "single path" else 1
+    options = _options(fabric, transport, framing, loss, most_s, entropies, latency.max(), base_s.max())
+    long_ago = -layout.NEVER
+    window = np.zeros((count, layout.WINDOW_COLUMNS))
+    window[:, layout.WINDOW_NOW] = options.window
+    rate = np.zeros((count if transport.control == "dcqcn" else 1, layout.RATE_COLUMNS))
+    rate[:, [layout.RATE, layout.ALPHA]] = 1.0
+    rate[:, layout.NOTIFIED_AT] = long_ago
     first = np.searchsorted(flows.source[order], np.arange(hosts + 1))
     begins = np.round(flows.start_s[order] / slot_s).astype(np.int64)
     flying = min(hosts * planes * rtt.max() * 2.0, need.sum() * 2.0)
@@ -247,9 +190,9 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     shares = [flying] + [flying / 4] * (len(loops) - 1) + [1024.0] * len(loops)
     rooms = np.array([_room(4 * fabric.ports * room)] + [_room((each + count) * room) for each in shares])
     ring_of = np.zeros((len(rooms), 4), np.int64)
-    ring_of[:, 2], ring_of[:, 3] = np.cumsum(rooms) - rooms, rooms - 1
+    ring_of[:, layout.ROW], ring_of[:, layout.MASK] = np.cumsum(rooms) - rooms, rooms - 1
     divisors = [each for each in range(1, entropies + 1) if math.gcd(each, entropies) == 1]
-    state = kernel.State(
+    state = layout.State(
         base=base.astype(np.int32),
         back=fabric.tables(flows.destination[order], flows.source[order])[0].astype(np.int32),
         offset=offset.astype(np.int32),
@@ -275,33 +218,122 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         able=np.zeros(count, np.int8),
         ables=np.zeros(hosts, np.int32),
         sent=np.zeros(count, np.int64),
-        again=np.full((count, 2), -1, np.int64),
+        again=np.full((count, 2), layout.END, np.int64),
         flying=np.zeros(count, np.int64),
         window=window,
         credit=np.full(count, options.window),
+        heard=np.zeros(count, np.int8),
         cycle=np.tile(np.array([entropies, 0, 1], np.int64), (sub, 1)),
-        skip=np.zeros((sub if skips else 1, entropies), np.int8),
-        ring=np.zeros((sub if recycles else 1, 256 if recycles else 1), np.int16),
-        ring_at=np.zeros((sub, 2), np.int64),
-        last=np.full(count, -(1 << 40), np.int64),
+        penalty=np.zeros((sub if skips else 1, entropies), np.int8),
+        recycled=np.zeros((sub if recycles else 1, 256 if recycles else 1), np.int16),
+        recycled_at=np.zeros((sub, 2), np.int64),
+        last=np.full(count, long_ago, np.int64),
         got=np.zeros(count, np.int64),
         seen=np.zeros((count, int(need.max()) // 32 + 1), np.uint32),
-        expected=np.array([[0, 0, -(1 << 40)]] * count, np.int64),
-        unacked=np.full(count, -(1 << 40), np.int64) if dcqcn else np.zeros(count, np.int64),
+        expected=np.array([[0, 0, long_ago]] * count, np.int64),
+        unacked=np.zeros(count, np.int64),
         finish=np.full(count, -1, np.int64),
         asked=np.zeros(count),
-        wants=np.full((hosts, 2), -1, np.int64),
+        wants=np.full((hosts, 2), layout.END, np.int64),
+        wants_next=np.full(count, layout.END, np.int64),
         pace=np.tile([1.0, 0.0, 0.0, transport.pace_step, 1.5 * rtt.max()], (hosts, 1)),
         credit_at=np.zeros(hosts),
-        wants_next=np.full(count, -1, np.int64),
         passed=np.zeros(fabric.ports, np.int64),
         rate=rate,
         random=mixed(seed),
-        tally=np.zeros(kernel.COUNTS, np.int64),
+        tally=np.zeros(layout.COUNTS, np.int64),
     )
-    state.tally[kernel.UNFINISHED], state.tally[kernel.FREE] = count, -1
+    state.tally[layout.UNFINISHED], state.tally[layout.FREE] = count, layout.END
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
+
+
+def _paths_by_entropy(fabric, flows, transport, seed, converged, order):
+    """Path of each entropy, one plane after the other [flows or 1, entropies]."""
+    planes, per_plane = fabric.planes, fabric.paths_per_plane
+    if transport.balancing == "single path":
+        return ecmp_paths(fabric, flows, seed, converged)[order, None]
+    if transport.entropies:
+        ev_path = entropy_paths(fabric, flows, transport.entropies * planes, seed, converged)[order]
+        if planes > 1:
+            ev_path = ev_path % per_plane + np.repeat(np.arange(planes), transport.entropies) * per_plane
+    else:
+        ev_path = np.arange(fabric.paths)[None, :]
+        if converged and np.any(fabric.rates == 0):
+            live = live_paths(fabric, flows)[order]
+            ev_path = np.where(live, ev_path, entropy_paths(fabric, flows, fabric.paths, seed)[order])
+    return ev_path
+
+
+def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loop_s):
+    """What the loops need of a transport. latency_s, loop_s: of hosts that are as far apart as can be, and back too."""
+    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    rtt = _slots(loop_s, slot_s)
+    target = transport.target_delay_s / slot_s
+    # NSCC's parameters hold for a product of bandwidth and delay, and for a target
+    of_product = 2 * latency_s * float(fabric.nic_Bps) / transport.reference_bytes
+    of_target = transport.target_delay_s / 12e-6
+    unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
+    most_window = max(1.5 * unloaded * fabric.planes, 1.0)
+    queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
+    if not queue:
+        queue, low, high = rtt, math.ceil(0.2 * rtt), math.ceil(0.8 * rtt)
+    if transport.control == "dcqcn":
+        gain, fast = transport.dcqcn_step_Bps / fabric.link_Bps, transport.dcqcn_fast_step_Bps / fabric.link_Bps
+        smoothing, period_s, bytes_a_step = (
+            transport.dcqcn_smoothing,
+            transport.dcqcn_timer_s,
+            transport.dcqcn_counter_bytes,
+        )
+    else:
+        gain, fast = transport.proportional * of_product * of_target / target, transport.fast * of_product
+        smoothing, period_s, bytes_a_step = transport.smoothing, transport.period_s, transport.adjust_bytes
+    options = layout.Options(
+        control=CONTROLS.index(transport.control),
+        balancing=BALANCINGS.index(transport.balancing),
+        overflow=OVERFLOWS.index(transport.overflow),
+        recovery=RECOVERIES.index(transport.recovery),
+        stages=fabric.stages,
+        planes=fabric.planes,
+        entropies=entropies,
+        queue=1 << 30 if transport.overflow == "pause" else queue,
+        wire=round(framing.packet_bytes),
+        header=round(framing.header_bytes),
+        mark_low=low if transport.marking else math.inf,
+        mark_high=high,
+        mark_most=transport.mark_probability,
+        pause_at=transport.pause_packets,
+        resume_at=transport.resume_packets,
+        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
+        sack=transport.sack_packets,
+        flowlet_gap=round(transport.flowlet_gap_s / slot_s),
+        timeout=max(1, round(transport.timeout_s / slot_s)),
+        most_slots=round(most_s / slot_s),
+        loss=loss,
+        even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
+        window=transport.start_packets or most_window,
+        most_window=most_window,
+        target=target,
+        long_rtt=rtt,
+        behind=loop_s / slot_s - unloaded,
+        fast_delay=transport.fast_delay_s / slot_s,
+        gain=gain,
+        fair=transport.fair * of_product,
+        fast=fast,
+        creep=transport.creep * of_product,
+        cut=transport.cut,
+        smoothing=smoothing,
+        period=max(1, round(period_s / slot_s)),
+        adjust=max(1, round(bytes_a_step / framing.mtu_bytes)),
+        quick_delay=4 * target,
+        credit_gap=1.0 / (transport.credit_rate * fabric.planes),
+        pace_period=1.5 * rtt if transport.paced else 0.0,
+        pace_step=transport.pace_step,
+        least_rate=1e-4,
+        notice_gap=round(transport.dcqcn_notice_s / slot_s),
+    )
+    types = layout.Options.__annotations__.values()  # or Numba compiles anew where a number is whole
+    return layout.Options(*(kind(value) for kind, value in zip(types, options, strict=True)))
 
 
 def _never_complete(live: np.ndarray, ev_path: Ints) -> None:
@@ -317,10 +349,10 @@ def _never_complete(live: np.ndarray, ev_path: Ints) -> None:
 def _limits(fabric: PathFabric, need: Ints, flows: int, entropies: int) -> None:
     """Raise ValueError where a packet's word has no room for its numbers."""
     for name, value, bits in (
-        ("flows", flows, 63 - kernel.SEQ_BITS - kernel.EV_BITS - kernel.PATH_BITS),
-        ("packets of a flow", int(need.max()), kernel.SEQ_BITS),
-        ("entropies of all planes", entropies, kernel.EV_BITS),
-        ("paths of the fabric", fabric.paths, kernel.PATH_BITS),
+        ("flows", flows, layout.FLOW_BITS),
+        ("packets of a flow", int(need.max()), layout.SEQ_BITS),
+        ("entropies of all planes", entropies, layout.EV_BITS),
+        ("paths of the fabric", fabric.paths, layout.PATH_BITS),
     ):
         if value > 1 << bits:
             raise ValueError(f"{value:,} {name}: at most {1 << bits:,} can be simulated; choose fewer")

@@ -10,7 +10,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive, whole
 from railcore.network.transport.fabric import leaf_spine
 from railcore.network.transport.flows import Flows
-from railcore.network.transport.packets import ACKNOWLEDGED, simulate
+from railcore.network.transport.packets import ACKNOWLEDGED, simulate_packets
 from railcore.network.transport.transports import Transport
 
 LINKS = 4  # from host to host over two tiers
@@ -27,7 +27,7 @@ def loss_recovery(
 ) -> pd.DataFrame:
     """Completion times of a flow alone on a path that loses packets at random.
 
-    What it leaves out is what `simulate` leaves out; a timer is never too early.
+    What it leaves out is what `simulate_packets` leaves out; a timer is never too early.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ def loss_recovery(
         each = replace(each, entropies=min(each.entropies, 1)) if each.entropies else each
         for loss in losses:
             a_link = -np.expm1(np.log1p(-loss) / LINKS)
-            runs = [simulate(fabric, flow, each, ACKNOWLEDGED, seed, a_link, most_s=most_s) for seed in range(draws)]
+            runs = [
+                simulate_packets(fabric, flow, each, ACKNOWLEDGED, seed, a_link, most_s=most_s) for seed in range(draws)
+            ]
             slow = np.array([run.slowdown[0] for run in runs])
             again = np.mean([run.retransmitted_share for run in runs])
             lost = np.mean([run.tallies["lost"] for run in runs])

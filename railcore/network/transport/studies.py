@@ -20,7 +20,7 @@ from railcore.network.transport.fabric import PathFabric
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths
 from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
-from railcore.network.transport.packets import simulate
+from railcore.network.transport.packets import simulate_packets
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport
 from railcore.network.transport.transports import transport as transport_preset
@@ -169,7 +169,7 @@ def flow_level(
     loss: float = 0.0,
     converged: bool = True,
 ) -> SimpleNamespace:
-    """What `packets.simulate` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
+    """What `simulate_packets` gives, from the flow-level model: fair sharing on single paths, or ideal spraying.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | No
         hops = case.packet_hops / 1e6
         progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
         chosen = replace(transport_preset(case.transport), **case.option_values)
-        times[f"{case.transport}, packets"] = simulate(fabric, flows, chosen, framing, case.seed).completion_s
+        times[f"{case.transport}, packets"] = simulate_packets(fabric, flows, chosen, framing, case.seed).completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
     return pd.concat(parts, ignore_index=True)

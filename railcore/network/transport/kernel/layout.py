@@ -1,0 +1,218 @@
+"""What a run of packets holds: options, arrays and their columns, words of packets, the pool, random numbers."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from railcore.network.transport.compiled import inlined
+
+# choices, in the order of `transports`
+LINE_RATE, WINDOW, CREDITS, PULLS, DCQCN = range(5)  # control
+SINGLE, FLOWLET, OBLIVIOUS, BITMAP, REPS, MIXED = range(6)  # balancing
+TRIM, DROP, PAUSE = range(3)  # overflow
+SELECTIVE, GO_BACK_N = range(2)  # recovery
+
+ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender; a notice is of a loss without a trace
+DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
+END, FULL = -1, -2  # no further node of a list; the pool or a ring was too small, and the run is void
+NEVER = 1 << 60  # slot that does not come
+
+# places in State.tally
+(NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, COUNTS) = range(8, 18)
+
+# columns of arrays of State
+HEAD, TAIL, LENGTH, HEADER_BYTES = range(4)  # queue
+OUT, IN, ROW, MASK = range(4)  # ring_of
+DUE, WORD, SECOND = range(3)  # rings
+TOLD_TO_PAUSE, PAUSED = range(2)  # stopped
+IN_ORDER, GAP_TOLD, WENT_BACK = range(3)  # expected
+PLACE, START, STRIDE = range(3)  # cycle
+SHARE, CAME, TRIMMED_BEFORE, STEP, PACED_AT = range(5)  # pace
+(WINDOW_NOW, MEAN_DELAY, INCREASE, UNADJUSTED, ADJUSTED_AT, CALM, CUT_AT, CAME_THROUGH, PERIOD_END) = range(9)  # window
+(IGNORE, IGNORED, LOSS_SEEN, CREPT_AT, WINDOW_COLUMNS) = range(9, 14)
+(RATE, GOAL, ALPHA, NEXT_AT, TIMED_AT, TIMER_STEPS, COUNTED, COUNTER_STEPS, NOTIFIED_AT, RATE_COLUMNS) = range(
+    10
+)  # rate
+
+FLOW_BITS, SEQ_BITS, EV_BITS, PATH_BITS = 19, 22, 11, 11  # of a packet's first word
+NEXT_BITS = 25  # of a packet's second word; above: whether marked, sent again, to be answered at once; slot of sending
+MARK_SHIFT, AGAIN_SHIFT, AT_ONCE_SHIFT, SLOT_SHIFT = range(NEXT_BITS, NEXT_BITS + 4)
+KIND_BITS = 2  # of a word that goes back; above: flow, then what it tells
+
+
+class Options(NamedTuple):
+    """Numbers of a run that do not change; times in slots, sizes in packets."""
+
+    control: int
+    balancing: int
+    overflow: int
+    recovery: int
+    stages: int
+    planes: int
+    entropies: int  # of a plane
+    queue: int
+    wire: int  # bytes of a packet on a link
+    header: int  # bytes of what has no payload
+    mark_low: float
+    mark_high: float
+    mark_most: float  # probability at mark_high
+    pause_at: int
+    resume_at: int
+    pause_delay: int
+    sack: int
+    flowlet_gap: int
+    timeout: int
+    most_slots: int
+    loss: float  # of a packet on a link
+    even: bool  # all ports are at full speed, or dead
+    window: float  # first one
+    most_window: float
+    target: float  # delay over the latency alone that a window aims at
+    long_rtt: int  # of two hosts that are as far apart as can be
+    behind: float  # of it, what sending takes
+    fast_delay: float  # below it a window grows fast
+    gain: float  # of the proportional increase
+    fair: float
+    fast: float
+    creep: float  # that a window grows by each adjustment period
+    cut: float
+    smoothing: float
+    period: int
+    adjust: int
+    quick_delay: float
+    credit_gap: float  # slots between two credits of a receiver
+    pace_period: float  # between two changes of a receiver's pace, 0 for a pace that stays
+    pace_step: float  # that it grows by, more each time
+    least_rate: float
+    notice_gap: int  # slots between two notifications of congestion
+
+
+class State(NamedTuple):
+    """Arrays of a run; `packets.simulate_packets` makes them. Flows are in the order of their hosts."""
+
+    base: np.ndarray  # [flows, stages] int32; negative where a flow skips the stage
+    back: np.ndarray  # of the way from receiver to sender
+    offset: np.ndarray  # [paths, stages] int32
+    ev_path: np.ndarray  # [flows or 1, planes * entropies] int16
+    strides: np.ndarray  # numbers without a common divisor with the entropies
+    start: np.ndarray  # [stages + 1] first port
+    rates: np.ndarray  # [ports] shares of full speed, 0: dead
+    free_at: np.ndarray  # [ports] slot from which the port may send again, where rates differ
+    rtt: np.ndarray  # [flows] slots of the loop without queues
+    loop: np.ndarray  # [flows] ring of what comes back to it: one ring for each length of the loop
+    need: np.ndarray  # [flows] packets
+    first: np.ndarray  # [hosts + 1] flows of a host
+    begins: np.ndarray  # [flows] slot of the start
+    order: np.ndarray  # flows by their start
+    queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
+    pool: np.ndarray  # [nodes, 2]
+    taken: np.ndarray  # [ports of the largest stage, 2] node, port
+    held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
+    stopped: np.ndarray  # [ports, 2] told to pause; paused
+    rings: np.ndarray  # [room of all, 3] due, words: of pauses (port, state), of others `back_word` and a number
+    ring_of: np.ndarray  # [rings, 4] words taken out, words put in, first row, room - 1
+    turn: np.ndarray  # [hosts] next flow of the host to look at
+    able: np.ndarray  # [flows] 1 where the flow may send
+    ables: np.ndarray  # [hosts]
+    sent: np.ndarray  # [flows] next new packet
+    again: np.ndarray  # [flows, 2] first and last node of what is sent again
+    flying: np.ndarray  # [flows] packets sent that nothing has come back of
+    window: np.ndarray  # [flows, WINDOW_COLUMNS] of NSCC
+    credit: np.ndarray  # [flows] packets that may be sent
+    heard: np.ndarray  # [flows] 1 where something has come back
+    cycle: np.ndarray  # [flows * planes, 3] place, start, stride
+    penalty: np.ndarray  # [flows * planes, entropies] turns of a path that are left out
+    recycled: np.ndarray  # [flows * planes, room] recycled entropies
+    recycled_at: np.ndarray  # [flows * planes, 2] entropies taken out, put in
+    last: np.ndarray  # [flows] slot of the last sending
+    got: np.ndarray  # [flows] packets received
+    seen: np.ndarray  # [flows, words] bits of packets received
+    expected: np.ndarray  # [flows, 3] next in order; 1 where a gap is told; slot in which the sender went back last
+    unacked: np.ndarray  # [flows] packets received and not acknowledged
+    finish: np.ndarray  # [flows] slot of the last packet's arrival, -1 before
+    asked: np.ndarray  # [flows] credits that the receiver still owes
+    wants: np.ndarray  # [hosts, 2] first and last flow that waits for credits
+    wants_next: np.ndarray  # [flows]
+    pace: np.ndarray  # [hosts, 5] share of the credits, packets, trims before the last switch, next step, slot of it
+    credit_at: np.ndarray  # [hosts] slot of the next credit
+    passed: np.ndarray  # [ports] packets sent
+    rate: np.ndarray  # [flows, RATE_COLUMNS] of DCQCN
+    random: np.ndarray  # [1] uint64
+    tally: np.ndarray  # [COUNTS]
+
+
+@inlined
+def draw(random, below):
+    """A random whole number from 0 to below - 1 (xorshift)."""
+    x = random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    random[0] = x
+    return np.int64(x >> np.uint64(33)) % below
+
+
+@inlined
+def uniform(s):
+    """A random number above 0, at most 1."""
+    return (draw(s.random, 2147483647) + 1) / 2147483648.0
+
+
+@inlined
+def first_turn(s, count):
+    """Which of `count` hosts or ports comes first in this slot: another one in each, so that none is preferred."""
+    return (s.tally[NOW] * 7919) % count
+
+
+@inlined
+def flow_of(word):
+    """Flow of a packet, from its first word: flow, number in its flow, entropy, path."""
+    return word >> (SEQ_BITS + EV_BITS + PATH_BITS)
+
+
+@inlined
+def seq_of(word):
+    """Number of a packet in its flow."""
+    return (word >> (EV_BITS + PATH_BITS)) & ((1 << SEQ_BITS) - 1)
+
+
+@inlined
+def entropy_of(word):
+    """Entropy of a packet."""
+    return (word >> PATH_BITS) & ((1 << EV_BITS) - 1)
+
+
+@inlined
+def path_of(word):
+    """Path of a packet."""
+    return word & ((1 << PATH_BITS) - 1)
+
+
+@inlined
+def port_at(s, word, stage):
+    """Port of a packet's path at a stage that its flow does not skip."""
+    return s.base[flow_of(word), stage] + s.offset[path_of(word), stage]
+
+
+@inlined
+def allocate_node(s):
+    """A node of the pool; the first one and the tally FULL where there is none left."""
+    node = s.tally[FREE]
+    if node >= 0:
+        s.tally[FREE] = s.pool[node, 0]
+    elif node == END and s.tally[FRESH] < len(s.pool):  # nodes that were never used: their memory is not touched yet
+        node = s.tally[FRESH]
+        s.tally[FRESH] = node + 1
+    else:
+        s.tally[FREE] = FULL
+        node = 0
+    return node
+
+
+@inlined
+def release_node(s, node):
+    """Give a node back."""
+    if s.tally[FREE] != FULL:
+        s.pool[node, 0] = s.tally[FREE]
+        s.tally[FREE] = node
