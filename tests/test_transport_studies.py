@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents.flops2024 import transport_cases, transport_claims
+from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network.topology.rails import RailFabric
@@ -86,7 +87,8 @@ def test_explored_cases_have_full_bisection():
         fabric = case.fabric()
         assert fabric.tiers == 2 and fabric.uplinks == case.hosts_per_leaf
     times = studies.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
-    assert set(times.groupby("model")["share"].max()) == {1.0}
+    last = times.groupby("model", sort=False)["time_s"].max().to_numpy()  # optimum, spraying, one path a flow
+    assert last[0] <= last[1] * (1 + 1e-9) and last[1] < last[2]
 
 
 def test_one_part_is_the_transfer_itself_and_parts_carry_its_bytes():
@@ -147,15 +149,21 @@ def entries(single=6.9, lossless=7.9, sprayed=1.04):
     return tables, transport_claims.transport_claims(*tables, transport_cases.document_cases())
 
 
-def test_every_claim_of_the_notebook_is_recorded_and_the_others_have_a_reason():
-    _, found = entries()
+def test_every_claim_of_the_notebook_is_recorded_and_what_may_differ_has_a_reason():
+    _, found = entries(single=3.0, lossless=4.0, sprayed=1.2)  # far from what is printed
     wanted = {key for key, entry in claims.claims().items() if entry.notebook == "16_transports"}
-    assert set(found.values) == wanted
-    for key, value in found.values.items():
-        entry = claims.claim(key)
-        if claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) != "reproduced":
-            assert found.reasons[key]
-    assert set(found.reasons) | set(found.readings) <= wanted
+    assert set(found.values) == wanted and set(found.readings) <= wanted
+    always = {"flops2024.fig5.fct_optimal", "flops2024.transport.partial_load"}  # bounds, no draws
+    assert set(found.reasons) == wanted - always
+    differ = {"flops2024.fig5.fct_single_path", "flops2024.fig5.fct_roce", "flops2024.fig5.fct_spraying_overhead"}
+    assert {key for key, verdict in claim_verdicts(found.values).items() if verdict == "differs"} == differ
+
+
+def test_reasons_say_what_lies_behind_a_printed_time():
+    _, found = entries(single=6.8)
+    single, lossless = (found.reasons[f"flops2024.fig5.fct_{name}"] for name in ("single_path", "roce"))
+    assert "our 10 seeds give 6.49 ms to 7.11 ms; 8 of them end by then" in single
+    assert "with the flows of Fig. 6, pausing at 3 packets and resuming at 2 gives 7.7 times the optimum" in lossless
 
 
 def test_the_send_is_the_mixtures_and_the_network_the_documents():

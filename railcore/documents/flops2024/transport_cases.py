@@ -13,11 +13,11 @@ from railcore.systems.datacenter.layouts import precision
 from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
-SPRAYED = {  # packets over many paths: transport and options
-    "spraying, all paths": ("spraying", "entropies=0"),
-    "spraying, 64 paths": ("spraying", ""),
+SPRAYED = {  # packets over many paths: transport and options. Details of spraying that the document does not name
+    "spraying, all paths": ("spraying", "entropies=0"),  # every path in turn
+    "spraying, hashed": ("spraying", ""),  # as many header values as a public simulator has, each a path by the hash
     "NDP, queues of 32": ("NDP", "queue_packets=32"),
-    "NDP": ("NDP", ""),
+    "NDP": ("NDP", ""),  # with the short queues of its paper
     "UEC NSCC": ("UEC NSCC", ""),
     "UEC RCCC": ("UEC RCCC", ""),
 }

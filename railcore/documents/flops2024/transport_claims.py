@@ -103,9 +103,13 @@ def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFra
     values |= {PARTIAL: float(tails.loc[0.5].median())}
     values |= {EXPOSED[model]: share_with_slower_sends(case, extra_s) for model, case in cases.items()}
     reasons = {FIG5[name]: _draws(times.loc[name]) for name in ("single path", "RoCEv2")}
-    reasons[FIG5["RoCEv2"]] += f"; the pause thresholds are not printed: {_thresholds(pauses)}"
+    reasons[FIG5["RoCEv2"]] += f"; its pause thresholds are not printed: {_thresholds(pauses)}"
     above = {name: times.loc[name, "over_optimum"] - 1 for name in SPRAYED if name in times.index}
-    reasons[EXCESS] = "last flow of one seed: " + ", ".join(f"{name} {each:.1%}" for name, each in above.items())
+    excesses = ", ".join(f"{name} {each:.1%}" for name, each in above.items())
+    reasons[EXCESS] = f"the way of spraying and the queues are not printed; last flow of one seed: {excesses}"
+    if len(ratios):
+        ends = f"{number(ratios.min(), 3)} to {number(ratios.max(), 3)}"
+        reasons[ANY_SIZE] = f"the same flows and paths in both; {len(ratios)} seeds give {ends}"
     reasons |= {EXPOSED[model]: _from_printed_start(model, case, extra_s) for model, case in cases.items()}
     return Entries(values, reasons, _readings(values, times, cases, extra_s))
 
@@ -127,8 +131,8 @@ def _readings(values: Mapping[str, float], times: pd.DataFrame, cases: Cases, ex
         values,
         {
             f"median of {int(times.loc['single path', 'seeds'])} seeds, for the printed time is one draw": ends,
-            f"{NAMED}, for the document says all, and prints no queues": others,
-            f"every send {show(extra_s, 's')} longer, the difference of the printed times": {
+            f"{NAMED}, for the text says all": others,
+            f"every send takes {show(extra_s, 's')} longer, the difference of the printed times": {
                 "our median, in proportion to the send": ours
             },
         },
@@ -139,14 +143,18 @@ def _draws(row: pd.Series) -> str:
     """How a printed completion time lies among our seeds."""
     below, seeds = round(row["seeds_up_to_printed"] * row["seeds"]), int(row["seeds"])
     ends = " to ".join(show(row[end], "s", 3) for end in ("least_s", "most_s"))
-    return f"one draw: {seeds} seeds give {ends}, and {below} of them end by the printed time"
+    return f"the printed time is one draw: our {seeds} seeds give {ends}; {below} of them end by then"
 
 
 def _thresholds(pauses: pd.DataFrame) -> str:
-    """Median tail of the least and the largest thresholds, in times of the optimum."""
+    """Median last flow with the least and the largest thresholds, in times of the optimum."""
     over = (pauses["last_s"] / pauses["optimum_s"]).groupby(pauses["options"], sort=False).median()
     ends = (f"{over.index[i]} gives {number(over.iloc[i], 3)} times the optimum" for i in (0, -1))
-    return ", ".join(each.replace("_packets=", " at ").replace(" resume", ", resume") for each in ends)
+    words = {"pause_packets=": "pausing at ", " resume_packets=": " packets and resuming at "}
+    told = ", ".join(ends)
+    for option, word in words.items():
+        told = told.replace(option, word)
+    return f"with the flows of Fig. 6, {told}"
 
 
 def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
@@ -157,8 +165,9 @@ def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
     later_s = compute_s * start / (1 - start) + 2 * extra_s
     needed_s = solve_for_target(lambda extra: share_with_slower_sends(case, extra), goal, extra_s)
     return (
-        f"without the slower sends ours is {float(case.share):.1%} where {start:.0%} is printed; from there they would "
-        f"give {later_s / (compute_s + later_s):.1%}; {show(needed_s, 's', 3)} would give the printed share"
+        f"with an ideal transport ours is {float(case.share):.1%}, and {start:.0%} is printed; from the printed one, "
+        f"the slower sends give {later_s / (compute_s + later_s):.1%}; from ours, sends that take "
+        f"{show(needed_s, 's', 3)} longer give the printed {goal:.0%}"
     )
 
 
@@ -191,15 +200,15 @@ def transport_answer(
     )
     shares = exposed.set_index(["model", "transport"])["share"]
     cost = "; ".join(
-        f"{words} {shares[model, 'optimum']:.1%} at best, {shares[model, 'single path']:.1%} with a single path, "
-        f"{shares[model, 'RoCEv2']:.1%} with RoCEv2"
+        f"{words} {shares[model, 'optimum']:.1%} with an ideal transport, {shares[model, 'single path']:.1%} with a "
+        f"single path, {shares[model, 'RoCEv2']:.1%} with RoCEv2"
         for model, words in (("dense", "dense"), ("moe", "mixture"))
         if (model, "optimum") in shares.index
     )
     hosts, size, link = network["hosts"], show(network["flow_bytes"], "B", 3), show(network["link_Bps"], "bps")
     return (
-        f"{hosts:,} hosts send {size} each over {link}: at best in {shown['optimum']}. Sprayed packets take "
-        f"{excess} longer. With one path a flow the last flow is a draw of the hash: {drawn}, median and range of "
-        f"{int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link has "
-        f"{number(loads['load'].median())} flows or more. Exposed share of a training step: {cost}."
+        f"{hosts:,} hosts send {size} each over {link}. The last flow ends after {shown['optimum']} at best, and "
+        f"{excess} later where packets are sprayed. With one path a flow it is a draw of the hash: {drawn}, median and "
+        f"range of {int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link "
+        f"has {number(loads['load'].median())} flows or more. Exposed share of a training step: {cost}."
     )

@@ -132,7 +132,7 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, printed: Mapping[float, f
 
 
 def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
-    """Slowdown of each transport beside published runs, a panel for each statistic.
+    """Slowdown of each transport beside runs of a public simulator, a panel for each statistic.
 
     data: columns transport, hosts, statistic, reference, reference_low, reference_high, and a row for each model:
     model, ours, ours_low, ours_high.
@@ -159,7 +159,7 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
             ax.set_yticks(list(place.values()), [f"{name}, {hosts:,} hosts" for name, hosts in place])
             ax.set_ylim(min(place.values()) - 0.6, 0.6)
     first = figure.axes[0]
-    first.plot([], [], color="#CFCFCF", linewidth=9, label="published runs: least to most")
+    first.plot([], [], color="#CFCFCF", linewidth=9, label="simulator's runs: least to most")
     first.plot([], [], color="black", linewidth=1.6, label="their mean")
     legend_below(figure, first)
     return figure
