@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification
+from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification, transport_claims
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
 from railcore.facts import claims, files, units
@@ -66,7 +66,14 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
         found[key] = specification.model_quantities(cases[key], site.memory_bytes)
         assert cases[key].layout.tensor == degree
     sections = dict.fromkeys(("model", "memory", "layout"), found["dense"]) | {"moe": found["moe"]}
-    return specification.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0)
+    times = transport_claims.printed_times_s()
+    slower = {
+        transport_claims.EXPOSED[key]: transport_claims.share_with_slower_sends(
+            case, times["single path"] - times["optimum"]
+        )
+        for key, case in cases.items()
+    }
+    return specification.values_by_id(sections) | exposed_claims.exposed_values(cases, 1.0) | slower
 
 
 def decided(alternatives):

@@ -232,7 +232,8 @@ def measured_inputs(read: Iterable[str]) -> list[dict[str, str]]:
     rows = []
     for path in read:
         if path.startswith("data/measured/"):
-            section = text.partition(path.removeprefix("data/"))[2].partition("\n## ")[0]
+            named = path.removeprefix("data/")
+            section = next((each for each in text.split("\n## ") if named in each.partition("\n")[0]), "")
             source = re.search(r"(?:Source: |Facts from |Computed for )[^;\n]*", section)
             origin = source[0].removeprefix("Source: ") if source else "see data/README.md"
             row = {"family": MEASURED, "name": path, "kind": "measured", "source": origin}
