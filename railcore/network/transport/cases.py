@@ -12,9 +12,16 @@ from railcore.facts.checks import at_least, one_of, positive, share, whole
 from railcore.network.transport.fabric import PathFabric, leaf_spine
 from railcore.network.transport.flows import Flows, all_to_all, incast, permutation
 from railcore.network.transport.optimum import Framing
+from railcore.network.transport.packets import simulate_packets
+from railcore.network.transport.transports import transport as transport_preset
 
 PATTERNS = ("permutation", "incast", "all to all")
-PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
+_PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
+RANKS = {  # columns with completion times of a run: percentile
+    "first_s": 0.0,
+    **{f"p{rank:g}_s".replace(".", ""): rank for rank in _PERCENTILES},
+    "last_s": 100.0,
+}
 
 
 @checked
@@ -27,7 +34,7 @@ class TransportCase:
     converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
     pattern: one of `PATTERNS`; flow_bytes: payload of each flow; load: share of the hosts in a permutation.
     members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the starts of an incast.
-    transport, options: a preset of `transports`, and what differs from it, as in "paths=32 queue_packets=50".
+    transport, options: a preset of `transports`, and what differs from it, as in "entropies=32 queue_packets=50".
     payload_bytes, header_bytes: of a packet. seed: of flows, paths and everything drawn.
     """
 
@@ -71,7 +78,7 @@ class TransportCase:
         for each in self.options.split():
             name, equals, value = each.partition("=")
             if not equals:
-                raise ValueError(f"options has {each!r}: write name=value, such as paths=32, with spaces between")
+                raise ValueError(f"options has {each!r}: write name=value, such as entropies=32, with spaces between")
             found[name] = _plain(value)
         return found
 
@@ -98,9 +105,14 @@ class TransportCase:
         return all_to_all(hosts[: self.hosts // self.members * self.members].reshape(-1, self.members), self.flow_bytes)
 
     @property
+    def framing(self) -> Framing:
+        """Packets, complete when their acknowledgements are back."""
+        return Framing(self.payload_bytes, self.header_bytes, acknowledged=True)
+
+    @property
     def packets(self) -> int:
         """Packets of a flow."""
-        return -int(-self.flow_bytes // self.payload_bytes)
+        return int(self.framing.packets(self.flow_bytes))
 
     @property
     def packet_hops(self) -> int:
@@ -139,27 +151,24 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     start of the first flow on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet
     model's.
     """
-    from railcore.network.transport import packets, transports
-
     fabric, flows = case.fabric(), case.flows()
     if case.pattern == "incast" and not case.degraded:
         fabric, flows = without_idle_hosts(fabric, flows)
-    run = (simulate or packets.simulate_packets)(
+    run = (simulate or simulate_packets)(
         fabric,
         flows,
-        transports.transport(case.transport, **case.option_values),
-        Framing(case.payload_bytes, case.header_bytes, acknowledged=True),
+        transport_preset(case.transport, **case.option_values),
+        case.framing,
         case.seed,
         case.loss,
         bool(case.converged),
     )
     done = flows.start_s - flows.start_s.min() + run.completion_s
-    names = ["first_s", *(f"p{rank:g}_s".replace(".", "") for rank in PERCENTILES), "last_s"]
-    times = np.percentile(done, [0, *PERCENTILES, 100])
+    times = np.percentile(done, list(RANKS.values())).tolist()
     return {
         **asdict(case),
         "mean_s": float(done.mean()),
-        **dict(zip(names, times.tolist(), strict=True)),
+        **dict(zip(RANKS, times, strict=True)),
         "flows": len(flows),
         "packets": len(flows) * case.packets,
         **run.tallies,

@@ -45,6 +45,19 @@ class Flows:
         return len(self.source)
 
 
+@dataclass(frozen=True)
+class FlowTimes:
+    """Completion times of flows from their starts, and of each flow alone on the fabric; shape [flows] [s]."""
+
+    completion_s: Floats
+    alone_s: Floats
+
+    @property
+    def slowdown(self) -> Floats:
+        """Completion time over that of the flow alone."""
+        return self.completion_s / self.alone_s
+
+
 @checked
 def permutation(hosts: int, size_bytes: Quantity, load: float = 1.0, seed: int = 0) -> Flows:
     """Every active host sends one flow to another active host, and receives one; all start at once.

@@ -21,13 +21,12 @@ class Framing:
 
     mtu_bytes: payload of a packet; header_bytes: of every packet, and all of an acknowledgement [bytes].
     acknowledged: a flow is complete when the last acknowledgement is back at its sender, not when it is received.
-    padded: the last packet is as long as the others, as where one slot sends one packet.
+    Every packet is a full one, also the last.
     """
 
     mtu_bytes: Quantity = 4096.0
     header_bytes: Quantity = 64.0
     acknowledged: bool = False
-    padded: bool = True
 
     def __post_init__(self) -> None:
         positive("mtu_bytes", self.mtu_bytes, "bytes")
@@ -44,8 +43,7 @@ class Framing:
 
     def wire_bytes(self, size_bytes: Quantity) -> Floats:
         """Bytes of a flow on each link [bytes]."""
-        packets = self.packets(size_bytes)
-        return packets * self.packet_bytes if self.padded else size_bytes + packets * float(self.header_bytes)
+        return self.packets(size_bytes) * self.packet_bytes
 
 
 RECEIVED = Framing()  # complete when received
@@ -137,7 +135,7 @@ def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED)
     """
     planes_Bps = pair_planes_Bps(fabric, flows)
     packets, alive = framing.packets(flows.size_bytes), (planes_Bps > 0).sum(1)
-    whole = framing.packet_bytes * np.ceil(packets / alive) / float(fabric.link_Bps) if framing.padded else 0.0
+    whole = framing.packet_bytes * np.ceil(packets / alive) / float(fabric.link_Bps)
     sending = np.maximum(framing.wire_bytes(flows.size_bytes) / planes_Bps.sum(1), whole)
     return sending + path_delay_s(fabric, flows, framing)
 

@@ -17,6 +17,7 @@ from railcore.facts import files
 from railcore.facts.checks import whole
 from railcore.facts.units import Gbps
 from railcore.network.transport.cases import TransportCase, runs_of_cases
+from railcore.network.transport.optimum import Framing
 
 NAMES = {  # of the files, and ours
     "roce": "RoCEv2",
@@ -71,7 +72,7 @@ def uec_rows() -> pd.DataFrame:
         rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
     rows["link_Bps"] = rows.pop("link_gbps") * Gbps
     shared = np.where(rows["pattern"] == "incast", rows["senders"], rows["oversubscription"])
-    wire_s = np.ceil(rows["flow_bytes"] / PAYLOAD_BYTES) * (PAYLOAD_BYTES + HEADER_BYTES) / rows["link_Bps"]
+    wire_s = Framing(PAYLOAD_BYTES, HEADER_BYTES).wire_bytes(rows["flow_bytes"]) / rows["link_Bps"]
     return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S)
 
 

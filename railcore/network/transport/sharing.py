@@ -15,7 +15,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, whole
 from railcore.network.transport.compiled import njit
 from railcore.network.transport.fabric import SKIPPED, PathFabric
-from railcore.network.transport.flows import Flows
+from railcore.network.transport.flows import Flows, FlowTimes
 from railcore.network.transport.hashing import live_paths
 from railcore.network.transport.optimum import RECEIVED, Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
 
@@ -231,21 +231,13 @@ def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # typ
 
 
 @dataclass(frozen=True)
-class FairRun:
-    """Completion times under fair sharing. completion_s: from each flow's start; alone_s: of each alone on the fabric.
+class FairRun(FlowTimes):
+    """Completion times under fair sharing, with the delay of the path; infinite where a flow waits for a dead link.
 
-    Both with delay of the path, shape [flows]; infinite where a flow waits for a dead link.
     links: what was shared, for rates and intervals.
     """
 
-    completion_s: Floats
-    alone_s: Floats
     links: SharedLinks
-
-    @property
-    def slowdown(self) -> Floats:
-        """Completion time over that of the flow alone."""
-        return self.completion_s / self.alone_s
 
 
 def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing, plain: bool) -> FairRun:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.units import MB, Gbps
-from railcore.network.transport.cases import PERCENTILES, TransportCase, run_case, runs_of_cases
+from railcore.network.transport.cases import RANKS, TransportCase, run_case, runs_of_cases
 from railcore.network.transport.fabric import PathFabric
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths
@@ -123,8 +123,7 @@ STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
 
 def case_optimum_s(case: TransportCase) -> float:
     """When the last flow of a case can be complete at best, from links and sizes alone [s]."""
-    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
-    return optimum_s(case.fabric(), case.flows(), framing)
+    return optimum_s(case.fabric(), case.flows(), case.framing)
 
 
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
@@ -151,9 +150,8 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
     """Share of the flows that are complete over time: columns transport, seed, share, time_s."""
-    ranks = {"first_s": 0.0, **{f"p{rank:g}_s".replace(".", ""): rank / 100 for rank in PERCENTILES}, "last_s": 1.0}
-    long = runs.melt(["transport", "seed"], list(ranks), "share", "time_s")
-    return long.assign(share=long["share"].map(ranks)).sort_values(["transport", "seed", "share"], kind="stable")
+    long = runs.melt(["transport", "seed"], list(RANKS), "share", "time_s")
+    return long.assign(share=long["share"].map(RANKS) / 100).sort_values(["transport", "seed", "share"], kind="stable")
 
 
 def flow_level(
@@ -217,8 +215,7 @@ def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | No
 
     The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
     """
-    fabric, flows = case.fabric(), case.flows()
-    framing = Framing(case.payload_bytes, case.header_bytes, acknowledged=True)
+    fabric, flows, framing = case.fabric(), case.flows(), case.framing
     path = ecmp_paths(fabric, flows, case.seed)
     times = {
         "optimum of each flow": single_flow_s(fabric, flows, framing),
