@@ -2,16 +2,43 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
+from railcore.network import delay
 from railcore.network.topology.rails import RailFabric
 
 LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
 SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switch or in one pod
+
+
+@checked
+def hop_latencies(
+    link_Bps: Quantity, cable_m: float = 50.0, switch: str = "SN5600", nic: str = "ConnectX-7"
+) -> dict[str, Any]:
+    """The latencies of a `PathFabric` or a `TransportCase` from the catalog, one of `fabric.LATENCIES` each [s].
+
+    Parameters
+    ----------
+    link_Bps
+        Of a port, one direction [bytes/s]: error correction waits for a whole codeword.
+    cable_m
+        Length of every cable [m]; 50 is the middle of a hall.
+    switch, nic
+        Items of the catalog's latencies.
+
+    Returns
+    -------
+    The fields by name.
+    """
+    fibre_s = float(at_least("cable_m", cable_m)) * catalog.item("wide_area", "fibre")["delay"]
+    link_s = fibre_s + float(delay.correction_delay(link_Bps)[0])
+    return dict(zip(LATENCIES, (link_s, *(float(delay.latency(name)[0]) for name in (switch, nic))), strict=True))
 
 
 @checked
@@ -319,8 +346,8 @@ def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     layout, tiers, domain = fabric.layout, fabric.tiers, fabric.hb_domain_size
     if tiers > 3:
         raise ValueError(
-            f"gpus is {fabric.gpus:,}: the network would have {tiers} tiers of radix {fabric.radix * fabric.planes}, and "
-            f"paths are of at most 3; choose a larger radix or fewer GPUs"
+            f"gpus is {fabric.gpus:,}: the network would have {tiers} tiers of radix {fabric.radix * fabric.planes}, "
+            f"and paths have at most 3; choose a larger radix or fewer GPUs"
         )
     gpus, rails = np.arange(fabric.gpus), fabric.rails
     rail = gpus % domain % rails

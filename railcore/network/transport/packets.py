@@ -273,9 +273,9 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
     unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
     most_window = max(transport.window_products * unloaded * fabric.planes, 1.0)
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
-    if not queue:
-        queue = rtt
-        low, high = (math.ceil(part * rtt) for part in (transport.mark_low_share, transport.mark_high_share))
+    queue = queue or rtt
+    if not high:
+        low, high = (math.ceil(part * queue) for part in (transport.mark_low_share, transport.mark_high_share))
     pause_delay = math.ceil((2 * fabric.link_latency_s + fabric.switch_latency_s) / slot_s) + 1
     if transport.overflow == "pause" and transport.pause_packets + pause_delay > transport.buffer_packets:
         raise ValueError(

@@ -28,10 +28,10 @@ class Transport:
     overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
     recovery: `selective` sends again what is missing, `go-back-n` all from there on.
 
-    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link, with marks from
-    mark_low_share to mark_high_share of it. marking: whether queues mark packets: from mark_low_packets on, with a
-    probability that grows to mark_probability at mark_high_packets; above, all. pause_packets, resume_packets: of one
-    incoming link, waiting in a switch; buffer_packets: room that the switch has for them.
+    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link. marking: whether
+    queues mark packets: from mark_low_packets on, with a probability that grows to mark_probability at
+    mark_high_packets; above, all; 0 for both: mark_low_share and mark_high_share of the room.
+    pause_packets, resume_packets: of one incoming link, waiting in a switch; buffer_packets: room that it has for them.
     window_products: most of a window, in bandwidth-delay products; start_packets: first window, 0 for the most.
     sack_packets: received for one acknowledgement; what is marked is acknowledged at once. timeout_s: after a round
     trip, where nothing else tells of a loss.
@@ -109,6 +109,8 @@ class Transport:
         if self.overflow == "pause":
             self._in_order("pause_packets", "resume_packets", 1)
             self._in_order("buffer_packets", "pause_packets")
+            if self.marking:
+                positive("mark_high_packets", self.mark_high_packets, "packets")
         elif self.marking and self.queue_packets:
             self._in_order("queue_packets", "mark_high_packets")
         if self.recovery == "go-back-n" and self.balancing != "single path":
@@ -118,10 +120,10 @@ class Transport:
 
     def _in_order(self, larger: str, smaller: str, above: float = 0) -> None:
         """Raise ValueError where one field is not larger than another, or, with above 0, equal."""
-        least = getattr(self, smaller) + above
-        if getattr(self, larger) < least:
-            given = f"{larger} is {getattr(self, larger):g}"
-            raise ValueError(f"{given}: give at least {least:g}, for {smaller} is {getattr(self, smaller):g}")
+        high, low = getattr(self, larger), getattr(self, smaller)
+        if high < low + above:
+            remedy = f"give at least {low + above:g}, or at most {high - above:g} for {smaller}"
+            raise ValueError(f"{larger} is {high:g}: {remedy}")
 
 
 SHARED = "default"  # of the catalog: values of every transport that has none of its own
