@@ -110,7 +110,7 @@ def test_the_networks_of_the_study_join_the_same_hosts_at_the_same_speed():
     fabrics = {name: case.fabric() for name, case in zip(studies.NETWORKS, cases[:: len(studies.EVERY)], strict=False)}
     assert [each.tiers for each in fabrics.values()] == [2, 3, 2, 2]
     assert {each.hosts for each in fabrics.values()} == {studies.SMALL["hosts"]}
-    assert {each.nic_Bps for each in fabrics.values()} == {studies.SMALL["link_Bps"]}
+    assert {float(each.link_Bps) for each in fabrics.values()} == {studies.SMALL["link_Bps"]}
     assert len(np.unique(fabrics["8 rails"].group)) == 8 and fabrics["4 planes"].planes == 4
     runs = studies.slowdowns_by_network(pd.DataFrame([asdict(case) for case in cases]))
     assert list(runs["network"].unique()) == list(studies.NETWORKS)

@@ -268,10 +268,12 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
     rtt = _slots(loop_s, slot_s)
     target = transport.target_delay_s / slot_s
     # NSCC's parameters hold for a product of bandwidth and delay, and for a target
-    of_product = 2 * latency_s * float(fabric.nic_Bps) / (transport.reference_Bps * transport.reference_rtt_s)
+    planes = 1 if transport.balancing in ("single path", "flowlets") else fabric.planes  # that a flow uses at once
+    reference_bytes = transport.reference_Bps * transport.reference_rtt_s
+    of_product = 2 * latency_s * planes * float(fabric.link_Bps) / reference_bytes
     of_target = transport.target_delay_s / transport.reference_rtt_s
     unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
-    most_window = max(transport.window_products * unloaded * fabric.planes, 1.0)
+    most_window = planes * max(transport.window_products * unloaded, rtt)  # slow links take their time to send, too
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
     queue = queue or rtt
     if not high:
