@@ -206,7 +206,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         order=np.argsort(begins, kind="stable"),
         queue=np.zeros((fabric.ports, 4), np.int32),
         pool=np.empty((nodes, 2), np.int64),
-        taken=np.empty((int(fabric.stage_ports.max()), 2), np.int32),
+        free=np.empty(nodes, np.int32),
+        taken=np.empty((int(fabric.stage_ports.max()), 3), np.int32),
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
         rings=np.empty((int(rooms.sum()), 3), np.int64),
@@ -240,7 +241,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         random=mixed(seed),
         tally=np.zeros(layout.COUNTS, np.int64),
     )
-    state.tally[layout.UNFINISHED], state.tally[layout.FREE] = count, layout.END
+    state.tally[layout.UNFINISHED] = count
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
 

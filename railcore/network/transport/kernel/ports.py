@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit
+from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
     AGAIN_SHIFT,
@@ -140,12 +140,12 @@ def _is_lost(s, o, node):
 
 
 @inlined
-def _forward(s, o, stage, port, node):
-    """A packet goes on to the next port of its path."""
-    word, stage = s.pool[node, 0], stage + 1
+def _next_port(s, word, stage):
+    """The port that a packet comes to after this stage."""
+    stage += 1
     while s.base[flow_of(word), stage] < 0:
         stage += 1
-    _enqueue(s, o, port_at(s, word, stage), port, node)
+    return port_at(s, word, stage)
 
 
 @inlined
@@ -198,16 +198,18 @@ def take_packets(s, o, stage):
         length = s.queue[port, LENGTH] - 1
         if length < 0 or is_held_up(s, o, port) or not (o.even or had_time(s, port)):
             continue
+        s.queue[port, LENGTH] = length
         node = s.queue[port, HEAD]
-        second = s.pool[node, 1]
-        s.queue[port, HEAD], s.queue[port, LENGTH] = second & ((1 << NEXT_BITS) - 1), length
-        second &= ~((np.int64(1) << NEXT_BITS) - 1)
-        if marks and _is_marked(s, o, length):
-            second |= np.int64(1) << MARK_SHIFT
-        s.pool[node, 1] = second
-        s.taken[count, 0], s.taken[count, 1] = node, port
+        prefetch(s.pool, node, 0)
+        s.taken[count, 0], s.taken[count, 1], s.taken[count, 2] = node, port, marks and _is_marked(s, o, length)
         count += 1
     s.tally[QUEUED] -= count
+    for each in range(count):
+        node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
+        second = s.pool[node, 1]
+        s.queue[port, HEAD] = second & ((1 << NEXT_BITS) - 1)
+        second &= ~((np.int64(1) << NEXT_BITS) - 1)
+        s.pool[node, 1] = second | (np.int64(s.taken[each, 2]) << MARK_SHIFT)
     return count
 
 
@@ -228,14 +230,25 @@ def pass_on(s, o, stage, count):
     -------
     Nothing.
     """
+    last = stage == o.stages - 1
     for each in range(count):
+        word = s.pool[s.taken[each, 0], 0]
+        if last:
+            prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
+        else:
+            to = _next_port(s, word, stage)
+            s.taken[each, 2] = to
+            prefetch(s.queue, to, 0)
+    for each in range(count):
+        if not last and each + 8 < count:
+            prefetch(s.pool, s.queue[s.taken[each + 8, 2], TAIL], 0)
         node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
         s.passed[port] += 1
         if o.overflow == PAUSE and stage > 0:
             _leave_buffer(s, o, stage, node)
         if o.loss > 0.0 and _is_lost(s, o, node):
             continue
-        if stage == o.stages - 1:
+        if last:
             receive_packet(s, o, node)
         else:
-            _forward(s, o, stage, port, node)
+            _enqueue(s, o, np.int64(s.taken[each, 2]), port, node)
