@@ -63,7 +63,7 @@ def inlined(function: Callable) -> CompiledLoop:
 
 
 class _Prefetch:
-    """Ask for a place of an array [row, column] before it is needed: loops wait less for memory. No result changes."""
+    """Ask for an element of an array before it is needed: loops wait less. No result changes."""
 
     def __call__(self, array: Any, row: Any, column: Any) -> None:
         """Plain Python does not need it."""
@@ -73,8 +73,9 @@ class _Prefetch:
         numba, cgutils, ir = map(importlib.import_module, ("numba", "numba.core.cgutils", "llvmlite.ir"))
 
         def compose(context, builder, signature, arguments):
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            place = cgutils.get_item_pointer(context, builder, signature.args[0], array, arguments[1:])
+            kind, place = signature.args[0], arguments[1 : 1 + signature.args[0].ndim]
+            array = context.make_array(kind)(context, builder, arguments[0])
+            place = cgutils.get_item_pointer(context, builder, kind, array, place)
             place = builder.bitcast(place, cgutils.voidptr_t)
             number = ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])

@@ -66,6 +66,7 @@ class Options(NamedTuple):
     most_slots: int
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
+    dead: bool  # some ports are dead
     window: float  # first one
     most_window: float
     target: float  # delay over the latency alone that a window aims at
@@ -106,6 +107,7 @@ class State(NamedTuple):
     begins: np.ndarray  # [flows] slot of the start
     order: np.ndarray  # flows by their start
     queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
+    waiting: np.ndarray  # [words] bits of the ports that have packets, 32 a word
     pool: np.ndarray  # [nodes, 2]
     free: np.ndarray  # [nodes] int32; those that can be used again
     taken: np.ndarray  # [ports of the largest stage, 2] node, port
