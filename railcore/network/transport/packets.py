@@ -205,8 +205,10 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         begins=begins,
         order=np.argsort(begins, kind="stable"),
         queue=np.zeros((fabric.ports, 4), np.int32),
+        waiting=np.zeros(fabric.ports // 32 + 1, np.int64),
         pool=np.empty((nodes, 2), np.int64),
-        taken=np.empty((int(fabric.stage_ports.max()), 2), np.int32),
+        free=np.empty(nodes, np.int32),
+        taken=np.empty((int(fabric.stage_ports.max()), 4), np.int32),
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
         rings=np.empty((int(rooms.sum()), 3), np.int64),
@@ -240,7 +242,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         random=mixed(seed),
         tally=np.zeros(layout.COUNTS, np.int64),
     )
-    state.tally[layout.UNFINISHED], state.tally[layout.FREE] = count, layout.END
+    state.tally[layout.UNFINISHED] = count
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
 
@@ -317,6 +319,7 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         most_slots=round(most_s / slot_s),
         loss=loss,
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
+        dead=bool(np.any(fabric.rates == 0.0)),
         window=transport.start_packets or most_window,
         most_window=most_window,
         target=target,
