@@ -16,6 +16,7 @@ ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender; a notice is
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 END, FULL = -1, -2  # no further node of a list; the pool or a ring was too small, and the run is void
 NEVER = 1 << 60  # slot that does not come
+AHEAD = 8  # packets between asking for memory and needing it
 
 # places in State.tally
 (NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)

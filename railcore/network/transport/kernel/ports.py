@@ -5,6 +5,7 @@ import numpy as np
 from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
+    AHEAD,
     AGAIN_SHIFT,
     CAME,
     CREDITS,
@@ -42,7 +43,6 @@ from railcore.network.transport.kernel.receivers import owe_credits, receive_pac
 
 BIT = np.array([0 if place == 0 else max((b for b in range(36) if (1 << b) % 37 == place)) for place in range(37)])
 NODE, PORT, TO, CAME_OVER = range(4)  # taken
-AHEAD = 8
 HEADER, GONE, DEAD = range(3)  # what is left of a packet: its header, a gap, or nothing that anyone sees
 
 
