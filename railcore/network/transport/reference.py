@@ -16,8 +16,9 @@ import pandas as pd
 from railcore.facts import files
 from railcore.facts.checks import whole
 from railcore.facts.units import Gbps
-from railcore.network.transport.cases import TransportCase, runs_of_cases
+from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.optimum import Framing
+from railcore.network.transport.runs import runs_of_cases
 
 NAMES = {  # of the files, and ours
     "roce": "RoCEv2",
