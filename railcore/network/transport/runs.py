@@ -19,7 +19,6 @@ from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
 from railcore.network.transport.packets import simulate_packets
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport
-from railcore.network.transport.transports import transport as transport_preset
 
 STORED = "derived/transport_runs.csv"
 LONG_RUN = 1e7  # packet hops, about a second
@@ -149,8 +148,8 @@ def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | No
     if progress:
         hops = case.packet_hops / 1e6
         progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
-        chosen = transport_preset(case.transport, **case.option_values)
-        times[f"{case.transport}, packets"] = simulate_packets(fabric, flows, chosen, framing, case.seed).completion_s
+        run = simulate_packets(fabric, flows, case.preset, framing, case.seed)
+        times[f"{case.transport}, packets"] = run.completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
     return pd.concat(parts, ignore_index=True)
