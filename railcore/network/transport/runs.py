@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import files
+from railcore.facts.checks import Floats
 from railcore.network.transport.cases import RANKS, TransportCase, run_case
 from railcore.network.transport.fabric import PathFabric
 from railcore.network.transport.flows import Flows
@@ -25,39 +26,38 @@ LONG_RUN = 1e7  # packet hops, about a second
 _COLUMNS = [field.name for field in fields(TransportCase)]
 
 
-@cache
-def _read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, dtype={"options": str}).fillna({"options": ""})
-
-
-def stored_runs() -> pd.DataFrame:
-    """What data/derived has: a row of `run_case` for each case that was simulated there."""
-    return _read(files.data(STORED)).copy()
-
-
-def _key(case: TransportCase) -> tuple:
-    return tuple(vars(case).values())
+def _key(values: Iterable[Any]) -> tuple:
+    """What a case is found by: numbers as a file has them, with ten digits."""
+    return tuple(float(f"{value:.10g}") if isinstance(value, float) else value for value in values)
 
 
 def _places(runs: pd.DataFrame) -> dict[tuple, int]:
     """Row of each case."""
-    rows = runs[_COLUMNS].fillna({"options": ""}).to_numpy().tolist()
-    return {tuple(row): place for place, row in enumerate(rows)}
+    rows = runs[_COLUMNS].fillna({"options": ""}).to_numpy(object).tolist()
+    return {_key(row): place for place, row in enumerate(rows)}
 
 
-def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `runs`, a table of `run_case`, that belong to the cases, in their order.
+@cache
+def _stored(path: Path) -> tuple[pd.DataFrame, dict[tuple, int]]:
+    runs = pd.read_csv(path)
+    return runs, _places(runs)
 
-    Raises ValueError where a case was not run.
+
+def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Rows of a table of `run_case` that belong to the cases, in their order.
+
+    runs: the table; by default what data/derived has. Raises ValueError where a case was not run.
     """
-    wanted, places = list(cases), _places(runs)
-    if missing := [case for case in wanted if _key(case) not in places]:
-        first = missing[0]
+    wanted = list(cases)
+    table, places = _stored(files.data(STORED)) if runs is None else (runs, _places(runs))
+    found = [places.get(_key(vars(case).values())) for case in wanted]
+    if None in found:
+        first = wanted[found.index(None)]
         raise ValueError(
-            f"{len(missing)} cases were not run, the first with transport {first.transport}, hosts {first.hosts}, "
-            f"seed {first.seed}: run data/derived/rebuild.py"
+            f"{found.count(None)} cases were not run, the first with transport {first.transport}, hosts "
+            f"{first.hosts}, seed {first.seed}: run data/derived/rebuild.py"
         )
-    return runs.iloc[[places[_key(case)] for case in wanted]].reset_index(drop=True)
+    return table.iloc[found].fillna({"options": ""}).reset_index(drop=True)
 
 
 def case_optimum_s(case: TransportCase) -> float:
@@ -71,22 +71,22 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     progress: told before every case of over `LONG_RUN` (up to 40 s each), and before each twentieth. Columns of
     `run_case`; optimum_s, and slowdown: last_s over it.
     """
-    stored = stored_runs()
-    known = _places(stored)
-    new = [case for case in dict.fromkeys(cases) if _key(case) not in known]
+    stored, known = _stored(files.data(STORED))
+    new = [case for case in dict.fromkeys(cases) if _key(vars(case).values()) not in known]
     rows = []
     for place, case in enumerate(new, start=1):
         if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
-    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
+    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else None)
     optimum = _optima_s(cases)
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
 
 
-def _optima_s(cases: Sequence[TransportCase]) -> np.ndarray:
-    """`case_optimum_s` of each; transports share it."""
-    shared = [tuple(v for name, v in vars(case).items() if name not in ("transport", "options")) for case in cases]
+def _optima_s(cases: Sequence[TransportCase]) -> Floats:
+    """`case_optimum_s` of each, computed once for all transports."""
+    own = ("transport", "options", "subflows")
+    shared = [tuple(value for name, value in vars(case).items() if name not in own) for case in cases]
     best = {key: case_optimum_s(case) for key, case in dict(zip(shared, cases, strict=True)).items()}
     return np.array([best[key] for key in shared])
 
