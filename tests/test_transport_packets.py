@@ -330,7 +330,7 @@ def _only(**fields):
         ({"mark_low_share": 0.9}, r"mark_high_share is 0.8: give at least 0.9"),
         (
             {"overflow": "pause", "resume_packets": 15},
-            r"pause_packets is 15: give at least 16, or at most 14 for resume_packets",
+            r"pause_packets is 15: give at least 16, or at most 14 for res",
         ),
         ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
         ({"recovery": "go-back-n", "balancing": "single path", "control": "pulls"}, r"control is 'pulls': go-back-n"),

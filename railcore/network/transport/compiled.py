@@ -62,6 +62,39 @@ def inlined(function: Callable) -> CompiledLoop:
     return njit(function, inline="always")
 
 
+class _Prefetch:
+    """Ask for an element of an array before it is needed: loops wait less. No result changes."""
+
+    def __call__(self, array: Any, row: Any, column: Any) -> None:
+        """Plain Python does not need it."""
+
+    @cached_property
+    def _numba_type_(self) -> Any:
+        numba, cgutils, ir = map(importlib.import_module, ("numba", "numba.core.cgutils", "llvmlite.ir"))
+
+        def compose(context, builder, signature, arguments):
+            kind, place = signature.args[0], arguments[1 : 1 + signature.args[0].ndim]
+            array = context.make_array(kind)(context, builder, arguments[0])
+            place = cgutils.get_item_pointer(context, builder, kind, array, place)
+            place = builder.bitcast(place, cgutils.voidptr_t)
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+            hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(hint, [place, number(1), number(3), number(1)])
+            return context.get_dummy_value()
+
+        def place_of(context, array, row, column):
+            return numba.types.void(array, numba.types.intp, numba.types.intp), compose
+
+        hint = numba.extending.intrinsic(place_of)
+        typing = importlib.import_module("numba.core.registry").cpu_target.typing_context
+        typing.refresh()
+        return typing.resolve_value_type(hint)
+
+
+prefetch = _Prefetch()
+
+
 def cache_folder() -> Path:
     """Where compiled code is kept: build/ of the project, or the user's cache for an installed package."""
     sources = hashlib.sha256()

@@ -205,8 +205,10 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         begins=begins,
         order=np.argsort(begins, kind="stable"),
         queue=np.zeros((fabric.ports, 4), np.int32),
+        waiting=np.zeros(fabric.ports // 32 + 1, np.int64),
         pool=np.empty((nodes, 2), np.int64),
-        taken=np.empty((int(fabric.stage_ports.max()), 2), np.int32),
+        free=np.empty(nodes, np.int32),
+        taken=np.empty((int(fabric.stage_ports.max()), 4), np.int32),
         held=np.zeros(fabric.ports, np.int32),
         stopped=np.zeros((fabric.ports, 2), np.int8),
         rings=np.empty((int(rooms.sum()), 3), np.int64),
@@ -240,7 +242,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
         random=mixed(seed),
         tally=np.zeros(layout.COUNTS, np.int64),
     )
-    state.tally[layout.UNFINISHED], state.tally[layout.FREE] = count, layout.END
+    state.tally[layout.UNFINISHED] = count
     back_s = latency + (base != SKIPPED).sum(1) * float(framing.header_bytes) / float(fabric.link_Bps)
     return state, options, one_way_s + back_s * framing.acknowledged, order
 
@@ -268,10 +270,12 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
     rtt = _slots(loop_s, slot_s)
     target = transport.target_delay_s / slot_s
     # NSCC's parameters hold for a product of bandwidth and delay, and for a target
-    of_product = 2 * latency_s * float(fabric.nic_Bps) / (transport.reference_Bps * transport.reference_rtt_s)
+    planes = 1 if transport.balancing in ("single path", "flowlets") else fabric.planes  # that a flow uses at once
+    reference_bytes = transport.reference_Bps * transport.reference_rtt_s
+    of_product = 2 * latency_s * planes * float(fabric.link_Bps) / reference_bytes
     of_target = transport.target_delay_s / transport.reference_rtt_s
     unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
-    most_window = max(transport.window_products * unloaded * fabric.planes, 1.0)
+    most_window = planes * max(transport.window_products * unloaded, rtt)  # slow links take their time to send, too
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
     queue = queue or rtt
     if not high:
@@ -315,6 +319,7 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         most_slots=round(most_s / slot_s),
         loss=loss,
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
+        dead=bool(np.any(fabric.rates == 0.0)),
         window=transport.start_packets or most_window,
         most_window=most_window,
         target=target,

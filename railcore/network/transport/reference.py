@@ -68,7 +68,6 @@ def uec_rows() -> pd.DataFrame:
     permutation, times the senders in an incast. Columns otherwise as data/README.md has them, times in s.
     """
     rows = _rows("transport_uec").copy()
-    rows = rows[(rows["pattern"] == "incast") | (rows["flow_bytes"] <= 32e6)].reset_index(drop=True)  # larger: to come
     for name in ("first", "last", "start_spread"):
         rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
     rows["link_Bps"] = rows.pop("link_gbps") * Gbps
@@ -133,9 +132,9 @@ def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS)
     """Slowdown by transport, hosts and statistic beside the published ones.
 
     runs, seeds: of `reference_cases`; by default what is stored. Columns transport, hosts, statistic, reference (mean
-    over its seeds), reference_low, reference_high, seeds, ours (mean over our seeds of the seed's statistic), ours_low and ours_high
-    (`RANGE`), error, tolerance (of the rule, or the reference's spread where wider; none for one seed, which must lie
-    in our range), within. The median has no rule.
+    over its seeds), reference_low, reference_high, seeds, ours (mean over our seeds of the seed's statistic), ours_low
+    and ours_high (`RANGE`), error, tolerance (of the rule, or the reference's spread where wider; none for one seed,
+    which must lie in our range), within. The median has no rule.
     """
     rows = reference_rows()
     ours = runs_of_cases(reference_cases(seeds), runs)
@@ -187,9 +186,9 @@ def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every published run of Ultra Ethernet's congestion controls beside ours.
 
     runs: of `uec_cases`; by default what is stored. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
-    bounds the error), ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same error of two
-    baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the best of all
-    for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
+    bounds the error), ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same
+    error of two baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the
+    best of all for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
     """
     rows, ours = uec_rows(), runs_of_cases(uec_cases(), runs)
     last, optimum = rows["last_s"], rows["optimum_s"]

@@ -15,11 +15,11 @@ from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.fabric import hop_latencies
 
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
-NETWORKS: dict[str, dict[str, Any]] = {  # of the same hosts, each with a NIC of the same speed
+NETWORKS: dict[str, dict[str, Any]] = {  # four planes: four links a NIC, and four times as much to send
     "two tiers": {},
     "three tiers": {"tiers": 3, "hosts_per_leaf": 8},
     "8 rails": {"rails": 8, "hosts_per_leaf": 16},
-    "4 planes": {"planes": 4, "hosts_per_leaf": 128, "link_Bps": SMALL["link_Bps"] / 4},
+    "4 planes": {"planes": 4, "flow_bytes": 4 * SMALL["flow_bytes"]},
 }
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)

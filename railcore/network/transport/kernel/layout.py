@@ -66,6 +66,7 @@ class Options(NamedTuple):
     most_slots: int
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
+    dead: bool  # some ports are dead
     window: float  # first one
     most_window: float
     target: float  # delay over the latency alone that a window aims at
@@ -106,7 +107,9 @@ class State(NamedTuple):
     begins: np.ndarray  # [flows] slot of the start
     order: np.ndarray  # flows by their start
     queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
+    waiting: np.ndarray  # [words] bits of the ports that have packets, 32 a word
     pool: np.ndarray  # [nodes, 2]
+    free: np.ndarray  # [nodes] int32; those that can be used again
     taken: np.ndarray  # [ports of the largest stage, 2] node, port
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
     stopped: np.ndarray  # [ports, 2] told to pause; paused
@@ -198,21 +201,21 @@ def port_at(s, word, stage):
 @inlined
 def allocate_node(s):
     """A node of the pool; the first one and the tally FULL where there is none left."""
-    node = s.tally[FREE]
-    if node >= 0:
-        s.tally[FREE] = s.pool[node, 0]
-    elif node == END and s.tally[FRESH] < len(s.pool):  # nodes that were never used: their memory is not touched yet
-        node = s.tally[FRESH]
-        s.tally[FRESH] = node + 1
-    else:
-        s.tally[FREE] = FULL
-        node = 0
-    return node
+    free = s.tally[FREE]
+    if free > 0:
+        s.tally[FREE] = free - 1
+        return np.int64(s.free[free - 1])
+    if free == 0 and s.tally[FRESH] < len(s.pool):  # nodes that were never used: their memory is not touched yet
+        s.tally[FRESH] += 1
+        return s.tally[FRESH] - 1
+    s.tally[FREE] = FULL
+    return np.int64(0)
 
 
 @inlined
 def release_node(s, node):
     """Give a node back."""
-    if s.tally[FREE] != FULL:
-        s.pool[node, 0] = s.tally[FREE]
-        s.tally[FREE] = node
+    free = s.tally[FREE]
+    if free != FULL:
+        s.free[free] = node
+        s.tally[FREE] = free + 1

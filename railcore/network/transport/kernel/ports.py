@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit
+from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
     AGAIN_SHIFT,
@@ -40,6 +40,7 @@ from railcore.network.transport.kernel.layout import (
 )
 from railcore.network.transport.kernel.receivers import owe_credits, receive_packet
 
+BIT = np.array([0 if place == 0 else max(b for b in range(36) if (1 << b) % 37 == place) for place in range(37)])
 HEADER, GONE, DEAD = range(3)  # what is left of a packet: its header, a gap, or nothing that anyone sees
 
 
@@ -81,7 +82,7 @@ def _forward_header(s, o, port, word):
 def _enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
     length = s.queue[port, LENGTH]
-    if s.rates[port] == 0.0:
+    if o.dead and s.rates[port] == 0.0:
         _end_early(s, o, node, np.int64(DEAD))
     elif length >= o.queue:
         if o.overflow == TRIM:
@@ -90,6 +91,7 @@ def _enqueue(s, o, port, came_over, node):
     else:
         if length == 0:
             s.queue[port, HEAD] = node
+            s.waiting[port >> 5] |= 1 << (port & 31)
         else:
             s.pool[s.queue[port, TAIL], 1] += node  # its lowest bits are 0: it was the last
         s.queue[port, TAIL] = node
@@ -111,12 +113,8 @@ def _tell_link(s, o, port, pause):
 
 
 @inlined
-def _leave_buffer(s, o, stage, node):
+def _leave_buffer(s, o, came_over):
     """A packet leaves the buffer of the link that it came over, which may resume."""
-    word, before = s.pool[node, 0], stage - 1
-    while s.base[flow_of(word), before] < 0:
-        before -= 1
-    came_over = port_at(s, word, before)
     s.held[came_over] -= 1
     if s.held[came_over] <= o.resume_at and s.stopped[came_over, TOLD_TO_PAUSE] == 1:
         _tell_link(s, o, came_over, 0)
@@ -140,12 +138,21 @@ def _is_lost(s, o, node):
 
 
 @inlined
-def _forward(s, o, stage, port, node):
-    """A packet goes on to the next port of its path."""
-    word, stage = s.pool[node, 0], stage + 1
+def _port_before(s, word, stage):
+    """The port that a packet passed before this stage."""
+    stage -= 1
+    while s.base[flow_of(word), stage] < 0:
+        stage -= 1
+    return port_at(s, word, stage)
+
+
+@inlined
+def _next_port(s, word, stage):
+    """The port that a packet comes to after this stage."""
+    stage += 1
     while s.base[flow_of(word), stage] < 0:
         stage += 1
-    _enqueue(s, o, port_at(s, word, stage), port, node)
+    return port_at(s, word, stage)
 
 
 @inlined
@@ -183,31 +190,48 @@ def _is_marked(s, o, length):
     return uniform(s) * (o.mark_high - o.mark_low) < o.mark_most * (length - o.mark_low)
 
 
+@inlined
+def _list_waiting(s, low, high, count):
+    """Append ports from low up to high where packets wait to `State.taken`. Returns how many it has."""
+    for word in range(low >> 5, (high + 31) >> 5):
+        bits = s.waiting[word]
+        while bits:
+            port = (word << 5) + BIT[(bits & -bits) % 37]
+            bits &= bits - 1
+            if low <= port < high:
+                s.taken[count, 1] = port
+                count += 1
+    return count
+
+
 @njit
 def take_packets(s, o, stage):
     """Every port of a stage that may send takes its first packet. Returns how many there are.
 
     All packets are taken before any is passed on, so that the waits for memory overlap.
     """
-    high, ports, count = s.start[stage + 1], s.start[stage + 1] - s.start[stage], 0
-    first = s.start[stage] + first_turn(s, ports)
+    high, count = s.start[stage + 1], 0
+    first = s.start[stage] + first_turn(s, high - s.start[stage])
     marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
-    for port in range(first, first + ports):
-        if port >= high:
-            port -= ports
+    waiting = _list_waiting(s, s.start[stage], first, _list_waiting(s, first, high, 0))
+    for each in range(waiting):
+        port = np.int64(s.taken[each, 1])
         length = s.queue[port, LENGTH] - 1
-        if length < 0 or is_held_up(s, o, port) or not (o.even or had_time(s, port)):
+        if is_held_up(s, o, port) or not (o.even or had_time(s, port)):
             continue
+        s.queue[port, LENGTH] = length
+        s.waiting[port >> 5] ^= np.int64(length == 0) << (port & 31)
         node = s.queue[port, HEAD]
-        second = s.pool[node, 1]
-        s.queue[port, HEAD], s.queue[port, LENGTH] = second & ((1 << NEXT_BITS) - 1), length
-        second &= ~((np.int64(1) << NEXT_BITS) - 1)
-        if marks and _is_marked(s, o, length):
-            second |= np.int64(1) << MARK_SHIFT
-        s.pool[node, 1] = second
-        s.taken[count, 0], s.taken[count, 1] = node, port
+        prefetch(s.pool, node, 0)
+        s.taken[count, 0], s.taken[count, 1], s.taken[count, 2] = node, port, marks and _is_marked(s, o, length)
         count += 1
     s.tally[QUEUED] -= count
+    for each in range(count):
+        node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
+        second = s.pool[node, 1]
+        s.queue[port, HEAD] = second & ((1 << NEXT_BITS) - 1)
+        second &= ~((np.int64(1) << NEXT_BITS) - 1)
+        s.pool[node, 1] = second | (np.int64(s.taken[each, 2]) << MARK_SHIFT)
     return count
 
 
@@ -228,14 +252,28 @@ def pass_on(s, o, stage, count):
     -------
     Nothing.
     """
+    last = stage == o.stages - 1
     for each in range(count):
+        word = s.pool[s.taken[each, 0], 0]
+        if o.overflow == PAUSE and stage > 0:
+            s.taken[each, 3] = came_over = _port_before(s, word, stage)
+            prefetch(s.held, came_over, 0)
+        if last:
+            prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
+        else:
+            to = _next_port(s, word, stage)
+            s.taken[each, 2] = to
+            prefetch(s.queue, to, 0)
+    for each in range(count):
+        if not last and each + 8 < count:
+            prefetch(s.pool, s.queue[s.taken[each + 8, 2], TAIL], 0)
         node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
         s.passed[port] += 1
         if o.overflow == PAUSE and stage > 0:
-            _leave_buffer(s, o, stage, node)
+            _leave_buffer(s, o, np.int64(s.taken[each, 3]))
         if o.loss > 0.0 and _is_lost(s, o, node):
             continue
-        if stage == o.stages - 1:
+        if last:
             receive_packet(s, o, node)
         else:
-            _forward(s, o, stage, port, node)
+            _enqueue(s, o, np.int64(s.taken[each, 2]), port, node)
