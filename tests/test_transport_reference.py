@@ -11,7 +11,8 @@ import pytest
 
 from railcore.facts import files
 from railcore.network.transport import reference
-from railcore.network.transport.cases import TransportCase, run_case, runs_of_cases, without_idle_hosts
+from railcore.network.transport.cases import TransportCase, run_case, without_idle_hosts
+from railcore.network.transport.runs import runs_of_cases
 
 SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
 

@@ -11,6 +11,7 @@ from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network.topology.rails import RailFabric
+from railcore.network.transport import runs as transport_runs
 from railcore.network.transport import splitting, studies, transports
 from railcore.network.transport.cases import TransportCase, run_case
 from railcore.network.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
@@ -38,30 +39,35 @@ def test_every_study_names_transports_and_options_that_exist():
 def stored(tmp_path, monkeypatch):
     """Runs of two cases as if they were stored."""
     cases = studies.case_grid(transport=["NDP", "spraying"], **TINY, seed=range(2))
-    table = studies.flow_level_runs(cases)
+    table = transport_runs.flow_level_runs(cases)
     path = tmp_path / "runs.csv"
     table.to_csv(path, index=False)
-    monkeypatch.setattr(studies.files, "data", lambda name: path)
+    monkeypatch.setattr(transport_runs.files, "data", lambda name: path)
     return cases, table
 
 
 def test_stored_runs_are_read_and_others_simulated(stored, monkeypatch):
     cases, table = stored
     simulated, told = [], []
-    monkeypatch.setattr(studies, "run_case", lambda case: simulated.append(case) or run_case(case, studies.flow_level))
-    runs = studies.study_runs(cases, told.append)
+
+    def run(case):
+        simulated.append(case)
+        return run_case(case, transport_runs.flow_level)
+
+    monkeypatch.setattr(transport_runs, "run_case", run)
+    runs = transport_runs.study_runs(cases, told.append)
     assert not simulated and not told
     assert np.allclose(runs["last_s"], table["last_s"])
     assert np.all(runs["slowdown"] >= 1 - 1e-6)
     new = replace(cases[0], pattern="incast", members=5)
-    both = studies.study_runs([*cases, new], told.append)
+    both = transport_runs.study_runs([*cases, new], told.append)
     assert simulated == [new] and len(told) == 1 and len(both) == len(cases) + 1
-    assert list(both["optimum_s"]) == [studies.case_optimum_s(case) for case in (*cases, new)]
+    assert list(both["optimum_s"]) == [transport_runs.case_optimum_s(case) for case in (*cases, new)]
 
 
 def test_shares_of_complete_flows_rise_to_all_at_the_last_flow(stored):
-    runs = studies.study_runs(stored[0])
-    shares = studies.completed_shares(runs)
+    runs = transport_runs.study_runs(stored[0])
+    shares = transport_runs.completed_shares(runs)
     for (name, seed), part in shares.groupby(["transport", "seed"]):
         assert part["share"].is_monotonic_increasing and part["time_s"].is_monotonic_increasing
         mine = runs[(runs["transport"] == name) & (runs["seed"] == seed)]
@@ -123,7 +129,7 @@ def test_the_networks_of_the_study_join_the_same_hosts_at_the_same_speed():
 def test_cases_run_on_three_tiers_rails_and_planes(name, shape):
     case = TransportCase(name, **TINY, **shape)
     run = run_case(case)
-    assert run["last_s"] >= studies.case_optimum_s(case) * (1 - 1e-9)
+    assert run["last_s"] >= transport_runs.case_optimum_s(case) * (1 - 1e-9)
     assert run["flows"] == 16 and run["packets"] == 16 * 16
 
 
@@ -154,7 +160,7 @@ def test_explored_cases_have_full_bisection():
         case = studies.explored_case("NDP", hosts, 1.0, 1e6, LINK)
         fabric = case.fabric()
         assert fabric.tiers == 2 and fabric.uplinks == case.hosts_per_leaf
-    times = studies.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
+    times = transport_runs.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
     last = times.groupby("model", sort=False)["time_s"].max().to_numpy()  # optimum, spraying, one path a flow
     assert last[0] <= last[1] * (1 + 1e-9) and last[1] < last[2]
 

@@ -60,11 +60,6 @@ def cases() -> list[Case]:
     return found
 
 
-def inputs() -> list[object]:
-    """What the table is computed from, but the code."""
-    return [as_machine(PLATFORM), DELAYS_S, STEP_SOFTWARE, cases(), *map(as_model, SHAPES)]
-
-
 def key(case: Case) -> tuple:
     """What the rows of a case are computed from, but the code."""
     return case, as_machine(PLATFORM), DELAYS_S, as_model(case[0]), STEP_SOFTWARE[case[1]]

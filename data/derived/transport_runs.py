@@ -23,11 +23,6 @@ def cases() -> list[TransportCase]:
     return sorted(dict.fromkeys(every), key=lambda case: (case.packet_hops, repr(case)))
 
 
-def inputs() -> list[object]:
-    """What the table is computed from, but the code."""
-    return [key(case) for case in cases()]
-
-
 def key(case: TransportCase) -> tuple[TransportCase, Transport]:
     """What a row is computed from, but the code: the case, and what the catalog says of its transport."""
     return case, case.preset

@@ -80,13 +80,8 @@ def save(
     if table is not None:
         texts |= {"md": markdown_table(table.to_dict("records")), "tex": table.to_latex(index=False, escape=True)}
     content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
-    if figure is not None:  # one layout for PNG, SVG and notebook, and for every later save
-        if engine := figure.get_layout_engine():
-            shown_dpi, figure.dpi = figure.dpi, DPI  # texts are a little wider than at the notebook's dpi
-            engine.execute(figure)
-            engine.execute(figure)  # again, now that panels of equal aspect have their size
-            figure.dpi = shown_dpi
-        figure.set_layout_engine("none")
+    if figure is not None:
+        _lay_out(figure)
         content |= {end: _picture(item_id, figure, end) for end in ("png", "svg") if end in extensions}
     for extension, whole in content.items():
         files.write_whole(files.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
@@ -208,6 +203,19 @@ def _cell(value, unit: str, digits: int) -> str:
         return special.get(f"{value}") or f"{value:%Y-%m-%d %H:%M}"
     digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
     return special.get(f"{value}") or units.show(value, unit, digits)
+
+
+def _lay_out(figure: "Figure") -> None:
+    """One layout for PNG, SVG and notebook, and for every later save."""
+    import matplotlib as mpl
+
+    if engine := figure.get_layout_engine():
+        shown_dpi, figure.dpi = figure.dpi, DPI  # texts are a little wider than at the notebook's dpi
+        engine.execute(figure)
+        engine.execute(figure)  # again, now that panels of equal aspect have their size
+        figure.dpi = shown_dpi
+        with mpl.rc_context({"figure.constrained_layout.use": False}):
+            figure.set_layout_engine(None)  # none at all: for the empty one ("none") a notebook draws twice
 
 
 def _picture(item_id: str, figure: "Figure", extension: str) -> bytes:

@@ -1,6 +1,6 @@
 """The claims of flops2024 on transports (section 6.3, Fig. 5 and 6): values, how the text is read, and reasons.
 
-Completion times come as tables of `studies.study_runs`. A printed time is one draw; ours is the median over seeds.
+Completion times come as tables of `runs.study_runs`. A printed time is one draw; ours is the median over seeds.
 """
 
 from collections.abc import Mapping

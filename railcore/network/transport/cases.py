@@ -1,12 +1,11 @@
 """Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, share, whole
@@ -214,18 +213,3 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
         "packets": len(flows) * case.packets,
         **run.tallies,
     }
-
-
-def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `runs`, a table of `run_case`, that belong to the cases, in their order.
-
-    Raises ValueError where a case was not run.
-    """
-    wanted = pd.DataFrame([asdict(case) for case in cases])
-    names = list(wanted.columns)
-    found = wanted.merge(runs.assign(options=runs["options"].fillna("")), "left", on=names, validate="many_to_one")
-    missing = found["last_s"].isna()
-    if missing.any():
-        first = ", ".join(f"{name} {found[name][missing.idxmax()]}" for name in ("transport", "hosts", "seed"))
-        raise ValueError(f"{missing.sum()} cases were not run, the first with {first}: run data/derived/rebuild.py")
-    return found

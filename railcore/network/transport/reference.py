@@ -16,8 +16,9 @@ import pandas as pd
 from railcore.facts import files
 from railcore.facts.checks import whole
 from railcore.facts.units import Gbps
-from railcore.network.transport.cases import TransportCase, runs_of_cases
+from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.optimum import Framing
+from railcore.network.transport.runs import runs_of_cases
 
 NAMES = {  # of the files, and ours
     "roce": "RoCEv2",
@@ -127,13 +128,13 @@ def uec_cases() -> list[TransportCase]:
     ]
 
 
-def compare_with_reference(runs: pd.DataFrame, seeds: int = SEEDS) -> pd.DataFrame:
+def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS) -> pd.DataFrame:
     """Slowdown by transport, hosts and statistic beside the published ones.
 
-    runs, seeds: of `reference_cases`. Columns transport, hosts, statistic, reference (mean over its seeds),
-    reference_low, reference_high, seeds, ours (mean over our seeds of the seed's statistic), ours_low and ours_high
-    (`RANGE`), error, tolerance (of the rule, or the reference's spread where wider; none for one seed, which must lie
-    in our range), within. The median has no rule.
+    runs, seeds: of `reference_cases`; by default what is stored. Columns transport, hosts, statistic, reference (mean
+    over its seeds), reference_low, reference_high, seeds, ours (mean over our seeds of the seed's statistic), ours_low
+    and ours_high (`RANGE`), error, tolerance (of the rule, or the reference's spread where wider; none for one seed,
+    which must lie in our range), within. The median has no rule.
     """
     rows = reference_rows()
     ours = runs_of_cases(reference_cases(seeds), runs)
@@ -181,13 +182,13 @@ def order_of_transports(compared: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def compare_with_uec(runs: pd.DataFrame) -> pd.DataFrame:
+def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every published run of Ultra Ethernet's congestion controls beside ours.
 
-    runs: of `uec_cases`. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none bounds the error),
-    ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same error of two
-    baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the best of all
-    for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
+    runs: of `uec_cases`; by default what is stored. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
+    bounds the error), ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same
+    error of two baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the
+    best of all for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
     """
     rows, ours = uec_rows(), runs_of_cases(uec_cases(), runs)
     last, optimum = rows["last_s"], rows["optimum_s"]

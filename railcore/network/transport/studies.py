@@ -1,31 +1,19 @@
 """Questions to the packet model as lists of cases: who recovers from failures, how many paths spraying needs.
 
-They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size. What is stored
-in data/derived is read; what is not is simulated.
+They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.facts import files
 from railcore.facts.units import MB, Gbps
-from railcore.network.transport.cases import RANKS, TransportCase, run_case, runs_of_cases
-from railcore.network.transport.fabric import PathFabric, hop_latencies
-from railcore.network.transport.flows import Flows
-from railcore.network.transport.hashing import ecmp_paths
-from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
-from railcore.network.transport.packets import simulate_packets
-from railcore.network.transport.sharing import fair_sharing, ideal_spraying
-from railcore.network.transport.transports import Transport
+from railcore.network.transport.cases import TransportCase
+from railcore.network.transport.fabric import hop_latencies
 
-STORED = "derived/transport_runs.csv"
-LONG_RUN = 1e7  # packet hops, about a second
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 NETWORKS: dict[str, dict[str, Any]] = {  # four planes: four links a NIC, and four times as much to send
     "two tiers": {},
@@ -152,75 +140,6 @@ STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
 }
 
 
-def case_optimum_s(case: TransportCase) -> float:
-    """When the last flow of a case can be complete at best, from links and sizes alone [s]."""
-    return optimum_s(case.fabric(), case.flows(), case.framing)
-
-
-def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
-    """Runs of cases with their optimum: stored ones as they are, others simulated now.
-
-    progress: told before every case of over `LONG_RUN` (up to 40 s each), and before each twentieth. Columns of
-    `run_case`; optimum_s, and slowdown: last_s over it.
-    """
-    stored = pd.read_csv(files.data(STORED), dtype={"options": str}).fillna({"options": ""})
-    names = list(asdict(cases[0]))
-    known = set(map(tuple, stored[names].to_numpy().tolist()))
-    new = [case for case in dict.fromkeys(cases) if tuple(asdict(case).values()) not in known]
-    rows = []
-    for place, case in enumerate(new, start=1):
-        if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
-            progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
-        rows.append(run_case(case))
-    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
-    shared = [replace(case, transport="NDP", options="") for case in cases]  # transports share an optimum
-    best = {case: case_optimum_s(case) for case in dict.fromkeys(shared)}
-    optimum = np.array([best[case] for case in shared])
-    return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
-
-
-def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
-    """Share of the flows that are complete over time: columns transport, seed, share, time_s."""
-    long = runs.melt(["transport", "seed"], list(RANKS), "share", "time_s")
-    return long.assign(share=long["share"].map(RANKS) / 100).sort_values(["transport", "seed", "share"], kind="stable")
-
-
-def flow_level(
-    fabric: PathFabric,
-    flows: Flows,
-    transport: Transport,
-    framing: Framing,
-    seed: int,
-    loss: float = 0.0,
-    converged: bool = True,
-) -> SimpleNamespace:
-    """What `simulate_packets` gives, by fair sharing: on single paths (flowlets too), or ideal spraying.
-
-    Parameters
-    ----------
-    fabric, flows
-        Where the flows run.
-    transport
-        Its balancing alone counts.
-    framing, seed, loss, converged
-        As there; there are no losses.
-
-    Returns
-    -------
-    completion_s [flows], and no tallies.
-    """
-    if transport.balancing in ("single path", "flowlets"):
-        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed, converged), framing)
-    else:
-        run = ideal_spraying(fabric, flows, framing=framing)
-    return SimpleNamespace(completion_s=run.completion_s, tallies={})
-
-
-def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
-    """Rows of `run_case` from the flow-level model."""
-    return pd.DataFrame([run_case(case, flow_level) for case in cases])
-
-
 def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> TransportCase:
     """A permutation on two tiers at full bisection, with leaves of the square root of half of the hosts, or near it.
 
@@ -239,25 +158,3 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     """
     per_leaf = 2 ** round(np.log2(hosts / 2) / 2)
     return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load, **hop_latencies(link_Bps))
-
-
-def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
-    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
-
-    The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
-    """
-    fabric, flows, framing = case.fabric(), case.flows(), case.framing
-    path = ecmp_paths(fabric, flows, case.seed)
-    times = {
-        "optimum of each flow": single_flow_s(fabric, flows, framing),
-        "all paths, fair sharing": ideal_spraying(fabric, flows, framing=framing).completion_s,
-        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
-    }
-    if progress:
-        hops = case.packet_hops / 1e6
-        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
-        run = simulate_packets(fabric, flows, case.preset, framing, case.seed)
-        times[f"{case.transport}, packets"] = run.completion_s
-    share = np.arange(1, len(flows) + 1) / len(flows)
-    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
-    return pd.concat(parts, ignore_index=True)

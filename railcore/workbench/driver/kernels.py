@@ -56,7 +56,7 @@ def kernel_environment() -> dict[str, str]:
 
     One thread a kernel and a fixed hash seed, caches in build/, and neither startup files nor styles of the user's.
     """
-    caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
+    caches = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib"}
     kept = {key: value for key, value in os.environ.items() if key not in DROPPED_VARIABLES}
     if kept.get("RAILCORE_CATALOG"):  # kernels run in another folder
         kept["RAILCORE_CATALOG"] = os.path.abspath(kept["RAILCORE_CATALOG"])
