@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -79,9 +79,9 @@ class TransportCase:
 
     def __post_init__(self) -> None:
         for field in fields(self):  # plain numbers, so that a case reads the same from a file
-            value = getattr(self, field.name)
-            if field.type is not str:
-                plain = int(whole(field.name, value, 0)) if field.type is int else float(at_least(field.name, value))
+            value, kind = getattr(self, field.name), cast(Any, field.type if field.type in (int, str) else float)
+            if kind is not str and (type(value) is not kind or not 0 <= value < np.inf):
+                plain = int(whole(field.name, value, 0)) if kind is int else float(at_least(field.name, value))
                 object.__setattr__(self, field.name, plain)
         one_of("pattern", self.pattern, PATTERNS)
         one_of("tiers", self.tiers, (2, 3))

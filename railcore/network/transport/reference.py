@@ -15,7 +15,7 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.checks import whole
-from railcore.facts.units import Gbps
+from railcore.facts.units import Gbps, number
 from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.optimum import Framing
 from railcore.network.transport.runs import runs_of_cases
@@ -86,9 +86,13 @@ def _options(row: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in every.items())
 
 
-def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
+def reference_cases(seeds: int = SEEDS) -> tuple[TransportCase, ...]:
     """Each transport and size of `reference_rows` with so many seeds of ours, and more where one seed is published."""
-    whole("seeds", seeds)
+    return _reference_cases(int(whole("seeds", seeds)))
+
+
+@cache
+def _reference_cases(seeds: int) -> tuple[TransportCase, ...]:
     found = []
     for _, group in reference_rows().groupby(["transport", "hosts"], sort=False):
         row = next(group.itertuples())
@@ -104,12 +108,13 @@ def reference_cases(seeds: int = SEEDS) -> list[TransportCase]:
         )
         count = seeds * (SINGLE_SEEDS if len(group) == 1 else 1)
         found += [replace(case, seed=seed) for seed in range(count)]
-    return found
+    return tuple(found)
 
 
-def uec_cases() -> list[TransportCase]:
+@cache
+def uec_cases() -> tuple[TransportCase, ...]:
     """A case for every row of `uec_rows`, in their order."""
-    return [
+    return tuple(
         TransportCase(
             NAMES[row.control],
             row.hosts,
@@ -125,7 +130,7 @@ def uec_cases() -> list[TransportCase]:
             header_bytes=HEADER_BYTES,
         )
         for row in uec_rows().itertuples()
-    ]
+    )
 
 
 def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS) -> pd.DataFrame:
@@ -172,14 +177,23 @@ def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS)
     return pd.DataFrame(table)
 
 
-def order_of_transports(compared: pd.DataFrame) -> pd.DataFrame:
-    """Transports from fast to slow, theirs and ours, by hosts and statistic of `compare_with_reference`."""
-    found = []
-    for (hosts, statistic), group in compared.groupby(["hosts", "statistic"], sort=False):
-        theirs, ours = (group.sort_values(name)["transport"].tolist() for name in ("reference", "ours"))
-        found.append({"hosts": hosts, "statistic": statistic, "reference": " < ".join(theirs),
-                      "ours": " < ".join(ours), "within": theirs == ours})  # fmt: skip
-    return pd.DataFrame(found)
+def single_draws(compared: pd.DataFrame) -> str:
+    """In a sentence: which published single draws lie outside the range of our seeds.
+
+    compared: of `compare_with_reference`.
+    """
+    single = compared[(compared["seeds"] == 1) & compared["within"].notna()]
+    outside = single[~single["within"].astype(bool)]
+    parts = []
+    for (transport, hosts), rows in outside.groupby(["transport", "hosts"], sort=False):
+        told = (
+            f"{row.statistic} {number(row.reference, 3)} (ours {number(row.ours_low, 3)} to {number(row.ours_high, 3)})"
+            for row in rows.itertuples()
+        )
+        parts.append(f"{NAMES.get(str(transport), transport)} at {hosts:,} hosts, {' and '.join(told)}")
+    ends = " to ".join(f"{share:.0%}" for share in RANGE)
+    inside = f"{len(single) - len(outside)} of {len(single)} published values of one draw lie in our {ends} range"
+    return f"{inside}. Not in it: {'; '.join(parts)} times the optimum." if parts else f"{inside}."
 
 
 def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -227,59 +241,53 @@ def _rules(rows: pd.DataFrame) -> Any:
     return np.select(conditions, names, "rccc, full bisection")
 
 
-def uec_summary(compared: pd.DataFrame) -> pd.DataFrame:
-    """Rules and how many rows of `compare_with_uec` meet them.
+def pairs_in_order(compared: pd.DataFrame) -> pd.DataFrame:
+    """Pairs of Ultra Ethernet's runs, alike but for paths or load balancing, that differ by over `ORDER_DIFFERENCE`.
 
-    Columns rule, rows, tolerance, within (share of the rows), asked (share), met, median_error and largest_error of the
-    last flow's time.
+    compared: of `compare_with_uec`. Columns rule ("fewer paths, longer" for NSCC at full bisection, or "load
+    balancing"), first and second (rows of `compared`; of paths, the fewer first), reference and ours as last_s of the
+    first over the second, within: the same of both is longer.
     """
+    sprayed = compared[compared["rule"] == "nscc, full bisection"].sort_values("paths")
+    groups = [("fewer paths, longer", rows) for _, rows in sprayed.groupby(["link_Bps", "flow_bytes"])]
     found = []
-    for name, (tolerance, asked) in UEC_RULES.items():
-        rows = compared[compared["rule"] == name]
-        share, error = float(rows["within"].astype(float).mean()), rows["last_error"].abs()
-        found.append({"rule": name, "rows": len(rows), "tolerance": tolerance, "within": share, "asked": asked,
-                      "met": share >= asked, "median_error": error.median(),
-                      "largest_error": error.max()})  # fmt: skip
-    return pd.DataFrame(found)
+    for rule, rows in [*groups, ("load balancing", compared[compared["hosts"] < compared["hosts"].max()])]:
+        for one, other in combinations(rows.itertuples(), 2):
+            theirs, ours = one.last_s / other.last_s, one.ours_last_s / other.ours_last_s
+            if abs(np.log(theirs)) > np.log1p(ORDER_DIFFERENCE):
+                found.append((rule, one.Index, other.Index, theirs, ours, (theirs > 1) == (ours > 1)))
+    return pd.DataFrame(found, columns=["rule", "first", "second", "reference", "ours", "within"])
 
 
-def excess_errors(compared: pd.DataFrame) -> pd.Series:
-    """Median error in (last flow's time - optimum) of the model and of the two baselines."""
-    names = {"model": "excess_error", "optimum": "optimum_error", "constant x optimum": "constant_error"}
-    return pd.Series({name: float(compared[column].median()) for name, column in names.items()})
+def accuracy_rules(compared: pd.DataFrame, uec: pd.DataFrame) -> pd.DataFrame:
+    """Every rule of accuracy, and how much of what it speaks of meets it.
 
-
-def fewer_paths(compared: pd.DataFrame) -> pd.DataFrame:
-    """Last flow's time against the number of paths, nscc at full bisection: theirs and ours.
-
-    Columns link_Bps, flow_bytes, then for fewer and more paths (neighbours in the file) reference and ours as
-    last_s of fewer over last_s of more, and within: whether both are on one side where the reference differs by over
-    `ORDER_DIFFERENCE`.
+    compared, uec: of `compare_with_reference` and of `compare_with_uec`. Columns rule, rows (what is counted: published
+    values, pairs or orders), within (share of them), asked (share), met; median_error and largest_error of our value.
+    The last two rules: for how many runs the error of what lies above the optimum is smaller than a baseline's; met
+    where its median is.
     """
-    rows = compared[compared["rule"] == "nscc, full bisection"]
+    ruled = compared[compared["within"].notna()]
+    parts = [(f"permutations: {name}", rows, 1.0, "error") for name, rows in ruled[ruled["seeds"] > 1].groupby(
+        "statistic", sort=False)]  # fmt: skip
+    parts += [("permutations: one draw, in our range", ruled[ruled["seeds"] == 1], 1.0, "error")]
+    parts += [("permutations: order of the transports", _orders(compared), 1.0, "")]
+    parts += [(name, uec[uec["rule"] == name], asked, "last_error") for name, (_, asked) in UEC_RULES.items()]
+    parts += [(str(name), rows, 1.0, "") for name, rows in pairs_in_order(uec).groupby("rule", sort=False)]
     found = []
-    for (rate, size), group in rows.groupby(["link_Bps", "flow_bytes"]):
-        ordered = group.sort_values("paths")
-        for (_, few), (_, many) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
-            found.append({"link_Bps": rate, "flow_bytes": size, "fewer": int(few["paths"]), "more": int(many["paths"]),
-                          **_ratios(few, many)})  # fmt: skip
-    return pd.DataFrame(found)
+    for rule, rows, asked, column in parts:
+        error, share = rows[column].abs() if column else pd.Series(dtype=float), float(rows["within"].mean())
+        found.append((rule, len(rows), share, asked, share >= asked, error.median(), error.max()))
+    for name, column in {"the optimum": "optimum_error", "a constant": "constant_error"}.items():
+        nearer, met = (uec["excess_error"] < uec[column]).mean(), uec["excess_error"].median() < uec[column].median()
+        found.append((f"error above the optimum: below that of {name}", len(uec), nearer, np.nan, met, np.nan, np.nan))
+    return pd.DataFrame(found, columns="rule rows within asked met median_error largest_error".split())
 
 
-def load_balancing_order(compared: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of load-balancing runs of the small network that differ by over `ORDER_DIFFERENCE`, theirs and ours.
-
-    Columns first, second (names of the runs), reference and ours as last_s of the first over the second, within.
-    """
-    rows = compared[compared["hosts"] < compared["hosts"].max()]
-    named = [(f"{row.balancing}, queue {row.queue_packets}, SACK {row.sack_bytes}", row._asdict())
-             for row in rows.itertuples()]  # fmt: skip
-    pairs = [{"first": a, "second": b, **_ratios(one, other)} for (a, one), (b, other) in combinations(named, 2)]
-    table = pd.DataFrame(pairs)
-    return table[(np.log(table["reference"]).abs() > np.log1p(ORDER_DIFFERENCE))].reset_index(drop=True)
-
-
-def _ratios(one: Any, other: Any) -> dict[str, Any]:
-    reference, ours = one["last_s"] / other["last_s"], one["ours_last_s"] / other["ours_last_s"]
-    differ = abs(np.log(reference)) > np.log1p(ORDER_DIFFERENCE)
-    return {"reference": reference, "ours": ours, "within": (not differ) or (reference > 1) == (ours > 1)}
+def _orders(compared: pd.DataFrame) -> pd.DataFrame:
+    """Whether the transports come in the same order, from fast to slow, by hosts and statistic."""
+    found = []
+    for key, group in compared.groupby(["hosts", "statistic"], sort=False):
+        theirs, ours = (group.sort_values(name)["transport"].tolist() for name in ("reference", "ours"))
+        found.append((*key, theirs == ours))
+    return pd.DataFrame(found, columns=["hosts", "statistic", "within"])

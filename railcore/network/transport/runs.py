@@ -33,13 +33,17 @@ def _key(values: Iterable[Any]) -> tuple:
 
 def _places(runs: pd.DataFrame) -> dict[tuple, int]:
     """Row of each case."""
-    rows = runs[_COLUMNS].fillna({"options": ""}).to_numpy(object).tolist()
-    return {_key(row): place for place, row in enumerate(rows)}
+    return {_key(row): place for place, row in enumerate(runs[_COLUMNS].to_numpy(object).tolist())}
+
+
+def _as_made(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with their options as texts: a file has no value where they are empty."""
+    return runs.assign(options=runs["options"].astype(object).fillna(""))
 
 
 @cache
 def _stored(path: Path) -> tuple[pd.DataFrame, dict[tuple, int]]:
-    runs = pd.read_csv(path)
+    runs = _as_made(pd.read_csv(path))
     return runs, _places(runs)
 
 
@@ -48,8 +52,8 @@ def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame | None = No
 
     runs: the table; by default what data/derived has. Raises ValueError where a case was not run.
     """
-    wanted = list(cases)
-    table, places = _stored(files.data(STORED)) if runs is None else (runs, _places(runs))
+    wanted, given = list(cases), None if runs is None else _as_made(runs)
+    table, places = _stored(files.data(STORED)) if given is None else (given, _places(given))
     found = [places.get(_key(vars(case).values())) for case in wanted]
     if None in found:
         first = wanted[found.index(None)]
@@ -57,7 +61,7 @@ def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame | None = No
             f"{found.count(None)} cases were not run, the first with transport {first.transport}, hosts "
             f"{first.hosts}, seed {first.seed}: run data/derived/rebuild.py"
         )
-    return table.iloc[found].fillna({"options": ""}).reset_index(drop=True)
+    return table.iloc[found].reset_index(drop=True)
 
 
 def case_optimum_s(case: TransportCase) -> float:

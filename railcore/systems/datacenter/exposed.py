@@ -11,7 +11,7 @@ micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a l
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -257,7 +257,7 @@ class TrainingCase:
         """The layer on its racks. Raises ValueError where it does not fit."""
         return layout(self.layer, self.site)
 
-    @property
+    @cached_property
     def times(self) -> LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
         one = self.layer

@@ -15,6 +15,7 @@ _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _PRINTED: dict = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _NEVER = "never"  # of flows that are not complete
+_FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
 def _styles(names: Sequence[str]) -> dict[str, dict]:
@@ -166,12 +167,13 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
 
 
 def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowed: Mapping[str, float]) -> plt.Figure:
-    """(a) How large the errors are, for a model and its baselines; (b) last flow over the published one by group.
+    """(a) How large the errors are, for a model and its baselines; (b) last flow by group; (c) packets sent again.
 
     Parameters
     ----------
     data
-        A row for each published run: columns of `names`, last_error (ours over theirs, less 1) and rule.
+        A row for each published run: columns of `names`, last_error (ours over theirs, less 1), rule, control,
+        retransmitted_share and ours_retransmitted_share (of the packets).
     names
         Columns of the errors, and what each is.
     allowed
@@ -181,7 +183,7 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
     -------
     The figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.4))
     for i, (column, name) in enumerate(names.items()):
         errors = np.sort(data[column].to_numpy(float))
         label = f"{name}: median {plotting.percent(float(np.median(errors)))}"
@@ -200,16 +202,27 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
         places = -i + 0.5 * (np.arange(len(errors)) / max(1, len(errors) - 1) - 0.5)
         if name in allowed:
             ends = (-allowed[name], allowed[name])
-            right.fill_betweenx([-i - 0.4, -i + 0.4], *ends, color="#E8E8E8", zorder=0)
-        right.plot(errors, places, **{**plotting.line_style(i, "none"), "markersize": 3, "alpha": 0.7})
-    right.axvline(0, color="black", linewidth=0.8)
+            middle.fill_betweenx([-i - 0.4, -i + 0.4], *ends, color="#E8E8E8", zorder=0)
+        middle.plot(errors, places, **{**plotting.line_style(i, "none"), "markersize": 3, "alpha": 0.7})
+    middle.axvline(0, color="black", linewidth=0.8)
     labels = [f"{name}\n({len(part)} runs)" for name, part in groups.items()]
-    right.set_yticks([-i for i in range(len(labels))], labels)
-    right.tick_params(axis="y", labelsize=8)
-    right.grid(axis="y", visible=False)
-    percent_axis(right.xaxis, "our last flow over the published one, less 1; grey: allowed")
+    middle.set_yticks([-i for i in range(len(labels))], labels)
+    middle.tick_params(axis="y", labelsize=8)
+    middle.grid(axis="y", visible=False)
+    percent_axis(middle.xaxis, "our last flow over the published one, less 1; grey: allowed")
+    ticks = [_FEW, 1e-4, 1e-3, 1e-2, 0.1, 1]
+    right.plot([_FEW, 2], [_FEW, 2], color="black", linewidth=0.8)
+    for i, (control, part) in enumerate(data.groupby("control", sort=False)):
+        shares = np.maximum(part[["retransmitted_share", "ours_retransmitted_share"]].to_numpy(float), _FEW)
+        style = plotting.line_style(i, "none", label=str(control).upper(), alpha=0.7)
+        right.plot(*shares.T, **{**style, "markersize": 3})
+    for axis, whose in ((right.xaxis, "published"), (right.yaxis, "ours")):
+        log_axis(axis, ticks, text=lambda share: "less" if share == _FEW else plotting.percent(share))
+        axis.set_label_text(f"packets sent again, {whose}")
+    right.legend(fontsize=8, loc="upper left")
     panel_title(left, "(a) errors of the model and of two baselines", left=True)
-    panel_title(right, "(b) by kind of run, a mark each", left=True)
+    panel_title(middle, "(b) by kind of run, a mark each", left=True)
+    panel_title(right, "(c) packets sent again, as a share", left=True)
     return figure
 
 
