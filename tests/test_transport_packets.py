@@ -1,5 +1,6 @@
 """Packets slot by slot: laws that every run obeys, limiting cases, and the same answer without compilation."""
 
+import math
 import tracemalloc
 from dataclasses import replace
 
@@ -320,9 +321,17 @@ def _only(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"queue_packets": 10}, r"mark_low_packets is 12: the queue holds 10"),
-        ({"mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
-        ({"overflow": "pause", "resume_packets": 15}, r"resume_packets is 15: give less than pause_packets, 15"),
+        ({"queue_packets": 30, "mark_high_packets": 37}, "queue_packets is 30: give at least 37, or at most 30"),
+        ({"overflow": "pause"}, "mark_high_packets is 0"),
+        ({"overflow": "pause", "marking": False, "buffer_packets": 14}, "buffer_packets is 14: give at least 15"),
+        ({"fair": math.nan}, "fair is nan"),
+        ({"dcqcn_step_Bps": -1.0}, "dcqcn_step_Bps is -1"),
+        ({"mark_low_packets": 4, "mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
+        ({"mark_low_share": 0.9}, r"mark_high_share is 0.8: give at least 0.9"),
+        (
+            {"overflow": "pause", "resume_packets": 15},
+            r"pause_packets is 15: give at least 16, or at most 14 for res",
+        ),
         ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
         ({"recovery": "go-back-n", "balancing": "single path", "control": "pulls"}, r"control is 'pulls': go-back-n"),
         ({"cut": 0.0}, "cut"),
@@ -389,7 +398,7 @@ def test_wide_area_losses_cost_rounds_or_windows(rtt_s):
 
 def test_numbers_that_happen_to_be_whole_compile_nothing_anew():
     pytest.importorskip("numba")
-    for changes in ({}, {"cut": 1, "creep": 0, "mark_probability": 1, "mark_low_packets": 10}):
+    for changes in ({}, {"cut": 1, "creep": 0, "mark_probability": 1, "mark_low_packets": 10, "mark_high_packets": 20}):
         simulate_packets(leaf_spine(8, 4, LINK), permutation(8, 1e5), transport("UEC NSCC", **changes))
     assert len(slots.run_slots.compiled.signatures) == 1
 

@@ -1,5 +1,7 @@
 """Fabrics as paths of ports, flows, paths by a hash, and the least time that flows need."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts.units import Gbps, us
-from railcore.network.topology import rail_only, rail_optimized
+from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.transport import (
     Flows,
     Framing,
@@ -134,18 +136,41 @@ def test_a_rail_reaches_its_own_hosts_only_unless_a_layer_joins_them():
     tall = rail_paths(rail_only(1024, 8, 16))  # 128 hosts a rail: leaves of 8 under 8 spines
     assert (tall.tiers, tall.uplinks, tall.leaves) == (2, 8, 128)
     assert np.array_equal(np.unique(tall.group), np.arange(8))
-    with pytest.raises(ValueError, match="three tiers"):
-        rail_paths(rail_only(8192, 8, 16))
+    with pytest.raises(ValueError, match="4 tiers of radix 16"):
+        rail_paths(rail_optimized(2048, 8, 16))
     planes = rail_paths(rail_only(256, 8, 64, planes=2, nic_Bps="800 Gbps"))
     assert planes.planes == 2 and planes.nic_Bps == pytest.approx(800 * Gbps)
-    with pytest.raises(ValueError, match="three tiers of radix 32"):
-        rail_paths(rail_optimized(1024, 8, 16, planes=2))
-    for gpus, radix, split in ((1024, 16, 1), (1024, 16, 2), (1024, 16, 4), (2048, 64, 4)):  # in the parts of the rails
-        rails = rail_only(gpus, 8, radix, planes=split)
-        paths = rail_paths(rails)
-        assert paths.tiers == rails.tiers and paths.paths == split * (radix * split // 2 if paths.uplinks else 1)
-        spines = paths.leaves * paths.uplinks / (radix * split)
-        assert (paths.leaves + spines) * split == rails.parts.switches
+    shared = rail_paths(rail_only(64, 8, 64, rails_per_switch=None))  # one switch, a VLAN for each rail
+    assert len(np.unique(shared.group)) == 8
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize(
+    "rails",
+    [
+        rail_only(256, 8, 64),
+        rail_only(1024, 8, 16),
+        rail_only(8192, 8, 16),
+        rail_only(8192, 8, 32, tier_oversubscription=(3.0,)),
+        rail_optimized(256, 8, 64),
+        rail_optimized(1024, 16, 32, rails=4),
+        RailFabric(256, 8, 64, oversubscription=4.0),
+        fat_tree(1024, 16),
+    ],
+    ids=lambda rails: f"{rails.gpus} GPUs, radix {rails.radix}, {rails.oversubscription:g}:1",
+)
+def test_paths_of_rails_have_the_switches_and_cables_of_the_cluster(rails, planes):
+    rails = replace(rails, planes=planes)
+    paths = rail_paths(rails)
+    assert (paths.hosts, paths.tiers) == (rails.gpus, rails.tiers)
+    switches = [paths.leaves, paths.uplinks * (int(paths.pod.max()) + 1)] if paths.tiers == 3 else [paths.leaves]
+    assert [planes * each for each in switches] == rails.parts.switches_by_tier[: len(switches)].tolist()
+    cables = planes * paths.hosts + len(paths.cables)
+    assert cables == pytest.approx(int(rails.parts.links), rel=0.03)  # part-filled switches have cables of a full one
+    rail = np.arange(rails.gpus) % rails.hb_domain_size % rails.rails
+    joined = np.isfinite(rails.oversubscription)
+    assert joined or np.array_equal(paths.group[paths.leaf], rail)
+    assert joined == (len(np.unique(paths.group)) == 1) or rails.rails == 1
 
 
 def test_bad_fabrics_are_refused_by_name():

@@ -39,7 +39,7 @@ def test_published_rows_give_the_optimum_to_a_nanosecond():
 
 def test_published_packets_are_those_of_the_payload():
     rows = reference.uec_rows()
-    assert len(rows) == 278
+    assert len(rows) == 314
     packets = np.ceil(rows["flow_bytes"] / reference.PAYLOAD_BYTES)
     flows = np.where(rows["pattern"] == "incast", rows["senders"], rows["hosts"])
     assert (packets * flows == rows["packets"]).all()
@@ -101,10 +101,10 @@ def published_runs():
 
 def test_published_runs_meet_their_own_rules():
     compared = reference.compare_with_uec(published_runs().drop_duplicates())
-    assert len(compared) == 278 and (compared["last_error"] == 0).all()
+    assert len(compared) == 314 and (compared["last_error"] == 0).all()
     summary = reference.uec_summary(compared)
     assert summary["met"].all() and (summary["within"] == 1).all()
-    assert summary["rows"].sum() + (compared["rule"] == "").sum() == 278
+    assert summary["rows"].sum() + (compared["rule"] == "").sum() == 314
     errors = reference.excess_errors(compared)
     assert errors["model"] == 0 and errors["optimum"] == 1 and 0 < errors["constant x optimum"] < 1
     assert reference.load_balancing_order(compared)["within"].all() and reference.fewer_paths(compared)["within"].all()

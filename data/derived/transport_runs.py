@@ -3,8 +3,9 @@
 import pandas as pd
 
 from railcore.documents.flops2024 import transport_cases
-from railcore.network.transport import reference, studies, transports
+from railcore.network.transport import reference, studies
 from railcore.network.transport.cases import TransportCase, run_case
+from railcore.network.transport.transports import Transport
 
 CODE = (
     "railcore/network/transport/kernel",
@@ -27,9 +28,9 @@ def inputs() -> list[object]:
     return [key(case) for case in cases()]
 
 
-def key(case: TransportCase) -> tuple[TransportCase, transports.Transport]:
+def key(case: TransportCase) -> tuple[TransportCase, Transport]:
     """What a row is computed from, but the code: the case, and what the catalog says of its transport."""
-    return case, transports.transport(case.transport, **case.option_values)
+    return case, case.preset
 
 
 def run(case: TransportCase) -> pd.DataFrame:

@@ -6,7 +6,8 @@ import pandas as pd
 
 from railcore.documents.flops2024.specification import DOCUMENT, document_site, document_size
 from railcore.facts import catalog
-from railcore.network.transport.cases import TransportCase
+from railcore.network.transport.cases import TransportCase, with_options
+from railcore.network.transport.fabric import hop_latencies
 from railcore.network.transport.studies import case_grid
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import precision
@@ -40,7 +41,7 @@ def document_cases() -> dict[str, TrainingCase]:
 
 
 def document_network(small: bool = False) -> dict[str, float]:
-    """Hosts, hosts_per_leaf, link_Bps and flow_bytes of Fig. 5; small: of Fig. 6. The send is the mixture's."""
+    """Hosts, leaves, links, flow_bytes of Fig. 5; small: of Fig. 6. The send is the mixture's; latencies are ours."""
     site = catalog.item("sites", DOCUMENT)
     link, size = (site["small_link"], site["small_flow"]) if small else (site["simulated_link"], 0.0)
     return {
@@ -48,11 +49,12 @@ def document_network(small: bool = False) -> dict[str, float]:
         "hosts_per_leaf": int(site["simulated_hosts_per_leaf"]),
         "link_Bps": link,
         "flow_bytes": size or round(pipeline_send_bytes(document_cases()["moe"])),
+        **hop_latencies(link),
     }
 
 
 def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportCase]:
-    """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else one.
+    """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else at most three.
 
     network: of `document_network`.
     """
@@ -60,7 +62,7 @@ def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportC
         case
         for name, (transport, options) in FIG5_WAYS.items()
         for case in case_grid(
-            transport=transport, **network, options=options, seed=range(seeds if name in DRAWN else 1)
+            transport=transport, **network, options=options, seed=range(seeds if name in DRAWN else min(seeds, 3))
         )
     ]
 
@@ -81,16 +83,24 @@ def named_runs(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(transport=[names[way] for way in zip(runs["transport"], runs["options"], strict=True)])
 
 
-def pause_cases(network: Mapping[str, float], seeds: int = 5) -> list[TransportCase]:
-    """RoCEv2 with other pause thresholds. network: of `document_network`; what is stored is that of Fig. 6."""
-    options = [f"pause_packets={high} resume_packets={low}" for high, low in PAUSES]
+def pause_cases(network: Mapping[str, float], seeds: int = 3) -> list[TransportCase]:
+    """RoCEv2 with other pause thresholds. network: of `document_network`."""
+    preset = with_options("RoCEv2", "")
+    usual = (preset.pause_packets, preset.resume_packets)
+    options = ["" if each == usual else "pause_packets={} resume_packets={}".format(*each) for each in PAUSES]
     return case_grid(transport="RoCEv2", **network, options=options, seed=range(seeds))
+
+
+def pause_settings(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs of `pause_cases` with a column setting, "15 / 12": packets at which a link pauses, and goes on."""
+    presets = [with_options("RoCEv2", text) for text in runs["options"]]
+    return runs.assign(setting=[f"{each.pause_packets} / {each.resume_packets}" for each in presets])
 
 
 def document_runs() -> list[TransportCase]:
     """All cases that the document's claims and figures need, for data/derived."""
     large, small = document_network(), document_network(small=True)
-    return [*fig5_cases(large), *fig6_cases(small), *pause_cases(small)]
+    return [*fig5_cases(large), *fig6_cases(small), *pause_cases(large)]
 
 
 def pipeline_send_bytes(case: TrainingCase) -> float:

@@ -81,8 +81,8 @@ def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFra
     Parameters
     ----------
     runs, small, pauses
-        Runs of Fig. 5, of Fig. 6, and of RoCEv2 with other pause thresholds (column options). A seed draws the same
-        paths for the same flows in all of them.
+        Runs of Fig. 5, of Fig. 6, and of `transport_cases.pause_settings`. A seed draws the same paths for the same
+        flows in all of them.
     cases
         "dense" and "moe".
 
@@ -147,14 +147,14 @@ def _draws(row: pd.Series) -> str:
 
 
 def _thresholds(pauses: pd.DataFrame) -> str:
-    """Median last flow with the least and the largest thresholds, in times of the optimum."""
-    over = (pauses["last_s"] / pauses["optimum_s"]).groupby(pauses["options"], sort=False).median()
-    ends = (f"{over.index[i]} gives {number(over.iloc[i], 3)} times the optimum" for i in (0, -1))
-    words = {"pause_packets=": "pausing at ", " resume_packets=": " packets and resuming at "}
-    told = ", ".join(ends)
-    for option, word in words.items():
-        told = told.replace(option, word)
-    return f"with the flows of Fig. 6, {told}"
+    """Range of the last flow over the seeds with the least and the largest thresholds."""
+    told = []
+    last = pauses.groupby("setting", sort=False)["last_s"].agg(["size", "min", "max"])
+    for setting, seeds, least, most in last.iloc[[0, -1]].itertuples():
+        pause, resume = setting.split(" / ")
+        ends = f"{seeds} seeds give {show(least, 's', 3)} to {show(most, 's', 3)}"
+        told.append(f"pausing at {pause} packets and going on at {resume}, {ends}")
+    return "; ".join(told)
 
 
 def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,19 @@ import pandas as pd
 
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, share, whole
-from railcore.network.transport.fabric import PathFabric, leaf_spine
-from railcore.network.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.network.topology import RailFabric
+from railcore.network.transport.fabric import LATENCIES, PathFabric, leaf_spine, rail_paths, three_tier
+from railcore.network.transport.flows import (
+    Flows,
+    all_to_all,
+    incast,
+    permutation,
+    permutation_in_groups,
+    split_flows,
+)
 from railcore.network.transport.optimum import Framing
 from railcore.network.transport.packets import simulate_packets
-from railcore.network.transport.transports import transport as transport_preset
+from railcore.network.transport.transports import Transport, transport
 
 PATTERNS = ("permutation", "incast", "all to all")
 _PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
@@ -27,15 +36,20 @@ RANKS = {  # columns with completion times of a run: percentile
 @checked
 @dataclass(frozen=True)
 class TransportCase:
-    """One run on a leaf-spine fabric, as a row of plain numbers and names.
+    """One run, as a row of plain numbers and names.
 
-    hosts, hosts_per_leaf, link_Bps [bytes/s], oversubscription, planes, link_latency_s, switch_latency_s: the fabric.
+    hosts, hosts_per_leaf, link_Bps [bytes/s], tiers, oversubscription (of the top tier), planes: the fabric; rails: as
+    many separate ones, a permutation in each, 0 for none. Latencies: `hop_latencies`, or the defaults, which are those
+    of the published runs in data/measured.
     degraded, degraded_rate: share of the cables over the leaves that are slow, and their speed as a share; 0 is dead.
     converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
-    pattern: one of `PATTERNS`; flow_bytes: payload of each flow; load: share of the hosts in a permutation.
-    members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the starts of an incast.
+    pattern: one of `PATTERNS`; flow_bytes: payload of each transfer; subflows: that it is split into; load: share of
+    the hosts in a permutation; members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the
+    starts of an incast.
     transport, options: a preset of `transports`, and what differs from it, as in "entropies=32 queue_packets=50".
-    payload_bytes, header_bytes: of a packet. seed: of flows, paths and everything drawn.
+    payload_bytes, header_bytes: of a packet; 64 is the smallest Ethernet frame. seed: of flows, paths and draws.
+
+    Raises ValueError naming what is out of range.
     """
 
     transport: str
@@ -48,8 +62,11 @@ class TransportCase:
     members: int = 0
     load: float = 1.0
     start_spread_s: Quantity = 0.0
+    subflows: int = 1
+    tiers: int = 2
     oversubscription: float = 1.0
     planes: int = 1
+    rails: int = 0
     degraded: float = 0.0
     degraded_rate: float = 0.0
     converged: int = 1
@@ -58,6 +75,7 @@ class TransportCase:
     header_bytes: Quantity = 64
     link_latency_s: Quantity = 1e-6
     switch_latency_s: Quantity = 0.0
+    nic_latency_s: Quantity = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,36 +85,51 @@ class TransportCase:
                 plain = int(whole(field.name, value, 0)) if field.type is int else float(at_least(field.name, value))
                 object.__setattr__(self, field.name, plain)
         one_of("pattern", self.pattern, PATTERNS)
-        positive("payload_bytes", self.payload_bytes, "bytes")
+        one_of("tiers", self.tiers, (2, 3))
+        one_of("converged", self.converged, (0, 1))
+        whole("hosts", self.hosts, 2)
+        for name in ("hosts_per_leaf", "planes", "subflows"):
+            whole(name, getattr(self, name))
+        for name in ("link_Bps", "flow_bytes", "payload_bytes"):
+            positive(name, getattr(self, name), "bytes")
         share("degraded", self.degraded)
-        _ = self.option_values
+        share("degraded_rate", self.degraded_rate)
+        share("loss", self.loss, below_1=True)
+        share("load", self.load, above_0=True)
+        least, most = {"incast": (1, self.hosts - 1), "all to all": (2, self.hosts)}.get(self.pattern, (0, 0))
+        if not least <= self.members <= most:
+            wanted = f"{least} to {most:,}" if most else "0, for a permutation has none"
+            raise ValueError(f"members is {self.members}: give {wanted}")
+        if self.rails and (self.pattern, self.load, self.tiers, self.oversubscription) != ("permutation", 1, 2, 1):
+            raise ValueError("rails are for permutations of all hosts, of two tiers without oversubscription: give 0")
+        _ = self.preset
 
     @property
-    def option_values(self) -> dict[str, Any]:
-        """`options` by name; whole numbers, numbers, and names as they are."""
-        found: dict[str, Any] = {}
-        for each in self.options.split():
-            name, equals, value = each.partition("=")
-            if not equals:
-                raise ValueError(f"options has {each!r}: write name=value, such as entropies=32, with spaces between")
-            found[name] = _plain(value)
-        return found
+    def preset(self) -> Transport:
+        """The transport with its options."""
+        return with_options(self.transport, self.options)
 
     def fabric(self) -> PathFabric:
         """The fabric, with its slow or dead cables."""
-        built = leaf_spine(
-            self.hosts,
-            self.hosts_per_leaf,
-            self.link_Bps,
-            self.oversubscription,
-            planes=self.planes,
-            link_latency_s=self.link_latency_s,
-            switch_latency_s=self.switch_latency_s,
-        )
+        options = {name: getattr(self, name) for name in LATENCIES}
+        if self.rails:
+            radix, nic_Bps = 2 * self.hosts_per_leaf // self.planes, self.link_Bps * self.planes
+            built = rail_paths(
+                RailFabric(self.hosts, self.rails, radix, planes=self.planes, nic_Bps=nic_Bps), **options
+            )
+        elif self.tiers == 3:
+            ratio = self.oversubscription
+            built = three_tier(self.hosts, 2 * self.hosts_per_leaf, self.link_Bps, ratio, planes=self.planes, **options)
+        else:
+            shape = (self.hosts, self.hosts_per_leaf, self.link_Bps, self.oversubscription)
+            built = leaf_spine(*shape, planes=self.planes, **options)
         return built.degraded(self.degraded, self.seed, self.degraded_rate) if self.degraded else built
 
     def flows(self) -> Flows:
-        """Who sends how much to whom, and when."""
+        """Who sends how much to whom, and when; transfers that are split are whole."""
+        if self.rails:
+            fabric = self.fabric()
+            return permutation_in_groups(fabric.group[fabric.leaf], self.flow_bytes, self.seed)
         if self.pattern == "permutation":
             return permutation(self.hosts, self.flow_bytes, self.load, self.seed)
         if self.pattern == "incast":
@@ -111,8 +144,8 @@ class TransportCase:
 
     @property
     def packets(self) -> int:
-        """Packets of a flow."""
-        return int(self.framing.packets(self.flow_bytes))
+        """Packets of a transfer."""
+        return self.subflows * int(self.framing.packets(self.flow_bytes / self.subflows))
 
     @property
     def packet_hops(self) -> int:
@@ -129,10 +162,22 @@ def without_idle_hosts(fabric: PathFabric, flows: Flows) -> tuple[PathFabric, Fl
     """
     hosts, ends = np.unique([flows.source, flows.destination], return_inverse=True)
     _, leaf = np.unique(fabric.leaf[hosts], return_inverse=True)
-    names = ("uplinks", "link_Bps", "planes", "link_latency_s", "switch_latency_s")
+    names = ("uplinks", "link_Bps", "planes", *LATENCIES)
     kept = PathFabric(leaf, **{name: getattr(fabric, name) for name in names})
     source, destination = ends.reshape(2, -1)
     return kept, Flows(source, destination, flows.size_bytes, flows.start_s)
+
+
+@cache
+def with_options(name: str, options: str) -> Transport:
+    """The transport of a name with other values for some fields, such as "entropies=32 queue_packets=50"."""
+    found: dict[str, Any] = {}
+    for each in options.split():
+        field, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"options has {each!r}: write name=value, such as entropies=32, with spaces between")
+        found[field] = _plain(value)
+    return transport(name, **found)
 
 
 def _plain(value: str) -> Any:
@@ -147,23 +192,19 @@ def _plain(value: str) -> Any:
 def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
     """Columns of a case, then what its run gives.
 
-    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from the
-    start of the first flow on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet
-    model's.
+    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of transfers are back, from the
+    start of the first on [s]; flows (transfers) and packets; the tallies of a `PacketRun`. simulate: in place of the
+    packet model's.
     """
     fabric, flows = case.fabric(), case.flows()
-    if case.pattern == "incast" and not case.degraded:
+    if case.pattern == "incast" and not case.degraded and case.tiers == 2:
         fabric, flows = without_idle_hosts(fabric, flows)
+    sent = split_flows(flows, case.subflows)
     run = (simulate or simulate_packets)(
-        fabric,
-        flows,
-        transport_preset(case.transport, **case.option_values),
-        case.framing,
-        case.seed,
-        case.loss,
-        bool(case.converged),
+        fabric, sent, case.preset, case.framing, case.seed, case.loss, bool(case.converged)
     )
-    done = flows.start_s - flows.start_s.min() + run.completion_s
+    ends = sent.start_s - sent.start_s.min() + run.completion_s
+    done = ends.reshape(-1, case.subflows).max(1)
     times = np.percentile(done, list(RANKS.values())).tolist()
     return {
         **asdict(case),

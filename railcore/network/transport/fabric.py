@@ -2,15 +2,43 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
+from railcore.network import delay
 from railcore.network.topology.rails import RailFabric
 
+LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
 SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switch or in one pod
+
+
+@checked
+def hop_latencies(
+    link_Bps: Quantity, cable_m: float = 50.0, switch: str = "SN5600", nic: str = "ConnectX-7"
+) -> dict[str, Any]:
+    """The latencies of a `PathFabric` or a `TransportCase` from the catalog, one of `fabric.LATENCIES` each [s].
+
+    Parameters
+    ----------
+    link_Bps
+        Of a port, one direction [bytes/s]: error correction waits for a whole codeword.
+    cable_m
+        Length of every cable [m]; 50 is the middle of a hall.
+    switch, nic
+        Items of the catalog's latencies.
+
+    Returns
+    -------
+    The fields by name.
+    """
+    fibre_s = float(at_least("cable_m", cable_m)) * catalog.item("wide_area", "fibre")["delay"]
+    link_s = fibre_s + float(delay.correction_delay(link_Bps)[0])
+    return dict(zip(LATENCIES, (link_s, *(float(delay.latency(name)[0]) for name in (switch, nic))), strict=True))
 
 
 @checked
@@ -27,7 +55,8 @@ class PathFabric:
     link_Bps: of one port, one direction [bytes/s]; a NIC has `planes` of them.
     pod [leaves]: pod of every leaf, for three tiers; cores: uplinks of an aggregation switch, 0 for two tiers.
     planes: separate networks, all alike; every NIC has one port in each.
-    link_latency_s, switch_latency_s: propagation of one cable, forwarding of one switch [s].
+    link_latency_s, switch_latency_s, nic_latency_s: propagation of one cable, forwarding of one switch, and between
+    memory and wire at each end [s].
     rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port; empty for all at full speed.
 
     Raises ValueError naming the argument that is out of range.
@@ -42,6 +71,7 @@ class PathFabric:
     planes: int = 1
     link_latency_s: Quantity = 1e-6
     switch_latency_s: Quantity = 0.0
+    nic_latency_s: Quantity = 0.0
     rates: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
@@ -50,8 +80,8 @@ class PathFabric:
         for name, least in (("uplinks", 0), ("cores", 0), ("planes", 1)):
             put(self, name, int(whole(name, getattr(self, name), least)))
         positive("link_Bps", self.link_Bps, "bytes/s")
-        at_least("link_latency_s", self.link_latency_s)
-        at_least("switch_latency_s", self.switch_latency_s)
+        for name in LATENCIES:
+            at_least(name, getattr(self, name))
         leaves = int(self.leaf.max(initial=-1)) + 1
         if not leaves:
             raise ValueError("leaf is empty: give the leaf of every host")
@@ -170,10 +200,11 @@ class PathFabric:
         return np.where(base == SKIPPED, SKIPPED, base + offset[whole("path", path, 0, self.paths - 1)])
 
     def latency_s(self, source: ArrayLike, destination: ArrayLike) -> Floats:
-        """One-way delay without queues and without the time of sending [s]: cables and the switches between them."""
+        """One-way delay without queues and without the time of sending [s]: both ends, cables, switches between."""
         base, _ = self.tables(source, destination)
         links = (base != SKIPPED).sum(1)
-        return links * float(self.link_latency_s) + (links - 1) * float(self.switch_latency_s)
+        cables_s, switches_s = links * float(self.link_latency_s), (links - 1) * float(self.switch_latency_s)
+        return cables_s + switches_s + 2 * float(self.nic_latency_s)
 
     @cached_property
     def cables(self) -> Ints:
@@ -227,7 +258,7 @@ def leaf_spine(hosts: int, hosts_per_leaf: int, link_Bps: Quantity, oversubscrip
     oversubscription
         Of the leaves, 1 or more.
     options
-        planes, link_latency_s, switch_latency_s of `PathFabric`.
+        planes and latencies of `PathFabric`.
 
     Returns
     -------
@@ -264,7 +295,7 @@ def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: flo
     oversubscription
         Of the aggregation switches towards the cores, 1 or more.
     options
-        planes, link_latency_s, switch_latency_s of `PathFabric`.
+        planes and latencies of `PathFabric`.
 
     Returns
     -------
@@ -291,18 +322,17 @@ def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: flo
 
 @checked
 def rail_paths(fabric: RailFabric, **options) -> PathFabric:
-    """The rails of a `RailFabric` as paths: host i is GPU i, rails are groups of leaves of one or two tiers.
+    """The network of a `RailFabric` as paths: host i is GPU i, and a rail is a group of leaves.
 
-    Rails of one switch are one leaf; larger ones are leaves of radix / 2 hosts under as many spines; with planes, of
-    the radix of the split ports. With a layer over the rails (rail-optimized) all leaves are one group, their uplinks
-    divided by its oversubscription.
+    Leaves, pods and uplinks are those of its layout, of up to three tiers. Without a layer over the rails (rail-only)
+    hosts of two rails do not reach each other, also where their rails share switches.
 
     Parameters
     ----------
     fabric
-        The cluster: GPUs, rails, radix, planes, oversubscription.
+        The cluster: GPUs, rails, radix, planes, oversubscription of the layer over the rails and within them.
     options
-        link_latency_s, switch_latency_s of `PathFabric`.
+        Latencies of `PathFabric`.
 
     Returns
     -------
@@ -311,31 +341,35 @@ def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     Raises
     ------
     ValueError
-        Where the rails need three tiers, or uplinks are no whole number.
+        Where the network has four tiers.
     """
-    gpus = np.arange(fabric.gpus)
-    rails = fabric.rails or fabric.hb_domain_size
-    rail, place = gpus % fabric.hb_domain_size % rails, gpus // fabric.hb_domain_size
-    across = fabric.hb_domain_size // rails or 1
-    place = place * across + gpus % fabric.hb_domain_size // rails
-    endpoints, joined = int(place.max()) + 1, np.isfinite(fabric.oversubscription) and rails > 1
-    radix = fabric.radix * fabric.planes  # of the split ports
-    per_leaf = radix if endpoints <= radix and not joined else radix // 2
-    leaves = -(-endpoints // per_leaf)
-    if leaves * (rails if joined else 1) > radix:
-        raise ValueError(f"gpus is {fabric.gpus:,}: rails of {endpoints:,} hosts need three tiers of radix "
-                         f"{radix}; choose a larger radix or fewer GPUs")  # fmt: skip
-    uplinks = 0 if leaves == 1 and not joined else per_leaf
-    if joined:
-        uplinks = round(per_leaf / fabric.oversubscription)
-        if uplinks < 1 or abs(uplinks * fabric.oversubscription - per_leaf) > 1e-9:
-            raise ValueError(f"oversubscription is {fabric.oversubscription:g}: choose one that divides {per_leaf}")
-    group = np.zeros(rails * leaves, np.int64) if joined else np.arange(rails * leaves) // leaves
+    layout, tiers, domain = fabric.layout, fabric.tiers, fabric.hb_domain_size
+    if tiers > 3:
+        raise ValueError(
+            f"gpus is {fabric.gpus:,}: the network would have {tiers} tiers of radix {fabric.radix * fabric.planes}, "
+            f"and paths have at most 3; choose a larger radix or fewer GPUs"
+        )
+    gpus, rails = np.arange(fabric.gpus), fabric.rails
+    rail = gpus % domain % rails
+    place = gpus // domain * (domain // rails) + gpus % domain // rails
+    joined, in_pod = np.isfinite(fabric.oversubscription), int(layout.rails_per_pod)
+    pod_tier = int(layout.pod_tier) if joined else 3  # of the lowest block that holds whole rails
+    below, own = rail * int(layout.leaves_per_rail), place // int(layout.hosts_per_leaf)
+    leaf = rail // in_pod if pod_tier == 1 else below + own
+    pod = np.zeros_like(leaf)
+    if tiers == 3:
+        leaves = int(layout.fan_in[1])
+        pod = {1: leaf // leaves, 2: rail // in_pod, 3: below + own // leaves}[pod_tier]
+    _, first, leaf = np.unique(leaf, return_index=True, return_inverse=True)
+    _, pod = np.unique(pod[first], return_inverse=True)
+    uplinks, cores = (int(layout.uplinks(tier, layout.fan_in[tier - 1])) if tiers > tier else 0 for tier in (1, 2))
     return PathFabric(
-        rail * leaves + place // per_leaf,
+        leaf,
         uplinks,
-        fabric.nic_Bps / fabric.planes,
-        group,
+        fabric.link_Bps,
+        np.zeros_like(first) if joined else rail[first],
+        pod,
+        cores,
         planes=fabric.planes,
         **options,
     )

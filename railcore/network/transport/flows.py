@@ -89,6 +89,29 @@ def permutation(hosts: int, size_bytes: Quantity, load: float = 1.0, seed: int =
 
 
 @checked
+def permutation_in_groups(group: ArrayLike, size_bytes: Quantity, seed: int = 0) -> Flows:
+    """Every host sends one flow to another host of its group, such as its rail, and receives one.
+
+    group: of every host, two hosts or more in each. size_bytes: of each flow [bytes]. seed: of the draw of partners.
+    """
+    draw, groups = np.random.default_rng(seed), whole("group", group, 0)
+    destination = np.empty(len(groups), np.int64)
+    for each in np.unique(groups):
+        hosts = draw.permutation(np.flatnonzero(groups == each))
+        if len(hosts) < 2:
+            raise ValueError(f"group {each} has one host: give groups of two or more")
+        destination[hosts] = np.roll(hosts, 1)  # a cycle through all: nobody is his own partner
+    return Flows(np.arange(len(groups)), destination, size_bytes)
+
+
+def split_flows(flows: Flows, parts: int) -> Flows:
+    """Each flow as so many equal ones, which stand one after the other."""
+    count = int(whole("parts", parts))
+    source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)
+    return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
+
+
+@checked
 def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: int, spread_s: Quantity = 0.0, seed: int = 0):
     """Hosts drawn at random all send one flow to one receiver.
 

@@ -270,13 +270,22 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
     rtt = _slots(loop_s, slot_s)
     target = transport.target_delay_s / slot_s
     # NSCC's parameters hold for a product of bandwidth and delay, and for a target
-    of_product = 2 * latency_s * float(fabric.nic_Bps) / transport.reference_bytes
-    of_target = transport.target_delay_s / 12e-6
+    planes = 1 if transport.balancing in ("single path", "flowlets") else fabric.planes  # that a flow uses at once
+    reference_bytes = transport.reference_Bps * transport.reference_rtt_s
+    of_product = 2 * latency_s * planes * float(fabric.link_Bps) / reference_bytes
+    of_target = transport.target_delay_s / transport.reference_rtt_s
     unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
-    most_window = max(1.5 * unloaded * fabric.planes, 1.0)
+    most_window = planes * max(transport.window_products * unloaded, rtt)  # slow links take their time to send, too
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
-    if not queue:
-        queue, low, high = rtt, math.ceil(0.2 * rtt), math.ceil(0.8 * rtt)
+    queue = queue or rtt
+    if not high:
+        low, high = (math.ceil(part * queue) for part in (transport.mark_low_share, transport.mark_high_share))
+    pause_delay = math.ceil((2 * fabric.link_latency_s + fabric.switch_latency_s) / slot_s) + 1
+    if transport.overflow == "pause" and transport.pause_packets + pause_delay > transport.buffer_packets:
+        raise ValueError(
+            f"pause_packets is {transport.pause_packets}: {pause_delay} more packets come before the link has stopped, "
+            f"and the buffer holds {transport.buffer_packets}; give at most {transport.buffer_packets - pause_delay}"
+        )
     if transport.control == "dcqcn":
         gain, fast = transport.dcqcn_step_Bps / fabric.link_Bps, transport.dcqcn_fast_step_Bps / fabric.link_Bps
         smoothing, period_s, bytes_a_step = (
@@ -303,7 +312,7 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         mark_most=transport.mark_probability,
         pause_at=transport.pause_packets,
         resume_at=transport.resume_packets,
-        pause_delay=math.ceil(2 * fabric.link_latency_s / slot_s) + 1,
+        pause_delay=pause_delay,
         sack=transport.sack_packets,
         flowlet_gap=round(transport.flowlet_gap_s / slot_s),
         timeout=max(1, round(transport.timeout_s / slot_s)),
@@ -325,11 +334,11 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         smoothing=smoothing,
         period=max(1, round(period_s / slot_s)),
         adjust=max(1, round(bytes_a_step / framing.mtu_bytes)),
-        quick_delay=4 * target,
+        quick_delay=transport.quick_targets * target,
         credit_gap=1.0 / (transport.credit_rate * fabric.planes),
         pace_period=1.5 * rtt if transport.paced else 0.0,
         pace_step=transport.pace_step,
-        least_rate=1e-4,
+        least_rate=transport.dcqcn_least_share,
         notice_gap=round(transport.dcqcn_notice_s / slot_s),
     )
     types = layout.Options.__annotations__.values()  # or Numba compiles anew where a number is whole

@@ -67,7 +67,6 @@ def uec_rows() -> pd.DataFrame:
     permutation, times the senders in an incast. Columns otherwise as data/README.md has them, times in s.
     """
     rows = _rows("transport_uec").copy()
-    rows = rows[(rows["pattern"] == "incast") | (rows["flow_bytes"] <= 32e6)].reset_index(drop=True)  # larger: to come
     for name in ("first", "last", "start_spread"):
         rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
     rows["link_Bps"] = rows.pop("link_gbps") * Gbps

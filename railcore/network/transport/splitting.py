@@ -5,34 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import Floats, Ints, whole
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, Ints
 from railcore.network.transport.fabric import PathFabric
-from railcore.network.transport.flows import Flows
+from railcore.network.transport.flows import Flows, split_flows
 from railcore.network.transport.hashing import ecmp_paths, most_loaded_links
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
-
-
-def permutation_in_groups(fabric: PathFabric, size_bytes: Quantity, seed: int = 0) -> Flows:
-    """Every host sends one flow to another host of its group of leaves, such as its rail, and receives one.
-
-    fabric: groups of two hosts or more. size_bytes: of each flow [bytes]. seed: of the draw of partners.
-    """
-    draw, group = np.random.default_rng(seed), fabric.group[fabric.leaf]
-    destination = np.empty(fabric.hosts, np.int64)
-    for each in np.unique(group):
-        hosts = draw.permutation(np.flatnonzero(group == each))
-        if len(hosts) < 2:
-            raise ValueError(f"group {each} has one host: give groups of two or more")
-        destination[hosts] = np.roll(hosts, 1)  # a cycle through all: nobody is his own partner
-    return Flows(np.arange(fabric.hosts), destination, size_bytes)
-
-
-def split_flows(flows: Flows, parts: int) -> Flows:
-    """Each flow as so many equal ones, one after the other."""
-    count = int(whole("parts", parts))
-    source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)
-    return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
 
 
 @checked

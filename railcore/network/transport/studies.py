@@ -16,21 +16,28 @@ import pandas as pd
 from railcore.facts import files
 from railcore.facts.units import MB, Gbps
 from railcore.network.transport.cases import RANKS, TransportCase, run_case, runs_of_cases
-from railcore.network.transport.fabric import PathFabric
+from railcore.network.transport.fabric import PathFabric, hop_latencies
 from railcore.network.transport.flows import Flows
 from railcore.network.transport.hashing import ecmp_paths
 from railcore.network.transport.optimum import Framing, optimum_s, single_flow_s
 from railcore.network.transport.packets import simulate_packets
 from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport
-from railcore.network.transport.transports import transport as transport_preset
 
 STORED = "derived/transport_runs.csv"
 LONG_RUN = 1e7  # packet hops, about a second
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
+NETWORKS: dict[str, dict[str, Any]] = {  # four planes: four links a NIC, and four times as much to send
+    "two tiers": {},
+    "three tiers": {"tiers": 3, "hosts_per_leaf": 8},
+    "8 rails": {"rails": 8, "hosts_per_leaf": 16},
+    "4 planes": {"planes": 4, "flow_bytes": 4 * SMALL["flow_bytes"]},
+}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
 LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
+LOSSY = ("UEC NSCC", "NDP", "single path", "RoCEv2")
+LONG_BUFFER = "buffer_packets=50000"  # packets of two latencies of such a link, and more
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
     "a tenth at half speed": (0.1, 0.5, 1),
@@ -45,6 +52,25 @@ def case_grid(**values: Any) -> list[TransportCase]:
     return [TransportCase(**dict(zip(values, each, strict=True))) for each in product(*lists)]
 
 
+def _small_grid(**values: Any) -> list[TransportCase]:
+    """`case_grid` on the small network."""
+    return case_grid(**SMALL | hop_latencies(SMALL["link_Bps"]) | values)
+
+
+def network_cases(seeds: int = 3) -> list[TransportCase]:
+    """A permutation on each of `NETWORKS`; on planes also transfers of several flows, for those of one path."""
+    draws = {"seed": range(seeds)}
+    plain = [case for each in NETWORKS.values() for case in _small_grid(**each, transport=EVERY, **draws)]
+    return plain + _small_grid(**NETWORKS["4 planes"], transport=SINGLE_PATH, subflows=[4, 16], **draws)
+
+
+def slowdowns_by_network(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs of `network_cases` with columns network (of `NETWORKS`) and way: transport, and flows of a transfer."""
+    network = np.select([runs["tiers"] == 3, runs["rails"] > 0, runs["planes"] > 1], list(NETWORKS)[1:], "two tiers")
+    split = ", " + runs["subflows"].astype(str) + " flows"
+    return runs.assign(network=network, way=runs["transport"] + split.where(runs["subflows"] > 1, ""))
+
+
 def failure_cases(seeds: int = 5) -> list[TransportCase]:
     """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
 
@@ -57,9 +83,8 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
         for degraded, rate, knows in LINKS.values()
         for name, options in ways
         if knows or name not in SINGLE_PATH
-        for case in case_grid(
+        for case in _small_grid(
             transport=name,
-            **SMALL,
             options=options,
             degraded=degraded,
             degraded_rate=rate,
@@ -87,7 +112,7 @@ def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
 def path_cases(paths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256), seeds: int = 3) -> list[TransportCase]:
     """Ultra Ethernet's window over so many entropies, taken in turn, without bad ones, and recycled."""
     ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in paths]
-    return case_grid(transport="UEC NSCC", **SMALL, options=ways, seed=range(seeds))
+    return _small_grid(transport="UEC NSCC", options=ways, seed=range(seeds))
 
 
 def load_map_cases(
@@ -95,24 +120,30 @@ def load_map_cases(
 ) -> list[TransportCase]:
     """Single path and spraying over the share of hosts that send and the leaves' oversubscription."""
     shape = {"oversubscription": ratios, "load": loads, "seed": range(seeds)}
-    return case_grid(transport=["single path", "UEC NSCC"], **SMALL, **shape)
+    return _small_grid(transport=["single path", "UEC NSCC"], **shape)
 
 
 def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[TransportCase]:
     """Incasts of 8 and 64 senders, and an all-to-all of experts in groups of 64 hosts."""
-    small = SMALL | {"flow_bytes": 128e3}
-    incasts = case_grid(transport=transports, **small, pattern="incast", members=[8, 64], seed=range(seeds))
-    return incasts + case_grid(transport=transports, **small, pattern="all to all", members=64, seed=range(seeds))
+    small = {"transport": transports, "flow_bytes": 128e3, "seed": range(seeds)}
+    incasts = _small_grid(**small, pattern="incast", members=[8, 64])
+    return incasts + _small_grid(**small, pattern="all to all", members=64)
 
 
 def loss_cases(losses: Sequence[float] = (0.0, 1e-6, 1e-5, 1e-4), seeds: int = 3) -> list[TransportCase]:
-    """300 MB over links that lose packets at random, short and long; every flow has a path of its own."""
+    """300 MB over links that lose packets at random, short and long; every flow has a path of its own.
+
+    No link is ever told to pause; but a lossless switch needs room for what would still come: `LONG_BUFFER`.
+    """
     shape = {"hosts": 16, "hosts_per_leaf": 1, "link_Bps": 100 * Gbps, "flow_bytes": 300 * MB}
-    ways = {"transport": ["UEC NSCC", "NDP", "single path", "RoCEv2"], "link_latency_s": list(LATENCIES_S.values())}
-    return case_grid(**ways, **shape, loss=losses, seed=range(seeds))
+    short_s, long_s = LATENCIES_S.values()
+    near = case_grid(transport=LOSSY, link_latency_s=short_s, **shape, loss=losses, seed=range(seeds))
+    far = {"link_latency_s": long_s, **shape, "loss": losses, "seed": range(seeds)}
+    return near + case_grid(transport=LOSSY[:-1], **far) + case_grid(transport=LOSSY[-1], options=LONG_BUFFER, **far)
 
 
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
+    "networks": network_cases,
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
@@ -142,7 +173,7 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
         rows.append(run_case(case))
     runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else stored)
-    shared = [replace(case, transport="", options="") for case in cases]  # transports share an optimum
+    shared = [replace(case, transport="NDP", options="") for case in cases]  # transports share an optimum
     best = {case: case_optimum_s(case) for case in dict.fromkeys(shared)}
     optimum = np.array([best[case] for case in shared])
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
@@ -207,7 +238,7 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     The case.
     """
     per_leaf = 2 ** round(np.log2(hosts / 2) / 2)
-    return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load)
+    return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load, **hop_latencies(link_Bps))
 
 
 def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
@@ -225,8 +256,8 @@ def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | No
     if progress:
         hops = case.packet_hops / 1e6
         progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
-        chosen = transport_preset(case.transport, **case.option_values)
-        times[f"{case.transport}, packets"] = simulate_packets(fabric, flows, chosen, framing, case.seed).completion_s
+        run = simulate_packets(fabric, flows, case.preset, framing, case.seed)
+        times[f"{case.transport}, packets"] = run.completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
     return pd.concat(parts, ignore_index=True)

@@ -28,16 +28,17 @@ class Transport:
     overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
     recovery: `selective` sends again what is missing, `go-back-n` all from there on.
 
-    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link, with marks from 20%
-    to 80% of it. marking: whether queues mark packets: from mark_low_packets on, with a probability that grows to
-    mark_probability at mark_high_packets; above, all. pause_packets, resume_packets: of one incoming
-    link, waiting in a switch.
-    start_packets: first window; 0 for 1.5 bandwidth-delay products. sack_packets: received for one acknowledgement;
-    what is marked is acknowledged at once. timeout_s: after a round trip, where nothing else tells of a loss.
+    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link. marking: whether
+    queues mark packets: from mark_low_packets on, with a probability that grows to mark_probability at
+    mark_high_packets; above, all; 0 for both: mark_low_share and mark_high_share of the room.
+    pause_packets, resume_packets: of one incoming link, waiting in a switch; buffer_packets: room that it has for them.
+    window_products: most of a window, in bandwidth-delay products; start_packets: first window, 0 for the most.
+    sack_packets: received for one acknowledgement; what is marked is acknowledged at once. timeout_s: after a round
+    trip, where nothing else tells of a loss.
     credit_rate: of the receiver, as a share of its link. paced: receivers slow their credits where packets are trimmed
     before the last switch, and grow them again by pace_step and more, as for oversubscribed networks.
-    target_delay_s, fast_delay_s, cut, smoothing, proportional, fair, fast, creep, adjust_bytes, period_s: of NSCC.
-    dcqcn_*: of DCQCN.
+    target_delay_s, fast_delay_s, quick_targets, cut, smoothing, proportional, fair, fast, creep, adjust_bytes,
+    period_s, reference_Bps, reference_rtt_s: of NSCC. dcqcn_*: of DCQCN.
 
     Raises ValueError naming what is out of range.
     """
@@ -51,10 +52,14 @@ class Transport:
     marking: bool
     mark_low_packets: float
     mark_high_packets: float
+    mark_low_share: float
+    mark_high_share: float
     mark_probability: float
     pause_packets: int
     resume_packets: int
+    buffer_packets: int
     start_packets: int
+    window_products: float
     sack_packets: int
     flowlet_gap_s: Quantity
     timeout_s: Quantity
@@ -63,6 +68,7 @@ class Transport:
     pace_step: float
     target_delay_s: Quantity
     fast_delay_s: Quantity
+    quick_targets: float
     cut: float
     smoothing: float
     proportional: float
@@ -71,44 +77,53 @@ class Transport:
     creep: float
     adjust_bytes: Quantity
     period_s: Quantity
-    reference_bytes: Quantity  # bandwidth-delay product of 100 Gbps and 12 us
+    reference_Bps: Quantity
+    reference_rtt_s: Quantity
     dcqcn_smoothing: float
     dcqcn_timer_s: Quantity
     dcqcn_notice_s: Quantity
     dcqcn_counter_bytes: Quantity
     dcqcn_step_Bps: Quantity
     dcqcn_fast_step_Bps: Quantity
+    dcqcn_least_share: float
 
     def __post_init__(self) -> None:
         for name, names in CHOICES.items():
             if getattr(self, name) not in names:
                 raise catalog.UnknownName(name, getattr(self, name), set(names))
-        for name in ("pause_packets", "sack_packets"):
+        for name in ("pause_packets", "sack_packets", "buffer_packets"):
             whole(name, getattr(self, name))
         for name in ("entropies", "queue_packets", "resume_packets", "start_packets"):
             whole(name, getattr(self, name), 0)
-        for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s"):
+        for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s", "proportional", "fair", "fast",
+                     "creep", "dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):  # fmt: skip
             at_least(name, getattr(self, name))
-        for name in ("target_delay_s", "period_s", "reference_bytes", "dcqcn_timer_s", "dcqcn_counter_bytes"):
+        for name in ("target_delay_s", "period_s", "reference_Bps", "reference_rtt_s", "adjust_bytes", "quick_targets",
+                     "window_products", "dcqcn_timer_s", "dcqcn_counter_bytes"):  # fmt: skip
             positive(name, getattr(self, name))
-        for name in ("cut", "smoothing", "credit_rate", "pace_step", "mark_probability", "dcqcn_smoothing"):
+        for name in ("cut", "smoothing", "credit_rate", "pace_step", "mark_low_share", "mark_high_share",
+                     "mark_probability", "dcqcn_smoothing", "dcqcn_least_share"):  # fmt: skip
             share(name, getattr(self, name), above_0=True)
-        if self.mark_high_packets < self.mark_low_packets:
-            raise ValueError(
-                f"mark_high_packets is {self.mark_high_packets:g}: give at least mark_low_packets, "
-                f"{self.mark_low_packets:g}"
-            )
-        if self.overflow == "pause" and self.resume_packets >= self.pause_packets:
-            raise ValueError(f"resume_packets is {self.resume_packets}: give less than pause_packets, "
-                             f"{self.pause_packets}")  # fmt: skip
-        if self.overflow != "pause" and self.marking and self.mark_low_packets > self.queue_packets > 0:
-            raise ValueError(
-                f"mark_low_packets is {self.mark_low_packets:g}: the queue holds {self.queue_packets}; give less"
-            )
+        self._in_order("mark_high_packets", "mark_low_packets")
+        self._in_order("mark_high_share", "mark_low_share")
+        if self.overflow == "pause":
+            self._in_order("pause_packets", "resume_packets", 1)
+            self._in_order("buffer_packets", "pause_packets")
+            if self.marking:
+                positive("mark_high_packets", self.mark_high_packets, "packets")
+        elif self.marking and self.queue_packets:
+            self._in_order("queue_packets", "mark_high_packets")
         if self.recovery == "go-back-n" and self.balancing != "single path":
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
         if self.recovery == "go-back-n" and self.control in ("credits", "pulls"):
             raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose 'window'")
+
+    def _in_order(self, larger: str, smaller: str, above: float = 0) -> None:
+        """Raise ValueError where one field is not larger than another, or, with above 0, equal."""
+        high, low = getattr(self, larger), getattr(self, smaller)
+        if high < low + above:
+            remedy = f"give at least {low + above:g}, or at most {high - above:g} for {smaller}"
+            raise ValueError(f"{larger} is {high:g}: {remedy}")
 
 
 SHARED = "default"  # of the catalog: values of every transport that has none of its own

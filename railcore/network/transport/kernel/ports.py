@@ -41,7 +41,7 @@ from railcore.network.transport.kernel.layout import (
 )
 from railcore.network.transport.kernel.receivers import owe_credits, receive_packet
 
-BIT = np.array([0 if place == 0 else max((b for b in range(36) if (1 << b) % 37 == place)) for place in range(37)])
+BIT = np.array([0 if place == 0 else max(b for b in range(36) if (1 << b) % 37 == place) for place in range(37)])
 NODE, PORT, TO, CAME_OVER = range(4)  # taken
 HEADER, GONE, DEAD = range(3)  # what is left of a packet: its header, a gap, or nothing that anyone sees
 

@@ -91,9 +91,7 @@ def _next_entropy(s, o, f, plane):
     if o.balancing == SINGLE:
         return 0
     if o.balancing == FLOWLET:
-        if s.tally[NOW] - s.last[f] > o.flowlet_gap:
-            s.cycle[at, START] = draw(s.random, n)
-        return plane * n + s.cycle[at, START]
+        return s.cycle[f * o.planes, START]
     if _recycles(o) and s.recycled_at[at, 1] > s.recycled_at[at, 0]:
         ev = s.recycled[at, s.recycled_at[at, 0] & (s.recycled.shape[1] - 1)]
         s.recycled_at[at, 0] += 1
@@ -158,6 +156,11 @@ def _send_packet(s, o, host, plane, count):
             continue
         if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
             continue
+        if o.balancing == FLOWLET:  # plane and path are drawn together, at the first plane
+            if plane == 0 and now - s.last[f] > o.flowlet_gap:
+                s.cycle[f * o.planes, START] = draw(s.random, o.planes * o.entropies)
+            if s.cycle[f * o.planes, START] // o.entropies != plane:
+                continue
         if not o.even and not had_time(s, port):
             return count
         s.turn[host] = (s.turn[host] + step + 1) % many
