@@ -20,7 +20,7 @@ AHEAD = 8  # packets between asking for memory and needing it
 
 # places in State.tally
 (NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
-(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, COUNTS) = range(8, 18)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, BEGUN, COUNTS) = range(8, 19)
 
 # columns of arrays of State
 HEAD, TAIL, LENGTH, HEADER_BYTES = range(4)  # queue
@@ -64,7 +64,6 @@ class Options(NamedTuple):
     sack: int
     flowlet_gap: int
     timeout: int
-    most_slots: int
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
     dead: bool  # some ports are dead

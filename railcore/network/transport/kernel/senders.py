@@ -6,11 +6,11 @@ from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.congestion import count_packet, cut_rate, shrink_window, update_window
 from railcore.network.transport.kernel.feedback import first_due
 from railcore.network.transport.kernel.layout import (
-    AHEAD,
     ABLE,
     ACK,
     AGAIN,
     AGAIN_SHIFT,
+    AHEAD,
     AT_ONCE_SHIFT,
     BITMAP,
     CREDIT,
