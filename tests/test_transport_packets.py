@@ -20,6 +20,7 @@ from railcore.network.transport import (
     incast,
     leaf_spine,
     optimum_s,
+    packets,
     permutation,
     simulate_packets,
     single_flow_s,
@@ -411,3 +412,15 @@ def test_memory_of_wide_area_runs_follows_the_packets_and_not_the_product_of_rat
         assert tracemalloc.get_traced_memory()[1] < 30e6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["NDP", "UEC RCCC"])
+def test_a_run_in_parts_is_the_run_and_tells_how_far_it_is(name, monkeypatch):
+    flows = incast(6, 0, 4e6, 16, spread_s=1e-3)
+    case = (leaf_spine(16, 4, LINK), flows, transport(name), Framing(acknowledged=True), 0, 1e-3)
+    whole, told = simulate_packets(*case), []
+    monkeypatch.setattr(packets, "TOLD_EVERY_S", -1.0)
+    parts = simulate_packets(*case, progress=told.append)
+    assert np.array_equal(parts.completion_s, whole.completion_s) and parts.tallies == whole.tallies
+    assert len(told) >= 2 and told == sorted(told, key=lambda text: float(text.split("%")[0]))
+    assert all(text.endswith(f"% of {whole.packets.sum():,} packets are delivered") for text in told)

@@ -106,7 +106,7 @@ def transport_claims(runs: pd.DataFrame, small: pd.DataFrame, pauses: pd.DataFra
     reasons[FIG5["RoCEv2"]] += f"; its pause thresholds are not printed: {_thresholds(pauses)}"
     above = {name: times.loc[name, "over_optimum"] - 1 for name in SPRAYED if name in times.index}
     excesses = ", ".join(f"{name} {each:.1%}" for name, each in above.items())
-    reasons[EXCESS] = f"the way of spraying and the queues are not printed; last flow of one seed: {excesses}"
+    reasons[EXCESS] = f"the way of spraying and the queues are not printed; last flow, median of the seeds: {excesses}"
     if len(ratios):
         ends = f"{number(ratios.min(), 3)} to {number(ratios.max(), 3)}"
         reasons[ANY_SIZE] = f"the same flows and paths in both; {len(ratios)} seeds give {ends}"

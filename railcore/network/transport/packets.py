@@ -1,6 +1,8 @@
 """Packets on a fabric: completion times of flows under one transport, and a checker of every run."""
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from railcore.network.transport.optimum import Framing, single_flow_s
 from railcore.network.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
 
 ACKNOWLEDGED = Framing(acknowledged=True)
+TOLD_EVERY_S = 2.0
 _TALLIES = {  # column of a run: place in the kernel's counts
     "sent": layout.SENT,
     "retransmitted": layout.AGAIN,
@@ -68,6 +71,7 @@ def simulate_packets(
     loss: float = 0.0,
     converged: bool = True,
     most_s: Quantity = 60.0,
+    progress: Callable[[str], Any] | None = None,
 ) -> PacketRun:
     """Completion times of flows, packet by packet, with one transport for all.
 
@@ -91,6 +95,8 @@ def simulate_packets(
         Whether routing has withdrawn paths with a dead link, or packets run into it.
     most_s
         Simulated time after which the run is given up [s].
+    progress
+        Told every two seconds how far the run is.
 
     Returns
     -------
@@ -107,8 +113,8 @@ def simulate_packets(
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     room = 1.0
     while True:
-        state, options, base_s, order = _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, room)
-        end = slots.run_slots(state, options)
+        state, options, base_s, order = _prepare(fabric, flows, transport, framing, seed, loss, converged, room)
+        end = _run(state, options, round(most_s / slot_s), progress)
         if end != layout.NO_ROOM:
             break
         room *= 2
@@ -136,6 +142,21 @@ def simulate_packets(
     return result
 
 
+def _run(state: Any, options: Any, most_slots: int, progress: Callable[[str], Any] | None) -> int:
+    """The run; with `progress` in parts of some tenths of a second. Returns how it ended."""
+    step, told = (1 << 10 if progress else most_slots), time.monotonic()
+    while True:
+        began, until = time.monotonic(), min(int(state.tally[layout.NOW]) + step, most_slots)
+        end = slots.run_slots(state, options, until)
+        if end != layout.TOO_LONG or until == most_slots:
+            return end
+        now = time.monotonic()
+        step *= 2 if now - began < 0.2 else 1
+        if progress and now - told > TOLD_EVERY_S:
+            told = now
+            progress(f"{state.got.sum() / state.need.sum():.0%} of {state.need.sum():,} packets are delivered")
+
+
 def _check(result: PacketRun, fabric: PathFabric, transport: Transport, state: Any, options: Any) -> None:
     """Laws that every run obeys. Raises AssertionError naming the one that is broken."""
     delivered = np.bitwise_count(state.seen).sum(1)
@@ -151,7 +172,7 @@ def _check(result: PacketRun, fabric: PathFabric, transport: Transport, state: A
             raise AssertionError(broken)
 
 
-def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, room):
+def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
     """State and options of a run, what a flow of one packet takes [s], and the order of the flows, by their hosts."""
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     order = np.argsort(flows.source, kind="stable")
@@ -167,7 +188,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, most_s, converged, r
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
     entropies = ev_path.shape[1] // planes if transport.balancing != "single path" else 1
-    options = _options(fabric, transport, framing, loss, most_s, entropies, latency.max(), base_s.max())
+    options = _options(fabric, transport, framing, loss, entropies, latency.max(), base_s.max())
     long_ago = -layout.NEVER
     window = np.zeros((count, layout.WINDOW_COLUMNS))
     window[:, layout.WINDOW_NOW] = options.window
@@ -264,7 +285,7 @@ def _paths_by_entropy(fabric, flows, transport, seed, converged, order):
     return ev_path
 
 
-def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loop_s):
+def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
     """What the loops need of a transport. latency_s, loop_s: of hosts that are as far apart as can be, and back too."""
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     rtt = _slots(loop_s, slot_s)
@@ -316,7 +337,6 @@ def _options(fabric, transport, framing, loss, most_s, entropies, latency_s, loo
         sack=transport.sack_packets,
         flowlet_gap=round(transport.flowlet_gap_s / slot_s),
         timeout=max(1, round(transport.timeout_s / slot_s)),
-        most_slots=round(most_s / slot_s),
         loss=loss,
         even=bool(np.all((fabric.rates == 1.0) | (fabric.rates == 0.0))),
         dead=bool(np.any(fabric.rates == 0.0)),

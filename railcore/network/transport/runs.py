@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,8 +72,8 @@ def case_optimum_s(case: TransportCase) -> float:
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now.
 
-    progress: told before every case of over `LONG_RUN` (up to 40 s each), and before each twentieth. Columns of
-    `run_case`; optimum_s, and slowdown: last_s over it.
+    progress: told before every case of over `LONG_RUN` and each twentieth, and how far a run is. Columns of `run_case`;
+    optimum_s, and slowdown: last_s over it.
     """
     stored, known = _stored(files.data(STORED))
     new = [case for case in dict.fromkeys(cases) if _key(vars(case).values()) not in known]
@@ -81,7 +81,7 @@ def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | 
     for place, case in enumerate(new, start=1):
         if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
             progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
-        rows.append(run_case(case))
+        rows.append(run_case(case, partial(simulate_packets, progress=progress)))
     runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else None)
     optimum = _optima_s(cases)
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
@@ -151,8 +151,8 @@ def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | No
     }
     if progress:
         hops = case.packet_hops / 1e6
-        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 10 million")
-        run = simulate_packets(fabric, flows, case.preset, framing, case.seed)
+        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 20 million")
+        run = simulate_packets(fabric, flows, case.preset, framing, case.seed, progress=progress)
         times[f"{case.transport}, packets"] = run.completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]

@@ -16,10 +16,11 @@ ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender; a notice is
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
 END, FULL = -1, -2  # no further node of a list; the pool or a ring was too small, and the run is void
 NEVER = 1 << 60  # slot that does not come
+AHEAD = 8  # packets between asking for memory and needing it
 
 # places in State.tally
 (NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
-(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, COUNTS) = range(8, 18)
+(SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, BEGUN, COUNTS) = range(8, 19)
 
 # columns of arrays of State
 HEAD, TAIL, LENGTH, HEADER_BYTES = range(4)  # queue
@@ -63,7 +64,6 @@ class Options(NamedTuple):
     sack: int
     flowlet_gap: int
     timeout: int
-    most_slots: int
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
     dead: bool  # some ports are dead

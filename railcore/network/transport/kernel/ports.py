@@ -6,6 +6,7 @@ from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
     AGAIN_SHIFT,
+    AHEAD,
     CAME,
     CREDITS,
     DEEPEST,
@@ -41,6 +42,7 @@ from railcore.network.transport.kernel.layout import (
 from railcore.network.transport.kernel.receivers import owe_credits, receive_packet
 
 BIT = np.array([0 if place == 0 else max(b for b in range(36) if (1 << b) % 37 == place) for place in range(37)])
+NODE, PORT, TO, CAME_OVER = range(4)  # taken
 HEADER, GONE, DEAD = range(3)  # what is left of a packet: its header, a gap, or nothing that anyone sees
 
 
@@ -235,6 +237,20 @@ def take_packets(s, o, stage):
     return count
 
 
+@inlined
+def _look_ahead(s, stage, each, last, buffered):
+    """Find the ports where a packet goes and came from, and ask for what it needs there."""
+    word = s.pool[s.taken[each, NODE], 0]
+    if buffered:
+        s.taken[each, CAME_OVER] = came_over = _port_before(s, word, stage)
+        prefetch(s.held, came_over, 0)
+    if last:
+        prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
+    else:
+        s.taken[each, TO] = to = _next_port(s, word, stage)
+        prefetch(s.queue, to, 0)
+
+
 @njit
 def pass_on(s, o, stage, count):
     """Packets leave their ports: they come to the next port of their path, or to their receiver.
@@ -252,28 +268,22 @@ def pass_on(s, o, stage, count):
     -------
     Nothing.
     """
-    last = stage == o.stages - 1
-    for each in range(count):
-        word = s.pool[s.taken[each, 0], 0]
-        if o.overflow == PAUSE and stage > 0:
-            s.taken[each, 3] = came_over = _port_before(s, word, stage)
-            prefetch(s.held, came_over, 0)
-        if last:
-            prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
-        else:
-            to = _next_port(s, word, stage)
-            s.taken[each, 2] = to
-            prefetch(s.queue, to, 0)
-    for each in range(count):
-        if not last and each + 8 < count:
-            prefetch(s.pool, s.queue[s.taken[each + 8, 2], TAIL], 0)
-        node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
+    last, buffered = stage == o.stages - 1, o.overflow == PAUSE and stage > 0
+    for step in range(count + 2 * AHEAD):
+        if step < count:
+            _look_ahead(s, stage, step, last, buffered)
+        if not last and AHEAD <= step < count + AHEAD:
+            prefetch(s.pool, s.queue[s.taken[step - AHEAD, TO], TAIL], 0)
+        if step < 2 * AHEAD:
+            continue
+        each = step - 2 * AHEAD
+        node, port = np.int64(s.taken[each, NODE]), np.int64(s.taken[each, PORT])
         s.passed[port] += 1
-        if o.overflow == PAUSE and stage > 0:
-            _leave_buffer(s, o, np.int64(s.taken[each, 3]))
+        if buffered:
+            _leave_buffer(s, o, np.int64(s.taken[each, CAME_OVER]))
         if o.loss > 0.0 and _is_lost(s, o, node):
             continue
         if last:
             receive_packet(s, o, node)
         else:
-            _enqueue(s, o, np.int64(s.taken[each, 2]), port, node)
+            _enqueue(s, o, np.int64(s.taken[each, TO]), port, node)

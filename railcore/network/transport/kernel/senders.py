@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit
+from railcore.network.transport.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.congestion import count_packet, cut_rate, shrink_window, update_window
 from railcore.network.transport.kernel.feedback import first_due
 from railcore.network.transport.kernel.layout import (
@@ -10,6 +10,7 @@ from railcore.network.transport.kernel.layout import (
     ACK,
     AGAIN,
     AGAIN_SHIFT,
+    AHEAD,
     AT_ONCE_SHIFT,
     BITMAP,
     CREDIT,
@@ -266,6 +267,9 @@ def hear_all(s, o):
     for ring in range(len(s.ring_of)):
         while first_due(s, ring) <= s.tally[NOW]:
             row = s.ring_of[ring, ROW] + (s.ring_of[ring, OUT] & s.ring_of[ring, MASK])
+            if o.control == WINDOW:
+                later = s.ring_of[ring, ROW] + ((s.ring_of[ring, OUT] + AHEAD) & s.ring_of[ring, MASK])
+                prefetch(s.window, (s.rings[later, WORD] >> KIND_BITS) & ((1 << FLOW_BITS) - 1), 0)
             s.ring_of[ring, OUT] += 1
             if ring == 0:
                 s.stopped[s.rings[row, WORD], PAUSED] = s.rings[row, SECOND]

@@ -7,6 +7,7 @@ from railcore.network.transport.kernel.congestion import raise_rates
 from railcore.network.transport.kernel.feedback import first_due
 from railcore.network.transport.kernel.layout import (
     ABLE,
+    BEGUN,
     CREDITS,
     DCQCN,
     DEMAND,
@@ -27,23 +28,26 @@ from railcore.network.transport.kernel.senders import hear_all, send_packets, up
 
 
 @njit
-def run_slots(s, o):
-    """Run until every flow is complete. Returns how it ended: DONE, TOO_LONG, or NO_ROOM in the pool or a ring."""
-    begun, flows = 0, len(s.need)
-    if o.loss > 0.0:
+def run_slots(s, o, until):
+    """Run until every flow is complete, or beyond a slot; a run that was stopped there goes on where it was.
+
+    Returns how it ended: DONE, TOO_LONG (beyond slot `until`), or NO_ROOM in the pool or a ring.
+    """
+    flows = len(s.need)
+    if o.loss > 0.0 and s.tally[LOSS_IN] == 0:
         s.tally[LOSS_IN] = hops_to_loss(s, o)
     while s.tally[UNFINISHED] > 0:
         now = s.tally[NOW]
-        if now > o.most_slots:
+        if now > until:
             return TOO_LONG
         if s.tally[FREE] == FULL:
             return NO_ROOM
-        while begun < flows and s.begins[s.order[begun]] <= now:
-            f = s.order[begun]
+        while s.tally[BEGUN] < flows and s.begins[s.order[s.tally[BEGUN]]] <= now:
+            f = s.order[s.tally[BEGUN]]
             update_able(s, o, f)
             if o.control == CREDITS:
                 owe_credits(s, o, f, max(0.0, s.need[f] - s.credit[f]))
-            begun += 1
+            s.tally[BEGUN] += 1
         hear_all(s, o)
         if s.tally[ABLE] > 0:
             pass_on(s, o, np.int64(0), send_packets(s, o))
@@ -56,7 +60,7 @@ def run_slots(s, o):
             raise_rates(s, o)
         s.tally[NOW] = now + 1
         if s.tally[ABLE] + s.tally[QUEUED] + s.tally[DEMAND] == 0 and s.tally[UNFINISHED] > 0:
-            soon = s.begins[s.order[begun]] if begun < flows else np.int64(NEVER)
+            soon = s.begins[s.order[s.tally[BEGUN]]] if s.tally[BEGUN] < flows else np.int64(NEVER)
             for ring in range(1, len(s.ring_of)):
                 soon = min(soon, first_due(s, ring))
             s.tally[NOW] = max(s.tally[NOW], soon)
