@@ -26,6 +26,7 @@ from railcore.network.transport import (
     permutation,
     three_tier,
 )
+from railcore.workbench.driver import kernel_environment
 
 LINK = 100 * Gbps
 
@@ -278,7 +279,6 @@ def run_python(code, tmp_path, **variables):
 def test_numba_is_imported_where_a_loop_runs_and_its_code_is_kept(tmp_path):
     code = """
 from railcore.network.transport import SharedLinks
-from railcore.workbench.driver import kernel_environment
 print("numba" in sys.modules)
 links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.ones(2), np.zeros(2))
 print(links.finish_s().max(), "numba" in sys.modules)

@@ -99,7 +99,7 @@ def test_a_failed_link_leaves_single_paths_without_an_end():
         ({"pattern": "incast"}, "members is 0: give 1 to 15"),
         ({"pattern": "incast", "members": 16}, "members is 16: give 1 to 15"),
         ({"pattern": "all to all", "members": 1}, "members is 1: give 2 to 16"),
-        ({"rails": 4, "load": 0.5}, "rails are for permutations of all hosts"),
+        ({"rails": 4, "load": 0.5}, "rails is 4: give 0, or a permutation of all hosts"),
         ({"flow_bytes": 0}, "flow_bytes is 0"),
         ({"transport": "TCP"}, "TCP"),
         ({"options": "entropies"}, "entropies=32"),

@@ -100,7 +100,8 @@ class TransportCase:
             wanted = f"{least} to {most:,}" if most else "0, for a permutation has none"
             raise ValueError(f"members is {self.members}: give {wanted}")
         if self.rails and (self.pattern, self.load, self.tiers, self.oversubscription) != ("permutation", 1, 2, 1):
-            raise ValueError("rails are for permutations of all hosts, of two tiers without oversubscription: give 0")
+            wanted = "0, or a permutation of all hosts over two tiers without oversubscription"
+            raise ValueError(f"rails is {self.rails}: give {wanted}")
         _ = self.preset
 
     @property

@@ -56,7 +56,7 @@ class PathFabric:
     pod [leaves]: pod of every leaf, for three tiers; cores: uplinks of an aggregation switch, 0 for two tiers.
     planes: separate networks, all alike; every NIC has one port in each.
     link_latency_s, switch_latency_s, nic_latency_s: propagation of one cable, forwarding of one switch, and between
-    memory and wire at each end [s].
+    memory and wire at each end [s]; the defaults, 1 us a cable and no more, are those of public simulators.
     rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port; empty for all at full speed.
 
     Raises ValueError naming the argument that is out of range.
