@@ -26,6 +26,7 @@ from railcore.network.transport import (
     permutation,
     three_tier,
 )
+from railcore.workbench.driver import kernel_environment
 
 LINK = 100 * Gbps
 
@@ -296,6 +297,11 @@ def test_code_is_kept_in_build_or_in_the_cache_of_a_user(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "INSTALLED", True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled.cache_folder() == tmp_path / "railcore" / "numba" / folder.name
+
+
+def test_a_kernel_keeps_code_by_its_sources_too(monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert "NUMBA_CACHE_DIR" not in kernel_environment()  # else changed sources would meet old code
 
 
 def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):

@@ -50,8 +50,9 @@ def test_stored_runs_are_read_and_others_simulated(stored, monkeypatch):
     cases, table = stored
     simulated, told = [], []
 
-    def run(case):
+    def run(case, simulate):
         simulated.append(case)
+        assert simulate.keywords == {"progress": told.append}
         return run_case(case, transport_runs.flow_level)
 
     monkeypatch.setattr(transport_runs, "run_case", run)

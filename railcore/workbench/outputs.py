@@ -211,8 +211,8 @@ def _lay_out(figure: "Figure") -> None:
 
     if engine := figure.get_layout_engine():
         shown_dpi, figure.dpi = figure.dpi, DPI  # texts are a little wider than at the notebook's dpi
-        engine.execute(figure)
-        engine.execute(figure)  # again, now that panels of equal aspect have their size
+        for _ in range(1 + any(ax.get_aspect() != "auto" for ax in figure.axes)):
+            engine.execute(figure)  # again, once panels of equal aspect have their size
         figure.dpi = shown_dpi
         with mpl.rc_context({"figure.constrained_layout.use": False}):
             figure.set_layout_engine(None)  # none at all: for the empty one ("none") a notebook draws twice

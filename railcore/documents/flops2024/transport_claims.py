@@ -11,7 +11,7 @@ import pandas as pd
 
 from railcore.documents.flops2024.specification import Cases
 from railcore.documents.flops2024.transport_cases import SPRAYED, pipeline_send_bytes
-from railcore.documents.readings import Entries, solve_for_target, verdict_readings
+from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims
 from railcore.facts.units import number, show
 from railcore.systems.datacenter.exposed import TrainingCase
@@ -162,8 +162,8 @@ def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
     start, goal = claims.paper_value(IDEAL[model]), claims.paper_value(EXPOSED[model])
     times = case.times
     compute_s = float(times.forward_s + times.backward_s)
-    later_s = compute_s * start / (1 - start) + 2 * extra_s
-    needed_s = solve_for_target(lambda extra: share_with_slower_sends(case, extra), goal, extra_s)
+    printed_s, goal_s, ours_s = (compute_s * share / (1 - share) for share in (start, goal, float(case.share)))
+    later_s, needed_s = printed_s + 2 * extra_s, (goal_s - ours_s) / 2  # two sends, both exposed
     return (
         f"with an ideal transport ours is {float(case.share):.1%}, and {start:.0%} is printed; from the printed one, "
         f"the slower sends give {later_s / (compute_s + later_s):.1%}; from ours, sends that take "
