@@ -63,13 +63,17 @@ def inlined(function: Callable) -> CompiledLoop:
 
 
 class _Prefetch:
-    """Ask for an element of an array before it is needed: loops wait less. No result changes."""
+    """Ask the processor for an element of an array before it is needed: loops wait less, and no result changes.
+
+    The place may be beyond the array. For an array of one dimension the column is not used.
+    """
 
     def __call__(self, array: Any, row: Any, column: Any) -> None:
         """Plain Python does not need it."""
 
     @cached_property
     def _numba_type_(self) -> Any:
+        """What Numba sees in a compiled function: an instruction of its own."""
         numba, cgutils, ir = map(importlib.import_module, ("numba", "numba.core.cgutils", "llvmlite.ir"))
 
         def compose(context, builder, signature, arguments):
@@ -79,7 +83,7 @@ class _Prefetch:
             place = builder.bitcast(place, cgutils.voidptr_t)
             number = ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-            hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
             builder.call(hint, [place, number(1), number(3), number(1)])
             return context.get_dummy_value()
 

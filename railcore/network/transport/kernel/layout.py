@@ -26,6 +26,8 @@ AHEAD = 8  # packets between asking for memory and needing it
 HEAD, TAIL, LENGTH, HEADER_BYTES = range(4)  # queue
 OUT, IN, ROW, MASK = range(4)  # ring_of
 DUE, WORD, SECOND = range(3)  # rings
+NODE, PORT, TO, CAME_OVER = range(4)  # taken
+MARK = TO  # until it is looked up
 TOLD_TO_PAUSE, PAUSED = range(2)  # stopped
 IN_ORDER, GAP_TOLD, WENT_BACK = range(3)  # expected
 PLACE, START, STRIDE = range(3)  # cycle
@@ -110,7 +112,7 @@ class State(NamedTuple):
     waiting: np.ndarray  # [words] bits of the ports that have packets, 32 a word
     pool: np.ndarray  # [nodes, 2]
     free: np.ndarray  # [nodes] int32; those that can be used again
-    taken: np.ndarray  # [ports of the largest stage, 2] node, port
+    taken: np.ndarray  # [ports of the largest stage, 4] node, port, next port (before: whether marked), port before
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
     stopped: np.ndarray  # [ports, 2] told to pause; paused
     rings: np.ndarray  # [room of all, 3] due, words: of pauses (port, state), of others `back_word` and a number

@@ -8,6 +8,7 @@ from railcore.network.transport.kernel.layout import (
     AGAIN_SHIFT,
     AHEAD,
     CAME,
+    CAME_OVER,
     CREDITS,
     DEEPEST,
     FLOWLET,
@@ -16,17 +17,21 @@ from railcore.network.transport.kernel.layout import (
     LENGTH,
     LOSS_IN,
     LOST,
+    MARK,
     MARK_SHIFT,
     NACK,
     NEXT_BITS,
+    NODE,
     NOW,
     PAUSE,
     PAUSED,
     PAUSES,
+    PORT,
     PULLS,
     QUEUED,
     SELECTIVE,
     TAIL,
+    TO,
     TOLD_TO_PAUSE,
     TRIM,
     TRIMMED,
@@ -41,8 +46,8 @@ from railcore.network.transport.kernel.layout import (
 )
 from railcore.network.transport.kernel.receivers import owe_credits, receive_packet
 
+# place of the only bit of a number, by its remainder of 37, which no two of 2^0 to 2^35 share
 BIT = np.array([0 if place == 0 else max(b for b in range(36) if (1 << b) % 37 == place) for place in range(37)])
-NODE, PORT, TO, CAME_OVER = range(4)  # taken
 HEADER, GONE, DEAD = range(3)  # what is left of a packet: its header, a gap, or nothing that anyone sees
 
 
@@ -201,7 +206,7 @@ def _list_waiting(s, low, high, count):
             port = (word << 5) + BIT[(bits & -bits) % 37]
             bits &= bits - 1
             if low <= port < high:
-                s.taken[count, 1] = port
+                s.taken[count, PORT] = port
                 count += 1
     return count
 
@@ -210,14 +215,14 @@ def _list_waiting(s, low, high, count):
 def take_packets(s, o, stage):
     """Every port of a stage that may send takes its first packet. Returns how many there are.
 
-    All packets are taken before any is passed on, so that the waits for memory overlap.
+    All are chosen, then taken, then passed on, and each is asked for before that: so the waits for memory overlap.
     """
     high, count = s.start[stage + 1], 0
     first = s.start[stage] + first_turn(s, high - s.start[stage])
     marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
     waiting = _list_waiting(s, s.start[stage], first, _list_waiting(s, first, high, 0))
     for each in range(waiting):
-        port = np.int64(s.taken[each, 1])
+        port = np.int64(s.taken[each, PORT])
         length = s.queue[port, LENGTH] - 1
         if is_held_up(s, o, port) or not (o.even or had_time(s, port)):
             continue
@@ -225,15 +230,16 @@ def take_packets(s, o, stage):
         s.waiting[port >> 5] ^= np.int64(length == 0) << (port & 31)
         node = s.queue[port, HEAD]
         prefetch(s.pool, node, 0)
-        s.taken[count, 0], s.taken[count, 1], s.taken[count, 2] = node, port, marks and _is_marked(s, o, length)
+        s.taken[count, NODE], s.taken[count, PORT] = node, port
+        s.taken[count, MARK] = marks and _is_marked(s, o, length)
         count += 1
     s.tally[QUEUED] -= count
     for each in range(count):
-        node, port = np.int64(s.taken[each, 0]), np.int64(s.taken[each, 1])
+        node, port = np.int64(s.taken[each, NODE]), np.int64(s.taken[each, PORT])
         second = s.pool[node, 1]
         s.queue[port, HEAD] = second & ((1 << NEXT_BITS) - 1)
         second &= ~((np.int64(1) << NEXT_BITS) - 1)
-        s.pool[node, 1] = second | (np.int64(s.taken[each, 2]) << MARK_SHIFT)
+        s.pool[node, 1] = second | (np.int64(s.taken[each, MARK]) << MARK_SHIFT)
     return count
 
 
@@ -254,6 +260,8 @@ def _look_ahead(s, stage, each, last, buffered):
 @njit
 def pass_on(s, o, stage, count):
     """Packets leave their ports: they come to the next port of their path, or to their receiver.
+
+    What a packet needs is asked for while those before it pass on: its next queue, then the last packet of that queue.
 
     Parameters
     ----------

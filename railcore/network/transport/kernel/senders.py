@@ -27,12 +27,14 @@ from railcore.network.transport.kernel.layout import (
     MIXED,
     NACK,
     NEXT_AT,
+    NODE,
     NOTICE,
     NOW,
     OUT,
     PATH_BITS,
     PAUSED,
     PLACE,
+    PORT,
     PULLS,
     REPS,
     ROW,
@@ -175,7 +177,7 @@ def _send_packet(s, o, host, plane, count):
         update_able(s, o, f)
         at_once = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
         s.pool[node, 1] = (now << SLOT_SHIFT) | (at_once << AT_ONCE_SHIFT) | (again << AGAIN_SHIFT)
-        s.taken[count, 0], s.taken[count, 1] = node, port
+        s.taken[count, NODE], s.taken[count, PORT] = node, port
         return count + 1
     return count
 
