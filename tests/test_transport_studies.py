@@ -10,6 +10,7 @@ from railcore.documents.flops2024 import transport_cases, transport_claims
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
+from railcore.network import delay
 from railcore.network.topology.rails import RailFabric
 from railcore.network.transport import runs as transport_runs
 from railcore.network.transport import splitting, studies, transports
@@ -100,6 +101,10 @@ def test_a_failed_link_leaves_single_paths_without_an_end():
         ({"pattern": "incast", "members": 16}, "members is 16: give 1 to 15"),
         ({"pattern": "all to all", "members": 1}, "members is 1: give 2 to 16"),
         ({"rails": 4, "load": 0.5}, "rails is 4: give 0, or a permutation of all hosts"),
+        ({"rails": 16}, "rails is 16: give rails of two hosts or more"),
+        ({"rails": 2, "planes": 3}, "planes that divide 2 hosts_per_leaf"),
+        ({"oversubscription": 0.5}, "oversubscription is 0.5"),
+        ({"link_Bps": 0}, "link_Bps is 0: give a positive number of bytes/s"),
         ({"flow_bytes": 0}, "flow_bytes is 0"),
         ({"transport": "TCP"}, "TCP"),
         ({"options": "entropies"}, "entropies=32"),
@@ -146,7 +151,11 @@ def test_a_transfer_of_several_flows_ends_with_the_last_of_them():
 def test_latencies_are_the_catalogs():
     found = hop_latencies("800 Gbps", cable_m=0)
     assert list(found) == list(LATENCIES)
-    assert found["switch_latency_s"] == catalog.item("latencies", "SN5600")["latency"]
+    assert found["link_latency_s"] == pytest.approx(delay.correction_delay("800 Gbps")[0]) and found["link_latency_s"]
+    assert found["switch_latency_s"] == pytest.approx(catalog.item("latencies", "SN5600")["latency"])
+    assert found["nic_latency_s"] == pytest.approx(catalog.item("latencies", "ConnectX-7")["latency"])
+    usual = hop_latencies("800 Gbps", cable_m=catalog.item("wide_area", "fibre")["hall_length"])
+    assert hop_latencies("800 Gbps") == usual != found
     longer = hop_latencies("800 Gbps", cable_m=100)["link_latency_s"] - found["link_latency_s"]
     assert longer == pytest.approx(100 * catalog.item("wide_area", "fibre")["delay"])
     fabric = leaf_spine(16, 4, LINK, **found)

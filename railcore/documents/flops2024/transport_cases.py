@@ -41,7 +41,7 @@ def document_cases() -> dict[str, TrainingCase]:
 
 
 def document_network(small: bool = False) -> dict[str, float]:
-    """Hosts, leaves, links, flow_bytes of Fig. 5; small: of Fig. 6. The send is the mixture's; latencies are ours."""
+    """Fields of a `TransportCase` for Fig. 5; small: for Fig. 6. The send is the mixture's; latencies are ours."""
     site = catalog.item("sites", DOCUMENT)
     link, size = (site["small_link"], site["small_flow"]) if small else (site["simulated_link"], 0.0)
     return {

@@ -1,5 +1,6 @@
 """Runs of the packet model as rows of a table: a case in plain numbers and names in, times and counts out."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -7,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, share, whole
 from railcore.network.topology import RailFabric
@@ -21,7 +23,7 @@ from railcore.network.transport.flows import (
 )
 from railcore.network.transport.optimum import Framing
 from railcore.network.transport.packets import simulate_packets
-from railcore.network.transport.transports import Transport, transport
+from railcore.network.transport.transports import SHARED, Transport, transport, transport_names
 
 PATTERNS = ("permutation", "incast", "all to all")
 _PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
@@ -38,13 +40,13 @@ class TransportCase:
     """One run, as a row of plain numbers and names.
 
     hosts, hosts_per_leaf, link_Bps [bytes/s], tiers, oversubscription (of the top tier), planes: the fabric; rails: as
-    many separate ones, a permutation in each, 0 for none. Latencies: `hop_latencies`, or the defaults, which are those
-    of the published runs in data/measured.
+    many separate ones of such switches, a permutation in each, 0 for none. Latencies: `hop_latencies`, or the defaults,
+    which are those of the published runs in data/measured.
     degraded, degraded_rate: share of the cables over the leaves that are slow, and their speed as a share; 0 is dead.
     converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
     pattern: one of `PATTERNS`; flow_bytes: payload of each transfer; subflows: that it is split into; load: share of
-    the hosts in a permutation; members: senders of an incast, hosts of a group of an all to all; start_spread_s: of the
-    starts of an incast.
+    the hosts in a permutation; members: senders of an incast, hosts of a group of an all to all (hosts beyond whole
+    groups stay idle); start_spread_s: of the starts of an incast.
     transport, options: a preset of `transports`, and what differs from it, as in "entropies=32 queue_packets=50".
     payload_bytes, header_bytes: of a packet; 64 is the smallest Ethernet frame. seed: of flows, paths and draws.
 
@@ -89,8 +91,10 @@ class TransportCase:
         whole("hosts", self.hosts, 2)
         for name in ("hosts_per_leaf", "planes", "subflows"):
             whole(name, getattr(self, name))
-        for name in ("link_Bps", "flow_bytes", "payload_bytes"):
+        positive("link_Bps", self.link_Bps, "bytes/s")
+        for name in ("flow_bytes", "payload_bytes"):
             positive(name, getattr(self, name), "bytes")
+        at_least("oversubscription", self.oversubscription, 1.0)
         share("degraded", self.degraded)
         share("degraded_rate", self.degraded_rate)
         share("loss", self.loss, below_1=True)
@@ -102,12 +106,20 @@ class TransportCase:
         if self.rails and (self.pattern, self.load, self.tiers, self.oversubscription) != ("permutation", 1, 2, 1):
             wanted = "0, or a permutation of all hosts over two tiers without oversubscription"
             raise ValueError(f"rails is {self.rails}: give {wanted}")
+        if self.rails and (self.hosts < 2 * self.rails or 2 * self.hosts_per_leaf % self.planes):
+            wanted = "rails of two hosts or more, and planes that divide 2 hosts_per_leaf, the ports of a switch"
+            raise ValueError(f"rails is {self.rails}: give {wanted}")
         _ = self.preset
 
     @property
     def preset(self) -> Transport:
         """The transport with its options."""
         return with_options(self.transport, self.options)
+
+    @property
+    def settings(self) -> str:
+        """A hash of all numbers of the transport, which are the catalog's where `options` has none."""
+        return f"h{hashlib.sha256(repr(self.preset).encode()).hexdigest()[:8]}"  # no number, whatever its digits
 
     def fabric(self) -> PathFabric:
         """The fabric, with its slow or dead cables."""
@@ -168,9 +180,16 @@ def without_idle_hosts(fabric: PathFabric, flows: Flows) -> tuple[PathFabric, Fl
     return kept, Flows(source, destination, flows.size_bytes, flows.start_s)
 
 
-@cache
 def with_options(name: str, options: str) -> Transport:
     """The transport of a name with other values for some fields, such as "entropies=32 queue_packets=50"."""
+    if name not in transport_names():
+        return transport(name)  # which refuses it
+    return _with_options(name, options, catalog.item("transports", name), catalog.item("transports", SHARED))
+
+
+@cache
+def _with_options(name: str, options: str, *_read: catalog.Item) -> Transport:
+    """`with_options`, anew for every state of the catalog."""
     found: dict[str, Any] = {}
     for each in options.split():
         field, equals, value = each.partition("=")
@@ -190,7 +209,7 @@ def _plain(value: str) -> Any:
 
 
 def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
-    """Columns of a case, then what its run gives.
+    """Columns of a case, its settings, then what its run gives.
 
     first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of transfers are back, from the
     start of the first on [s]; flows (transfers) and packets; the tallies of a `PacketRun`. simulate: in place of the
@@ -208,6 +227,7 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     times = np.percentile(done, list(RANKS.values())).tolist()
     return {
         **asdict(case),
+        "settings": case.settings,
         "mean_s": float(done.mean()),
         **dict(zip(RANKS, times, strict=True)),
         "flows": len(flows),

@@ -12,6 +12,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
 from railcore.network import delay
 from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.wiring import whole_wiring
 
 LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
 SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switch or in one pod
@@ -19,16 +20,16 @@ SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switc
 
 @checked
 def hop_latencies(
-    link_Bps: Quantity, cable_m: float = 50.0, switch: str = "SN5600", nic: str = "ConnectX-7"
+    link_Bps: Quantity, cable_m: float | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
 ) -> dict[str, Any]:
-    """The latencies of a `PathFabric` or a `TransportCase` from the catalog, one of `fabric.LATENCIES` each [s].
+    """The latencies of a `PathFabric` or a `TransportCase` from the catalog, one of `LATENCIES` each [s].
 
     Parameters
     ----------
     link_Bps
-        Of a port, one direction [bytes/s]: error correction waits for a whole codeword.
+        Of a port, one direction [bytes/s]: a receiver waits for the codewords of 400GBASE-R to correct errors.
     cable_m
-        Length of every cable [m]; 50 is the middle of a hall.
+        Length of every cable [m]; None for the catalog's usual one in a hall.
     switch, nic
         Items of the catalog's latencies.
 
@@ -36,8 +37,9 @@ def hop_latencies(
     -------
     The fields by name.
     """
-    fibre_s = float(at_least("cable_m", cable_m)) * catalog.item("wide_area", "fibre")["delay"]
-    link_s = fibre_s + float(delay.correction_delay(link_Bps)[0])
+    fibre = catalog.item("wide_area", "fibre")
+    length = fibre["hall_length"] if cable_m is None else float(at_least("cable_m", cable_m))
+    link_s = length * fibre["delay"] + float(delay.correction_delay(link_Bps)[0])
     return dict(zip(LATENCIES, (link_s, *(float(delay.latency(name)[0]) for name in (switch, nic))), strict=True))
 
 
@@ -55,8 +57,8 @@ class PathFabric:
     link_Bps: of one port, one direction [bytes/s]; a NIC has `planes` of them.
     pod [leaves]: pod of every leaf, for three tiers; cores: uplinks of an aggregation switch, 0 for two tiers.
     planes: separate networks, all alike; every NIC has one port in each.
-    link_latency_s, switch_latency_s, nic_latency_s: propagation of one cable, forwarding of one switch, and between
-    memory and wire at each end [s]; the defaults, 1 us a cable and no more, are those of public simulators.
+    link_latency_s, switch_latency_s, nic_latency_s: one cable with its error correction, forwarding of one switch, and
+    between memory and wire at each end [s]; the defaults, 1 us a cable and no more, are those of public simulators.
     rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port; empty for all at full speed.
 
     Raises ValueError naming the argument that is out of range.
@@ -238,6 +240,8 @@ class PathFabric:
         """
         share("fraction", fraction)
         share("rate", rate)
+        if fraction and not len(self.cables):
+            raise ValueError(f"fraction is {fraction:g}: one tier has no cables over its leaves; give 0")
         count = round(fraction * len(self.cables))
         chosen = np.random.default_rng(seed).permutation(len(self.cables))[:count]
         rates = self.rates.copy()
@@ -324,8 +328,8 @@ def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: flo
 def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     """The network of a `RailFabric` as paths: host i is GPU i, and a rail is a group of leaves.
 
-    Leaves, pods and uplinks are those of its layout, of up to three tiers. Without a layer over the rails (rail-only)
-    hosts of two rails do not reach each other, also where their rails share switches.
+    Leaves and pods are those of its wiring, of up to three tiers, each with the uplinks of a full one. Without a layer
+    over the rails (rail-only) hosts of two rails do not reach each other, also where their rails share switches.
 
     Parameters
     ----------
@@ -343,31 +347,24 @@ def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     ValueError
         Where the network has four tiers.
     """
-    layout, tiers, domain = fabric.layout, fabric.tiers, fabric.hb_domain_size
+    layout, tiers, joined = fabric.layout, fabric.tiers, np.isfinite(fabric.oversubscription)
     if tiers > 3:
         raise ValueError(
             f"gpus is {fabric.gpus:,}: the network would have {tiers} tiers of radix {fabric.radix * fabric.planes}, "
             f"and paths have at most 3; choose a larger radix or fewer GPUs"
         )
-    gpus, rails = np.arange(fabric.gpus), fabric.rails
-    rail = gpus % domain % rails
-    place = gpus // domain * (domain // rails) + gpus % domain // rails
-    joined, in_pod = np.isfinite(fabric.oversubscription), int(layout.rails_per_pod)
-    pod_tier = int(layout.pod_tier) if joined else 3  # of the lowest block that holds whole rails
-    below, own = rail * int(layout.leaves_per_rail), place // int(layout.hosts_per_leaf)
-    leaf = rail // in_pod if pod_tier == 1 else below + own
-    pod = np.zeros_like(leaf)
-    if tiers == 3:
-        leaves = int(layout.fan_in[1])
-        pod = {1: leaf // leaves, 2: rail // in_pod, 3: below + own // leaves}[pod_tier]
-    _, first, leaf = np.unique(leaf, return_index=True, return_inverse=True)
-    _, pod = np.unique(pod[first], return_inverse=True)
+    wiring, rail = whole_wiring(fabric), np.arange(fabric.gpus) % fabric.hb_domain_size % fabric.rails
+    rail = np.zeros_like(rail) if joined else rail
+    (switch, rail), leaf = np.unique([wiring.leaf[0], rail], axis=1, return_inverse=True)
+    head = np.full(len(wiring.switches), len(wiring.switches))  # of each switch's block
+    np.minimum.at(head, wiring.lower, wiring.upper)
+    _, pod = np.unique(head[switch] if tiers == 3 else np.zeros_like(switch), return_inverse=True)
     uplinks, cores = (int(layout.uplinks(tier, layout.fan_in[tier - 1])) if tiers > tier else 0 for tier in (1, 2))
     return PathFabric(
-        leaf,
+        leaf.ravel(),
         uplinks,
         fabric.link_Bps,
-        np.zeros_like(first) if joined else rail[first],
+        rail,
         pod,
         cores,
         planes=fabric.planes,

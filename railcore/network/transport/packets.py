@@ -143,7 +143,10 @@ def simulate_packets(
 
 
 def _run(state: Any, options: Any, most_slots: int, progress: Callable[[str], Any] | None) -> int:
-    """The run; with `progress` in parts of some tenths of a second. Returns how it ended."""
+    """The run; with `progress` in parts of some tenths of a second. Returns how it ended.
+
+    Where it ends for want of room it begins anew, and so does what is told.
+    """
     step, told = (1 << 10 if progress else most_slots), time.monotonic()
     while True:
         began, until = time.monotonic(), min(int(state.tally[layout.NOW]) + step, most_slots)
@@ -286,7 +289,7 @@ def _paths_by_entropy(fabric, flows, transport, seed, converged, order):
 
 
 def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
-    """What the loops need of a transport. latency_s, loop_s: of hosts that are as far apart as can be, and back too."""
+    """What the loops need of a transport. latency_s, loop_s: of the farthest flow; of its way and back."""
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     rtt = _slots(loop_s, slot_s)
     target = transport.target_delay_s / slot_s
@@ -302,11 +305,14 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
     if not high:
         low, high = (math.ceil(part * queue) for part in (transport.mark_low_share, transport.mark_high_share))
     pause_delay = math.ceil((2 * fabric.link_latency_s + fabric.switch_latency_s) / slot_s) + 1
-    if transport.overflow == "pause" and transport.pause_packets + pause_delay > transport.buffer_packets:
+    pauses, needed = transport.overflow == "pause", transport.pause_packets + pause_delay + 1
+    if pauses and needed > transport.buffer_packets:
         raise ValueError(
-            f"pause_packets is {transport.pause_packets}: {pause_delay} more packets come before the link has stopped, "
-            f"and the buffer holds {transport.buffer_packets}; give at most {transport.buffer_packets - pause_delay}"
+            f"buffer_packets is {transport.buffer_packets:,}: a link of this length sends on until {needed:,} wait; "
+            f"give that many, or lower pause_packets"
         )
+    if transport.marking and not pauses and high > queue:
+        raise ValueError(f"mark_high_packets is {high:g}: the queue has room for {queue}; give at most that")
     if transport.control == "dcqcn":
         gain, fast = transport.dcqcn_step_Bps / fabric.link_Bps, transport.dcqcn_fast_step_Bps / fabric.link_Bps
         smoothing, period_s, bytes_a_step = (
@@ -325,7 +331,7 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
         stages=fabric.stages,
         planes=fabric.planes,
         entropies=entropies,
-        queue=1 << 30 if transport.overflow == "pause" else queue,
+        queue=1 << 30 if pauses else queue,
         wire=round(framing.packet_bytes),
         header=round(framing.header_bytes),
         mark_low=low if transport.marking else math.inf,

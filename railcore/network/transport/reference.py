@@ -46,7 +46,7 @@ UEC_RULES = {  # tolerance of the last flow's time, and the share of the rows th
     "nscc, full bisection": (0.25, 0.80),
     "rccc, full bisection": (0.10, 0.80),
     "oversubscribed, from 8 MB": (0.10, 1.0),
-    "incast, to 8 senders": (0.05, 1.0),
+    "incast, below 8 senders": (0.05, 1.0),
     "incast, from 8 senders": (0.03, 1.0),
 }
 
@@ -237,7 +237,13 @@ def _rules(rows: pd.DataFrame) -> Any:
         oversubscribed,
         rows["control"] == "nscc",
     ]
-    names = ["incast, from 8 senders", "incast, to 8 senders", "", "oversubscribed, from 8 MB", "nscc, full bisection"]
+    names = [
+        "incast, from 8 senders",
+        "incast, below 8 senders",
+        "",
+        "oversubscribed, from 8 MB",
+        "nscc, full bisection",
+    ]
     return np.select(conditions, names, "rccc, full bisection")
 
 

@@ -22,22 +22,28 @@ from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 from railcore.network.transport.transports import Transport
 
 STORED = "derived/transport_runs.csv"
-LONG_RUN = 1e7  # packet hops, about a second
-_COLUMNS = [field.name for field in fields(TransportCase)]
+LONG_RUN = 1e7  # packet hops, about half a second
+_COLUMNS = [*(field.name for field in fields(TransportCase)), "settings"]
 
 
 def _key(values: Iterable[Any]) -> tuple:
-    """What a case is found by: numbers as a file has them, with ten digits."""
+    """What a run is found by: numbers as a file has them, with ten digits."""
     return tuple(float(f"{value:.10g}") if isinstance(value, float) else value for value in values)
 
 
+def _case_key(case: TransportCase) -> tuple:
+    return _key((*vars(case).values(), case.settings))
+
+
 def _places(runs: pd.DataFrame) -> dict[tuple, int]:
-    """Row of each case."""
+    """Row of each run."""
     return {_key(row): place for place, row in enumerate(runs[_COLUMNS].to_numpy(object).tolist())}
 
 
 def _as_made(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs with their options as texts: a file has no value where they are empty."""
+    """Runs with their options as texts: a file has no value where they are empty. Raises ValueError for other tables."""
+    if missing := set(_COLUMNS) - set(runs.columns):
+        raise ValueError(f"runs have no column {', '.join(sorted(missing))}: give rows of `run_case`")
     return runs.assign(options=runs["options"].astype(object).fillna(""))
 
 
@@ -54,7 +60,7 @@ def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame | None = No
     """
     wanted, given = list(cases), None if runs is None else _as_made(runs)
     table, places = _stored(files.data(STORED)) if given is None else (given, _places(given))
-    found = [places.get(_key(vars(case).values())) for case in wanted]
+    found = [places.get(_case_key(case)) for case in wanted]
     if None in found:
         first = wanted[found.index(None)]
         raise ValueError(
@@ -70,13 +76,13 @@ def case_optimum_s(case: TransportCase) -> float:
 
 
 def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
-    """Runs of cases with their optimum: stored ones as they are, others simulated now.
+    """Runs of cases with their optimum: stored ones as they are, others simulated now, also where your catalog differs.
 
     progress: told before every case of over `LONG_RUN` and each twentieth, and how far a run is. Columns of `run_case`;
     optimum_s, and slowdown: last_s over it.
     """
     stored, known = _stored(files.data(STORED))
-    new = [case for case in dict.fromkeys(cases) if _key(vars(case).values()) not in known]
+    new = [case for case in dict.fromkeys(cases) if _case_key(case) not in known]
     rows = []
     for place, case in enumerate(new, start=1):
         if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):

@@ -13,6 +13,7 @@ import pandas as pd
 from railcore.facts.units import MB, Gbps
 from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.fabric import hop_latencies
+from railcore.network.transport.optimum import Framing
 
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 NETWORKS: dict[str, dict[str, Any]] = {  # four planes: four links a NIC, and four times as much to send
@@ -25,7 +26,6 @@ SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
 LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
 LOSSY = ("UEC NSCC", "NDP", "single path", "RoCEv2")
-LONG_BUFFER = "buffer_packets=50000"  # packets of two latencies of such a link, and more
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
     "a tenth at half speed": (0.1, 0.5, 1),
@@ -121,13 +121,14 @@ def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[Tra
 def loss_cases(losses: Sequence[float] = (0.0, 1e-6, 1e-5, 1e-4), seeds: int = 3) -> list[TransportCase]:
     """300 MB over links that lose packets at random, short and long; every flow has a path of its own.
 
-    No link is ever told to pause; but a lossless switch needs room for what would still come: `LONG_BUFFER`.
+    No link is ever told to pause; but a lossless switch needs room for what would still come, so RoCEv2 is given it.
     """
     shape = {"hosts": 16, "hosts_per_leaf": 1, "link_Bps": 100 * Gbps, "flow_bytes": 300 * MB}
     short_s, long_s = LATENCIES_S.values()
+    room = f"buffer_packets={round(3 * long_s * 100 * Gbps / Framing().packet_bytes)}"  # of three latencies of a link
     near = case_grid(transport=LOSSY, link_latency_s=short_s, **shape, loss=losses, seed=range(seeds))
     far = {"link_latency_s": long_s, **shape, "loss": losses, "seed": range(seeds)}
-    return near + case_grid(transport=LOSSY[:-1], **far) + case_grid(transport=LOSSY[-1], options=LONG_BUFFER, **far)
+    return near + case_grid(transport=LOSSY[:-1], **far) + case_grid(transport=LOSSY[-1], options=room, **far)
 
 
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {

@@ -31,8 +31,10 @@ class Transport:
     queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link. marking: whether
     queues mark packets: from mark_low_packets on, with a probability that grows to mark_probability at
     mark_high_packets; above, all; 0 for both: mark_low_share and mark_high_share of the room.
-    pause_packets, resume_packets: of one incoming link, waiting in a switch; buffer_packets: room that it has for them.
-    window_products: most of a window, in bandwidth-delay products; start_packets: first window, 0 for the most.
+    pause_packets, resume_packets: of one incoming link, waiting in a switch; buffer_packets: room that it must have for
+    them, so that nothing is ever dropped: a run with less is refused.
+    window_products: most of a window, in bandwidth-delay products, at least a round trip with the time of sending;
+    start_packets: first window, not held to that; 0 for the most.
     sack_packets: received for one acknowledgement; what is marked is acknowledged at once. timeout_s: after a round
     trip, where nothing else tells of a loss.
     credit_rate: of the receiver, as a share of its link. paced: receivers slow their credits where packets are trimmed

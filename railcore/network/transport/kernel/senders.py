@@ -158,8 +158,8 @@ def _send_packet(s, o, host, plane, count):
             continue
         if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
             continue
-        if o.balancing == FLOWLET:  # plane and path are drawn together, at the first plane
-            if plane == 0 and now - s.last[f] > o.flowlet_gap:
+        if o.balancing == FLOWLET:  # plane and path are drawn together, once a slot where the first plane's port works
+            if (plane == 0 or s.rates[s.start[0] + host] == 0.0) and now - s.last[f] > o.flowlet_gap:
                 s.cycle[f * o.planes, START] = draw(s.random, o.planes * o.entropies)
             if s.cycle[f * o.planes, START] // o.entropies != plane:
                 continue
