@@ -94,7 +94,8 @@ def cases(draw):
         fabric = leaf_spine(draw(st.sampled_from([3, 8, 12])), 4, LINK, draw(st.sampled_from([1, 2])), planes=planes)
     else:
         fabric = three_tier(draw(st.sampled_from([9, 16])), 4, LINK, planes=planes)
-    fabric = fabric.degraded(draw(st.sampled_from([0.0, 0.3])), draw(st.integers(0, 9)), 0.4)
+    slow = draw(st.sampled_from([0.0, 0.3])) if fabric.uplinks else 0.0
+    fabric = fabric.degraded(slow, draw(st.integers(0, 9)), 0.4)
     random = np.random.default_rng(draw(st.integers(0, 99)))
     count = draw(st.integers(1, 12))
     source = random.integers(0, fabric.hosts, count)
@@ -424,3 +425,51 @@ def test_a_run_in_parts_is_the_run_and_tells_how_far_it_is(name, monkeypatch):
     assert np.array_equal(parts.completion_s, whole.completion_s) and parts.tallies == whole.tallies
     assert len(told) >= 2 and told == sorted(told, key=lambda text: float(text.split("%")[0]))
     assert all(text.endswith(f"% of {whole.packets.sum():,} packets are delivered") for text in told)
+
+
+def options_of(fabric, name="UEC NSCC", **changes):
+    """What the loops are given for a permutation."""
+    flows = permutation(fabric.hosts, 1e5)
+    return packets._prepare(fabric, flows, transport(name, **changes), ACKNOWLEDGED, 0, 0.0, True, 1.0)[1]
+
+
+def test_numbers_of_a_transport_become_slots_and_packets():
+    fabric = leaf_spine(8, 4, LINK, link_latency_s=1e-6, switch_latency_s=0.5e-6)
+    slot_s, latency_s = ACKNOWLEDGED.packet_bytes / LINK, fabric.latency_s([0], [7])[0]
+    usual = options_of(fabric)
+    assert options_of(fabric, window_products=10).most_window == pytest.approx(20 * latency_s / slot_s)
+    slow = options_of(leaf_spine(8, 4, "1 Gbps"))
+    assert slow.most_window == slow.long_rtt == slow.queue  # sending takes longer than the latency
+    short = options_of(fabric, queue_packets=30)
+    assert (short.queue, short.mark_low, short.mark_high) == (30, 6, 24)
+    assert options_of(fabric, "RoCEv2").pause_delay == np.ceil(2.5e-6 / slot_s) + 1
+    assert options_of(fabric, quick_targets=2).quick_delay == pytest.approx(usual.quick_delay / 2)
+    assert options_of(fabric, reference_Bps=50 * Gbps).fair == pytest.approx(2 * usual.fair)
+    assert options_of(fabric, reference_rtt_s=6e-6).gain == pytest.approx(4 * usual.gain)
+    assert options_of(fabric, dcqcn_least_share=0.01).least_rate == 0.01
+
+
+def test_a_pausing_switch_needs_room_for_what_still_comes_and_a_mark_room_in_the_queue():
+    far, flows = leaf_spine(8, 4, LINK, link_latency_s=7.5e-3), permutation(8, 1e5)
+    with pytest.raises(ValueError, match=r"buffer_packets is 600: a link of this length sends on until 45,\d+ wait"):
+        simulate_packets(far, flows, transport("RoCEv2"))
+    with pytest.raises(ValueError, match="mark_high_packets is 500: the queue has room for 29"):
+        simulate_packets(leaf_spine(8, 4, LINK), flows, transport("UEC NSCC", mark_high_packets=500))
+
+
+def test_latencies_of_nics_count_twice_each_way():
+    fabric, flows = leaf_spine(8, 4, LINK, nic_latency_s=2e-6), Flows([0], [7], 4e5)
+    run = simulate_packets(fabric, flows, transport("NDP"))
+    plain = simulate_packets(leaf_spine(8, 4, LINK), flows, transport("NDP"))
+    assert run.completion_s == pytest.approx(single_flow_s(fabric, flows, ACKNOWLEDGED))
+    assert run.completion_s[0] - plain.completion_s[0] == pytest.approx(8e-6)
+
+
+def test_a_flowlet_is_on_one_plane_at_a_time():
+    fabric, flows = leaf_spine(16, 4, LINK, planes=2), permutation(16, 1e6)
+    kept = simulate_packets(fabric, flows, transport("flowlets", flowlet_gap_s=1.0)).port_packets[:32].reshape(2, 16)
+    assert np.array_equal(np.sort(kept, 0)[0], np.zeros(16)) and kept.any(1).all()
+    rates = fabric.rates.copy()
+    rates[:16] = 0  # the first plane's ports of hosts
+    run = simulate_packets(replace(fabric, rates=rates), flows, transport("flowlets"), converged=False)
+    assert run.port_packets[:16].sum() == 0

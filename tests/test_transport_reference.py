@@ -96,7 +96,7 @@ def published_runs():
     """The published rows as if they were ours."""
     rows = reference.uec_rows()
     run = run_case(SMALL, stand_in)
-    table = pd.DataFrame([run | vars(case) for case in reference.uec_cases()])
+    table = pd.DataFrame([run | vars(case) | {"settings": case.settings} for case in reference.uec_cases()])
     return table.assign(first_s=rows["first_s"], last_s=rows["last_s"], retransmitted=rows["retransmitted_packets"],
                         packets=rows["packets"])  # fmt: skip
 
@@ -141,7 +141,7 @@ def reference_runs(scale):
         row = group.iloc[case.seed % len(group)]
         times = {column: scale * row[f"{name}_over_optimum"] * row["optimum_us"] / 1e6
                  for name, column in reference.STATISTICS.items()}  # fmt: skip
-        found.append(run_case(SMALL, stand_in) | vars(case) | times)
+        found.append(run_case(SMALL, stand_in) | vars(case) | {"settings": case.settings} | times)
     return pd.DataFrame(found)
 
 

@@ -41,7 +41,7 @@ def _places(runs: pd.DataFrame) -> dict[tuple, int]:
 
 
 def _as_made(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs with their options as texts: a file has no value where they are empty. Raises ValueError for other tables."""
+    """Runs with their options as texts, where a file has no value. Raises ValueError for tables of something else."""
     if missing := set(_COLUMNS) - set(runs.columns):
         raise ValueError(f"runs have no column {', '.join(sorted(missing))}: give rows of `run_case`")
     return runs.assign(options=runs["options"].astype(object).fillna(""))

@@ -46,10 +46,10 @@ def _small_grid(**values: Any) -> list[TransportCase]:
 
 
 def network_cases(seeds: int = 3) -> list[TransportCase]:
-    """A permutation on each of `NETWORKS`; on planes also transfers of several flows, for those of one path."""
+    """A permutation on each of `NETWORKS`; on planes also transfers of several flows, each on one path."""
     draws = {"seed": range(seeds)}
     plain = [case for each in NETWORKS.values() for case in _small_grid(**each, transport=EVERY, **draws)]
-    return plain + _small_grid(**NETWORKS["4 planes"], transport=SINGLE_PATH, subflows=[4, 16], **draws)
+    return plain + _small_grid(**NETWORKS["4 planes"], transport=["single path", "RoCEv2"], subflows=[4, 16], **draws)
 
 
 def slowdowns_by_network(runs: pd.DataFrame) -> pd.DataFrame:
