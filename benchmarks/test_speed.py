@@ -336,7 +336,7 @@ def test_packets_of_2_MB_flows_between_8192_hosts(benchmark, name):
     """Packet by packet at 800 Gbps, 16 million packet hops; target 3 s on one core."""
     fabric, flows = leaf_spine(8192, 64, "800 Gbps"), permutation(8192, 2e6)
     run = benchmark.pedantic(simulate_packets, (fabric, flows, transport(name)), rounds=3, warmup_rounds=1)
-    assert run.slowdown.min() >= 1
+    assert run.slowdown.min() > 1 - 1e-9
 
 
 @pytest.mark.parametrize("name", [*SIMULATED, "spraying, all paths"])
@@ -345,4 +345,4 @@ def test_packets_of_97_MB_flows_between_8192_hosts(benchmark, transfers, name):
     preset = transport("spraying", entropies=0) if name not in SIMULATED else transport(name)
     simulate_packets(leaf_spine(64, 8, "800 Gbps"), permutation(64, 1e6), preset)
     run = benchmark.pedantic(simulate_packets, (*transfers, preset), rounds=1)
-    assert run.slowdown.min() >= 1
+    assert run.slowdown.min() > 1 - 1e-9
