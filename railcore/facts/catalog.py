@@ -255,8 +255,13 @@ def _family(family: str, own: Path | None, _changed: int) -> dict[str, Item]:
 def _items(family: str) -> dict[str, Item]:
     if family not in (known := families()):
         raise UnknownName("catalog family", family, known)
+    return _family(family, *own_version(family))
+
+
+def own_version(family: str) -> tuple[Path | None, int]:
+    """The own file that lies over a family, and when it was changed; while it is the same, so are the items."""
     own = Path(os.environ.get("RAILCORE_CATALOG") or os.devnull) / f"{family}.csv"
-    return _family(family, own, own.stat().st_mtime_ns) if own.is_file() else _family(family, None, 0)
+    return (own, own.stat().st_mtime_ns) if own.is_file() else (None, 0)
 
 
 @cache

@@ -23,7 +23,7 @@ from railcore.network.transport.flows import (
 )
 from railcore.network.transport.optimum import Framing
 from railcore.network.transport.packets import simulate_packets
-from railcore.network.transport.transports import SHARED, Transport, transport, transport_names
+from railcore.network.transport.transports import Transport, transport
 
 PATTERNS = ("permutation", "incast", "all to all")
 _PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
@@ -182,14 +182,11 @@ def without_idle_hosts(fabric: PathFabric, flows: Flows) -> tuple[PathFabric, Fl
 
 def with_options(name: str, options: str) -> Transport:
     """The transport of a name with other values for some fields, such as "entropies=32 queue_packets=50"."""
-    if name not in transport_names():
-        return transport(name)  # which refuses it
-    return _with_options(name, options, catalog.item("transports", name), catalog.item("transports", SHARED))
+    return _with_options(name, options, catalog.own_version("transports"))
 
 
 @cache
-def _with_options(name: str, options: str, *_read: catalog.Item) -> Transport:
-    """`with_options`, anew for every state of the catalog."""
+def _with_options(name: str, options: str, _version: tuple) -> Transport:
     found: dict[str, Any] = {}
     for each in options.split():
         field, equals, value = each.partition("=")

@@ -208,8 +208,8 @@ def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
     last, optimum = rows["last_s"], rows["optimum_s"]
     excess = (last - optimum).abs()
     constants = (last / optimum).to_numpy()
-    errors = [float(np.median(np.abs(each * optimum - last) / excess)) for each in constants]
-    best = constants[int(np.argmin(errors))]
+    errors = np.abs(constants[:, None] * optimum.to_numpy() - last.to_numpy()) / excess.to_numpy()
+    best = constants[np.argmin(np.median(errors, axis=1))]
     table = rows.assign(
         rule=_rules(rows),
         ours_first_s=ours["first_s"],
