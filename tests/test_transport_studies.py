@@ -67,6 +67,20 @@ def test_stored_runs_are_read_and_others_simulated(stored, monkeypatch):
     assert list(both["optimum_s"]) == [transport_runs.case_optimum_s(case) for case in (*cases, new)]
 
 
+def test_runs_with_your_own_numbers_are_not_the_stored_ones(tmp_path, monkeypatch):
+    case = TransportCase("NDP", **TINY)
+    ours, table = case.settings, pd.DataFrame([run_case(case, transport_runs.flow_level)])
+    assert len(transport_runs.runs_of_cases([case], table)) == 1
+    rows = ",".join(catalog.COLUMNS) + "\nNDP,queue_packets,20,,,packets,datasheet,mine,2026,\n"
+    (tmp_path / "transports.csv").write_text(rows)
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    assert case.preset.queue_packets == 20 and case.settings != ours
+    with pytest.raises(ValueError, match="1 cases were not run, the first with transport NDP"):
+        transport_runs.runs_of_cases([case], table)
+    with pytest.raises(ValueError, match="no column settings"):
+        transport_runs.runs_of_cases([case], table.drop(columns="settings"))
+
+
 def test_shares_of_complete_flows_rise_to_all_at_the_last_flow(stored):
     runs = transport_runs.study_runs(stored[0])
     shares = transport_runs.completed_shares(runs)
