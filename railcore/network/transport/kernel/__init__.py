@@ -8,7 +8,9 @@ of their link, twice. In a slot, what is due is delivered first, then hosts send
 packet a port. Who comes first among hosts, and among ports, changes from slot to slot.
 
 Pool. A packet is two words in a node of one pool: what it is, and when it was sent, beside the number of the next node.
-Queues of ports, what flows send again, and free nodes are linked lists in it: memory follows the packets that exist.
+Queues of ports, and what flows send again, are linked lists in it; free nodes are on a stack: memory follows the
+packets that exist. A bit for each port says whether packets wait there, so that a slot looks at no other. Packets of a
+slot are passed on in a row, and each is asked for some places ahead, so that the waits for memory overlap.
 
 Rings. What goes back waits in a ring with the slot in which it is due. All of a ring have the same latency, so its
 words are in order: ring 0 is of pauses; then one ring for each latency of a loop; then, for each of them, one with the

@@ -139,7 +139,7 @@ def cut_rate(s, o, f):
 
 @inlined
 def raise_rate(o, r):
-    """One step up: fast recovery for the first five, then additive, then by a larger amount."""
+    """One step up: fast recovery for the first five (F of DCQCN's paper), then additive, then by a larger amount."""
     if max(r[TIMER_STEPS], r[COUNTER_STEPS]) > 5.0:
         r[GOAL] = min(1.0, r[GOAL] + (o.fast if min(r[TIMER_STEPS], r[COUNTER_STEPS]) > 5.0 else o.gain))
     r[RATE] = (r[RATE] + r[GOAL]) / 2.0

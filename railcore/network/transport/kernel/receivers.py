@@ -146,7 +146,10 @@ def receive_packet(s, o, node):
 
 @njit
 def _set_pace(s, o, host):
-    """A receiver slows its credits by the share trimmed before the last switch; without trims they grow faster."""
+    """A receiver slows its credits by the share trimmed before the last switch; without trims they grow faster.
+
+    Growth, least share and the spread of its times are those of GitHub ultraethernet/uet-htsim, oversubscribed_cc.cpp.
+    """
     p = s.pace[host]
     if p[TRIMMED_BEFORE] > 0.0:
         p[SHARE] *= p[CAME] / (p[CAME] + p[TRIMMED_BEFORE])

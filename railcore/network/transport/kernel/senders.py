@@ -56,7 +56,8 @@ from railcore.network.transport.kernel.layout import (
 from railcore.network.transport.kernel.ports import had_time, is_held_up
 from railcore.network.transport.kernel.receivers import acknowledge, awaits_acknowledgement, owe_credits
 
-MARKED_PENALTY, LOST_PENALTY, MOST_PENALTY = 1, 4, 15  # turns of a path that are left out
+# turns of a path that are left out, as GitHub ultraethernet/uet-htsim, htsim/sim/uec_mp.cpp
+MARKED_PENALTY, LOST_PENALTY, MOST_PENALTY = 1, 4, 15
 
 
 @inlined
