@@ -14,6 +14,7 @@ from railcore.systems.datacenter.layouts import precision
 from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
+FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws
 SPRAYED = {  # packets over many paths: transport and options. Details of spraying that the document does not name
     "spraying, all paths": ("spraying", "entropies=0"),  # every path in turn
     "spraying, hashed": ("spraying", ""),  # as many header values as a public simulator has, each a path by the hash
@@ -54,7 +55,7 @@ def document_network(small: bool = False) -> dict[str, float]:
 
 
 def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportCase]:
-    """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else at most three.
+    """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else `FEW_SEEDS`.
 
     network: of `document_network`.
     """
@@ -62,7 +63,10 @@ def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportC
         case
         for name, (transport, options) in FIG5_WAYS.items()
         for case in case_grid(
-            transport=transport, **network, options=options, seed=range(seeds if name in DRAWN else min(seeds, 3))
+            transport=transport,
+            **network,
+            options=options,
+            seed=range(seeds if name in DRAWN else min(seeds, FEW_SEEDS)),
         )
     ]
 
@@ -83,12 +87,12 @@ def named_runs(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(transport=[names[way] for way in zip(runs["transport"], runs["options"], strict=True)])
 
 
-def pause_cases(network: Mapping[str, float], seeds: int = 3) -> list[TransportCase]:
-    """RoCEv2 with other pause thresholds. network: of `document_network`."""
+def pause_cases(network: Mapping[str, float], seeds: int = FEW_SEEDS) -> list[TransportCase]:
+    """RoCEv2 with other pause thresholds, at most `FEW_SEEDS` of each. network: of `document_network`."""
     preset = with_options("RoCEv2", "")
     usual = (preset.pause_packets, preset.resume_packets)
     options = ["" if each == usual else "pause_packets={} resume_packets={}".format(*each) for each in PAUSES]
-    return case_grid(transport="RoCEv2", **network, options=options, seed=range(seeds))
+    return case_grid(transport="RoCEv2", **network, options=options, seed=range(min(seeds, FEW_SEEDS)))
 
 
 def pause_settings(runs: pd.DataFrame) -> pd.DataFrame:

@@ -186,7 +186,7 @@ def with_options(name: str, options: str) -> Transport:
 
 
 @cache
-def _with_options(name: str, options: str, _version: tuple) -> Transport:
+def _with_options(name: str, options: str, _version: tuple) -> Transport:  # anew once an own catalog has changed
     found: dict[str, Any] = {}
     for each in options.split():
         field, equals, value = each.partition("=")
