@@ -1,10 +1,11 @@
-"""Iteration time of many strategies at once: the critical path of a 1F1B pipeline, link times and memory.
+"""Iteration time of many strategies at once: breakdown, how busy links are, memory, and what rules a strategy out.
 
 Symbols as in `railcore.training.layer_time`, which gives the costs of a layer.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,26 @@ import pandas as pd
 
 from railcore.facts import checks
 from railcore.facts.arguments import checked
-from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, MODERN, LayerCosts, Runtime, layer_costs
+from railcore.facts.units import show
+from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
+from railcore.training.layer_time import COMPUTE_PARTS, LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS, LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import indivisible
-from railcore.training.transformer import GRADIENT_BYTES, LEVELS, OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer, as_model
+from railcore.training.parallelism import Strategy, indivisible
+from railcore.training.rank_order import PLACEMENTS
+from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
+from railcore.training.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
+from railcore.training.transformer import LEVELS, Transformer, as_model
 
-STRATEGY_COLUMNS = (*LAYER_COLUMNS, "pipeline", "data", "interleave", "sharding", "global_batch")
-STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | {"sequence_parallel": (0, 1)}
-STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in LEVELS.items()}
-_RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload")
+_SWITCHES = ("sequence_parallel", "keep_gathered", "ends_as_layers", "whole_experts")
+_OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
+_COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")
+STRATEGY_COLUMNS = (*_COUNTS, "sequence_parallel", *LEVELS, *_OPTIONAL, "global_batch")
+STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(_SWITCHES, (0, 1))
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"placement": PLACEMENTS}).items()}
+_RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
-REASONS = ("feasible", "heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
-OFFLOAD = ("none", "optimizer")
-_STAGE_COLUMNS = ("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding")
-_BATCH_COLUMNS = ("micro_batch", "pipeline", "data", "interleave", "global_batch")
-_BLOCK_ROWS = 16_384  # rows computed together: their arrays stay in a core's cache
-_UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
+_LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offloaded: the one at work and the next
 Columns = dict[str, np.ndarray]
 
 
@@ -35,17 +40,20 @@ Columns = dict[str, np.ndarray]
 class IterationEstimate:
     """Times [s] and bytes of each strategy, arrays of one shape.
 
-    breakdown: what is on the critical path, by TIME_PARTS; it adds up to `total_s`. links: how long a rank's links are
-    busy with each kind of traffic, hidden or not. memory: by kind, on the fullest rank. reason: index in REASONS of
-    the first thing that rules a strategy out, 0 where nothing does. warnings: where groups of ranks lie unevenly in HB
-    domains, as texts.
+    breakdown: what is on the critical path, by TIME_PARTS; it adds up to `total_s`. links: how long a rank takes for
+    each kind of traffic, hidden or not. hb_utilization, nic_utilization: share of the iteration for which a GPU's HB
+    interconnect and NIC are busy with all kinds, one direction; never above 1. memory: by kind, on the fullest rank.
+    obstacles: what rules a strategy out, bit i for OBSTACLES[i], 0 for nothing. warnings: where groups of ranks lie
+    unevenly in HB domains, as texts.
     """
 
     total_s: np.ndarray
     breakdown: dict[str, np.ndarray]
     links: dict[str, np.ndarray]
+    hb_utilization: np.ndarray
+    nic_utilization: np.ndarray
     memory: dict[str, np.ndarray]
-    reason: np.ndarray
+    obstacles: np.ndarray
     warnings: tuple[str, ...] = ()
 
     @property
@@ -53,60 +61,78 @@ class IterationEstimate:
         """Bytes on the fullest rank."""
         return np.asarray(sum(self.memory.values()))
 
+    @property
+    def feasible(self) -> np.ndarray:
+        """Whether nothing rules a strategy out."""
+        return self.obstacles == 0
 
-@dataclass(frozen=True)
-class _StageCosts:
-    """What the places of ranks decide for a pipeline stage, arrays of one shape.
+    @cached_property
+    def limits(self) -> np.ndarray:
+        """All that rules a strategy out as a text, such as "layers, memory"; "feasible" where nothing does."""
+        return obstacle_names(self.obstacles)
 
-    layers: of a stage, rounded up to whole chunks. hop_Bps, hop_latency_s: of the link to the next stage.
-    after_s, before_s: link time of gradients and weights after and before an iteration's passes; in_forward_s,
-    in_backward_s: in each pass of a micro-batch. states: bytes of weights, gradients and optimizer on the GPU.
-    optimizer_s: the optimizer's step on the GPU; offload_s: in the host's memory, with the way there and back.
-    """
+    def table(self) -> pd.DataFrame:
+        """One strategy as a table to read: time and memory by kind, with units; of several a row each, in SI units."""
+        if self.total_s.size > 1:
+            flat = {"total_s": self.total_s, "memory_bytes": self.memory_bytes, "limit": self.limits}
+            flat |= {"hb_utilization": self.hb_utilization, "nic_utilization": self.nic_utilization}
+            return pd.DataFrame({name: np.ravel(values) for name, values in (flat | self.breakdown).items()})
+        total, memory = self.total_s.item(), self.memory_bytes.item()
+        rows = [("iteration", show(total, "s", 4), 1.0)]
+        parts = sorted(((time.item(), name) for name, time in self.breakdown.items()), reverse=True)
+        rows += [(f"  {name.removesuffix('_s')}", show(time, "s", 4), time / total) for time, name in parts if time > 0]
+        rows += [("HB interconnect busy", "", self.hb_utilization.item()), ("NIC busy", "", self.nic_utilization.item())]
+        rows += [("memory of the fullest GPU", show(memory, "B", 4), 1.0)]
+        sizes = ((size.item(), name) for name, size in self.memory.items())
+        rows += [(f"  {name.removesuffix('_bytes')}", show(size, "B", 4), size / memory) for size, name in sizes if size > 0]
+        rows += [("limit", self.limits.item(), np.nan)]
+        table = pd.DataFrame(rows, columns=["what", "value", "share"])
+        return table.assign(share=["" if np.isnan(share) else f"{share:.1%}" for share in table["share"]])
 
-    layers: np.ndarray
-    hop_Bps: np.ndarray
-    hop_latency_s: np.ndarray
-    after_s: np.ndarray
-    before_s: np.ndarray
-    in_forward_s: np.ndarray
-    in_backward_s: np.ndarray
-    states: dict[str, np.ndarray]
-    optimizer_s: np.ndarray
-    offload_s: np.ndarray
+    def __str__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False)
+
+
+def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
+    """Texts of OBSTACLES given as bits, "feasible" for 0."""
+    names = [
+        ", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible"
+        for code in range(1 << len(OBSTACLES))
+    ]
+    return np.asarray(np.asarray(names, object)[obstacles], object)
 
 
 @checked
 def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategies: Mapping,
-    runtime: Runtime = MODERN,
-    offload: str = "none",
+    strategies: Mapping | Strategy,
+    runtime: Runtime | str = MODERN,
+    offload: str | Sequence[str] = "none",
+    global_batch: int | None = None,
 ) -> IterationEstimate:
-    """Iteration time of every strategy, its breakdown, link times and memory.
+    """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
 
-    T = m (S + logits) + (p - 1) S / v + D + U. m = G / (d b) micro-batches pass the last of p stages one after another.
-    S: forward, backward and recompute of a stage's L / p layers, the hops to and from its neighbours, and the exposed
-    part of all their communication. Filling and draining takes S / v for every other stage, whose hops are never
-    hidden. D: the exposed exchange of gradients and weights (`_data_links`); a pass over all but one of the stage's
-    layers hides a link time, but never one layer's share of it; without overlap_data all of it is exposed. Sharding
-    that exchanges with every micro-batch is part of S. U: the optimizer's step, or the way of gradients and weights to
-    the host and back and the step in its memory. Assumed: two kinds of traffic never use a link at the same time.
-
-    Ranks are placed tensor first, then context, data, pipeline; expert ranks are neighbours among the context and data
-    ranks. What does not divide is computed with layers and micro-batches rounded up, and carries its reason
-    (`parallelism.indivisible`); so does a time that is not finite ("network").
+    The time is that of `critical_path`, from the costs of a layer (`layer_costs`) and of a stage (`stage_costs`).
+    Ranks are placed tensor first, then context, data, pipeline, or as the strategy's order says; expert ranks are
+    neighbours among the context and data ranks. Layers that do not divide over stages are rounded up on the fullest
+    one. What a strategy cannot split is computed rounded up, and carries all its obstacles (`indivisible`), as do a
+    time that is not finite ("network") and a GPU that is too small ("memory").
 
     Parameters
     ----------
     model, machine, runtime
-        What is trained, on which GPU, with which software. Of the first two names in the catalog do.
+        What is trained, on which GPU, with which software; names in the catalog do.
     strategies
-        Whole numbers that broadcast, by the names in STRATEGY_COLUMNS; recompute and sharding as indices in RECOMPUTE
-        and SHARDING.
+        A `Strategy`, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and placement as
+        indices in RECOMPUTE, SHARDING and PLACEMENTS; what is in _OPTIONAL may be missing.
     offload
-        "optimizer" keeps the optimizer's states in the host's memory.
+        What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
+    global_batch
+        Sequences of an iteration; with a `Strategy`.
 
     Returns
     -------
@@ -115,59 +141,114 @@ def iteration_times(
     Raises
     ------
     ValueError
-        For a missing column, and for values that are not whole or out of range.
-
-    References
-    ----------
-    railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
+        For a missing column or batch, and for values that are not whole or out of range.
     """
-    parts = [part for _, part in iteration_time_blocks(model, machine, strategies, runtime, offload)]
-    shape = np.broadcast_shapes(*(np.shape(strategies[name]) for name in STRATEGY_COLUMNS))
-
-    def joined(arrays: list[Any]) -> Any:
-        if isinstance(arrays[0], dict):
-            return {name: joined([array[name] for array in arrays]) for name in arrays[0]}
-        return arrays[0] if isinstance(arrays[0], tuple) else np.concatenate(arrays).reshape(shape)
-
-    return IterationEstimate(**{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})
-
-
-@checked
-def iteration_time_blocks(
-    model: Transformer | str,
-    machine: Machine | str,
-    strategies: Mapping,
-    runtime: Runtime = MODERN,
-    offload: str = "none",
-) -> Iterator[tuple[slice, IterationEstimate]]:
-    """`iteration_times` of a block of rows after another.
-
-    Parameters
-    ----------
-    model, machine, strategies, runtime, offload
-        As for `iteration_times`.
-
-    Returns
-    -------
-    The rows of each block, counted over the flattened columns, and their estimate; at least one.
-    """
-    model, machine = as_model(model), as_machine(machine)
-    checks.one_of("offload", offload, OFFLOAD)
-    columns = _checked_columns(strategies)
+    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    away = checked_offload(offload)
+    columns, shape = _checked_columns(strategies, global_batch)
     layer_rows, layer_of = _unique_rows(columns, LAYER_COLUMNS)
-    stage_rows, stage_of = _unique_rows(columns, _STAGE_COLUMNS)
+    stage_rows, stage_of = _unique_rows(columns, STAGE_COLUMNS)
     layers = layer_costs(model, machine, runtime, layer_rows)
-    stages = _stage_costs(model, machine, offload, stage_rows)
-    warnings = _placement_warnings(machine, stage_rows)
-    wrong_layer = _first_reason(indivisible(model, layer_rows), "heads", "sequence")
-    wrong_stage = _first_reason(indivisible(model, stage_rows), "layers", "experts")
-    for start in range(0, max(layer_of.size, 1), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
-        batch = {name: columns[name][rows] for name in _BATCH_COLUMNS}
-        wrong_batch = _first_reason(indivisible(model, batch), "batch", "interleave")
-        wrong = np.minimum(wrong_batch, np.minimum(wrong_layer[layer_of[rows]], wrong_stage[stage_of[rows]]))
-        layer, stage = _selected(layers, layer_of[rows]), _selected(stages, stage_of[rows])
-        yield rows, replace(_estimate(machine, runtime, batch, layer, stage, wrong), warnings=warnings)
+    stages = stage_costs(model, machine, runtime, away, stage_rows)
+    setting = iteration_setting(machine, runtime, away)
+    sizes = (columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch"))
+    layer, stage = layer_records(layers)[layer_of], stages.rows[stage_of].view(np.recarray)
+    path = critical_path(layer, stage, setting, *sizes)
+    obstacles = sum(wrong << OBSTACLES.index(name) for name, wrong in indivisible(model, columns).items())
+    short = np.asarray(path.short, np.int64)
+    obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
+    obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
+    estimate = IterationEstimate(
+        total_s=path.total_s,
+        breakdown=_breakdown(layers, layer_of, stage, path),
+        links=_links(layers, layer_of, stage, path),
+        hb_utilization=path.hb_s / path.total_s,
+        nic_utilization=path.nic_s / path.total_s,
+        memory=_memory(stages, stage_of, path, machine),
+        obstacles=obstacles,
+        warnings=_placement_warnings(machine, stage_rows),
+    )
+    return _shaped(estimate, shape)
+
+
+def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:
+    """What stays in the host's memory, as names. Raises ValueError for what is not one of OFFLOADS."""
+    names = (offload,) if isinstance(offload, str) else tuple(offload)
+    return tuple(checks.one_of("offload", name, OFFLOADS) for name in names if name != "none")
+
+
+def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:
+    """What `critical_path` takes of a machine and its software: a record of SETTING."""
+    values = {
+        "overlap_data": runtime.overlap_data,
+        "overlap_pipeline": runtime.overlap_pipeline,
+        "memory_bytes": machine.memory_bytes,
+        "reserved_bytes": machine.reserved_bytes,
+        "host_Bps": machine.host_Bps,
+        "offload_activations": "activations" in offload,
+        "layers_in_memory": _LAYERS_IN_MEMORY,
+    }
+    return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
+
+
+def layer_records(costs: LayerCosts) -> Any:
+    """Costs of layers as records of LAYER_ROW."""
+    rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
+    rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS)
+    busy = {"forward": costs.busy_forward, "backward": costs.busy_backward, "logits": costs.logits_links}
+    busy["boundary"] = costs.boundary_gather
+    for name, links in busy.items():
+        rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
+    rows["boundary_s"] = costs.boundary_gather.time_s
+    for name in ("forward_s", "backward_s", "logits_s", "boundary_bytes", "kept_bytes", "working_bytes", "logits_bytes"):
+        rows[name] = getattr(costs, name)
+    return rows.view(np.recarray)
+
+
+def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    parts = {name: m * stage.layers * layers.seconds[name][layer_of] for name in LAYER_PARTS}
+    parts |= {
+        "logits": m * path.logits_s,
+        "pipeline": m * path.hops_s,
+        "bubble": path.bubble_s,
+        "data": m * path.data_pass_s + path.data_once_s,
+        "optimizer": stage.optimizer_s,
+        "offload": m * path.offload_pass_s + stage.offload_s,
+        "once": stage.once_s,
+        "straggler": path.straggler_s,
+    }
+    return {name: np.asarray(parts[name.removesuffix("_s")]) for name in TIME_PARTS}
+
+
+def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
+    links["logits"] = m * np.asarray(layers.logits_links.time_s)[layer_of]
+    links["pipeline"] = m * path.hops_link_s
+    links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
+    return {f"{name}_link_s": time for name, time in links.items()}
+
+
+def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machine: Machine) -> Columns:
+    fullest = np.choose(np.asarray(path.fullest, np.int64), [0, 1, 2])
+    kinds = stages.states["first"]
+    found = {
+        f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES]) for kind in kinds
+    }
+    found["activations_bytes"] = np.asarray(path.activation_bytes)
+    return found | {"reserved_bytes": np.full_like(path.total_s, machine.reserved_bytes)}
+
+
+def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:
+    """An estimate in the shape of the strategies."""
+    fields = {}
+    for name, value in vars(estimate).items():
+        if isinstance(value, dict):
+            fields[name] = {key: np.reshape(array, shape) for key, array in value.items()}
+        else:
+            fields[name] = value if isinstance(value, tuple) else np.reshape(value, shape)
+    return IterationEstimate(**fields)
 
 
 def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
@@ -188,13 +269,20 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
 
 
-def _checked_columns(strategies: Mapping) -> Columns:
-    """Strategies as flat columns of whole numbers in their ranges."""
-    if missing := [name for name in STRATEGY_COLUMNS if name not in strategies]:
+def _checked_columns(strategies: Mapping | Strategy, global_batch: int | None) -> tuple[Columns, tuple[int, ...]]:
+    """Strategies as flat columns of whole numbers in their ranges, and their shape."""
+    if isinstance(strategies, Strategy):
+        if global_batch is None:
+            raise ValueError("global_batch is missing: give the sequences of an iteration beside the Strategy")
+        strategies = strategies.columns(global_batch)
+    elif global_batch is not None:
+        strategies = {**{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies}, "global_batch": global_batch}
+    if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
-        raise ValueError(f"strategies lack {', '.join(missing)}: give an array for each of {names}")
-    arrays = [checks.whole(name, strategies[name], *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS]
-    return dict(zip(STRATEGY_COLUMNS, (array.ravel() for array in np.broadcast_arrays(*arrays)), strict=True))
+        raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
+    given = {name: strategies[name] if name in strategies else 0 for name in STRATEGY_COLUMNS}
+    arrays = np.broadcast_arrays(*(checks.whole(name, given[name], *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS))
+    return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 
 def _unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
@@ -210,109 +298,3 @@ def _unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.
     first = np.empty(len(found), np.int64)
     first[index[::-1]] = np.arange(index.size)[::-1]  # of equal rows the last one written stays
     return {name: columns[name][first] for name in names}, index
-
-
-def _selected(costs: Any, index: np.ndarray) -> Any:
-    """Rows of a dataclass of arrays, or of dicts of arrays."""
-    fields = {
-        name: {key: array.take(index) for key, array in value.items()} if isinstance(value, dict) else value.take(index)
-        for name, value in vars(costs).items()
-    }
-    return type(costs)(**fields)
-
-
-def _first_reason(wrong: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
-    """Index in REASONS of the first of these names that is wrong, len(REASONS) where none is."""
-    found = np.full(np.shape(wrong[names[0]]), len(REASONS), np.int8)
-    for name in reversed(names):
-        found[wrong[name]] = REASONS.index(name)
-    return found
-
-
-def _stage_costs(model: Transformer, machine: Machine, offload: str, columns: Columns) -> _StageCosts:
-    """Costs of a stage for arrays of one shape by the names in _STAGE_COLUMNS."""
-    t, c, e, p, d, v, sharding = (columns[name] for name in _STAGE_COLUMNS)
-    layers = model.stage_layers(p, v)
-    states = model.state_bytes(t, p, d * c, sharding, e, v)
-    updated = states["optimizer"] / OPTIMIZER_BYTES  # parameters that a rank's optimizer updates
-    host_s = (GRADIENT_BYTES + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
-    away = offload == "optimizer"
-    return _StageCosts(
-        layers,
-        *machine.neighbour_link(p, t * c * d),
-        *_data_links(model, machine, columns, layers),
-        states=states | {"optimizer": states["optimizer"] * (not away)},
-        optimizer_s=_UPDATE_BYTES / machine.hbm_Bps * updated * (not away),
-        offload_s=host_s * updated * away,
-    )
-
-
-def _data_links(model: Transformer, machine: Machine, columns: Columns, layers: Any) -> tuple[Any, Any, Any, Any]:
-    """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
-
-    Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
-    AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
-    "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
-    context and data ranks, experts among those that hold the same ones, a layer at a time.
-    """
-    t, c, e, p, d, _, sharding = (columns[name] for name in _STAGE_COLUMNS)
-    shared, experts = model.rank_parameters(t, p, e)
-    groups = [(shared, d * c, t)]
-    if model.experts:
-        groups.append((experts, np.maximum(d * c // e, 1), t * e))
-    gradients, weights = (
-        sum(machine.all_gather_time(size * held, ranks, stride, layers) for held, ranks, stride in groups)
-        for size in (GRADIENT_BYTES, WEIGHT_BYTES)
-    )
-    after = np.select([sharding == 0, sharding == 1], [2 * gradients, gradients], 0.0)
-    before = np.where((sharding == 1) | (sharding == 2), weights, 0.0)
-    in_forward = np.where(sharding == 3, weights, 0.0)
-    return after, before, in_forward, np.where(sharding >= 2, gradients, 0.0) + in_forward
-
-
-def _estimate(
-    machine: Machine, runtime: Runtime, batch: Columns, layer: LayerCosts, stage: _StageCosts, wrong: np.ndarray
-) -> IterationEstimate:
-    """Estimate of a block of rows; wrong: what of them does not divide, by `_first_reason`."""
-    b, p, d, v, G = (batch[name].astype(float) for name in _BATCH_COLUMNS)
-    m, fill, chunked = np.ceil(G / (d * b)), (p - 1) / v, v > 1
-    window = (stage.layers - 1) * runtime.overlap_data
-    forward, backward = window * layer.forward_s, window * layer.backward_s
-    data_s = _exposed(stage.in_forward_s, forward, stage.layers) + _exposed(stage.in_backward_s, backward, stage.layers)
-    stage_s = stage.layers * (layer.forward_s + layer.backward_s) + data_s  # of a micro-batch, as the hops
-    hop = stage.hop_latency_s + layer.boundary_bytes / stage.hop_Bps + layer.boundary_gather_s
-    hops = 2 * v * (p > 1) * hop
-    hidden = np.minimum(hops, stage_s) * (chunked & runtime.overlap_pipeline)
-    all_layers = m * stage.layers
-    breakdown = {f"{name}_s": all_layers * layer.seconds[name] for name in LAYER_PARTS} | {
-        "logits_s": m * layer.logits_s,
-        "pipeline_s": m * (hops - hidden),
-        "bubble_s": fill * (stage_s + hops),
-        "data_s": m * data_s
-        + _exposed(stage.after_s, backward, stage.layers)
-        + _exposed(stage.before_s, forward, stage.layers),
-        "optimizer_s": stage.optimizer_s,
-        "offload_s": stage.offload_s,
-    }
-    links = {f"{name}_link_s": all_layers * time for name, time in layer.links.items()} | {
-        "logits_link_s": m * layer.logits_link_s,
-        "pipeline_link_s": m * hops,
-        "data_link_s": m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s,
-    }
-    # Activations of p micro-batches wait on the first stage, interleaved of p + fill, and of p - fill on the last one.
-    kept = stage.layers * layer.kept_bytes
-    first, last = np.minimum(p + chunked * fill, m) * kept, np.minimum(p - fill, m) * kept + layer.logits_bytes
-    memory = {f"{kind}_bytes": size for kind, size in stage.states.items()} | {
-        "activations_bytes": np.maximum(first, last) + layer.working_bytes,
-        "reserved_bytes": np.full_like(m, machine.reserved_bytes),
-    }
-    total, used = np.asarray(sum(breakdown.values())), np.asarray(sum(memory.values()))
-    short = {"network": ~np.isfinite(total), "memory": used > machine.memory_bytes}
-    reason = np.minimum(wrong, _first_reason(short, "network", "memory"))
-    reason[reason == len(REASONS)] = REASONS.index("feasible")
-    return IterationEstimate(total, breakdown, links, memory, reason)
-
-
-def _exposed(link_s: np.ndarray, window_s: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """What a window does not hide of a link time: at least one layer's share, all of it without a window."""
-    return np.maximum(link_s - window_s, link_s / layers)

@@ -5,56 +5,35 @@ Compute by kind, communication as link time and exposed time, and activations. S
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.products import ELEMENT_BYTES, product_passes
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
-LAYER_COLUMNS = ("micro_batch", "tensor", "context", "expert", "sequence_parallel", "recompute")
-LAYER_PARTS = ("linear", "attention", "elementwise", "recompute", "tensor", "context", "expert")
-_TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
-_TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
-_ELEMENT_BYTES = 2  # of bf16
+LAYER_COLUMNS = (
+    *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
+    *("sequence_parallel", "recompute", "keep_gathered", "whole_experts", "placement"),
+)
+COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
+LINK_KINDS = ("tensor", "context", "expert")
+LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
 _LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """What the training software overlaps and fuses.
-
-    overlap_tensor: the backward pass hides its traffic between tensor ranks behind the products of the weights'
-    gradients. overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks.
-    overlap_data: gradients and sharded weights are exchanged behind backward and forward passes. fused_attention:
-    scores are never stored; then selective recompute changes nothing, and what the causal mask hides is not computed.
-    dropout: after attention and feed-forward.
-    """
-
-    overlap_tensor: bool = True
-    overlap_pipeline: bool = True
-    overlap_data: bool = True
-    fused_attention: bool = True
-    dropout: bool = False
-
-
-MODERN = Runtime()
-_MEGATRON_2022 = Runtime(overlap_pipeline=False, overlap_data=False, fused_attention=False, dropout=True)
-RUNTIMES = {
-    "megatron2021": replace(_MEGATRON_2022, overlap_tensor=False),
-    "megatron2022": _MEGATRON_2022,
-    "modern": MODERN,
-}
-
-
 class PassTimes(NamedTuple):
-    """Seconds of one kind of work in a layer: on the critical path, and on the links that it keeps busy."""
+    """Seconds of one kind of work in a layer: on the critical path, and how long it takes and keeps links busy."""
 
     forward: Any
     backward: Any
-    link_forward: Any = 0.0
-    link_backward: Any = 0.0
+    link_forward: LinkTimes | None = None
+    link_backward: LinkTimes | None = None
 
 
 @dataclass(frozen=True)
@@ -62,117 +41,79 @@ class LayerCosts:
     """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape.
 
     seconds: on the critical path in both passes, by LAYER_PARTS; of communication the exposed part. links: link time of
-    tensor, context and expert ranks, hidden or not. forward_s, backward_s: `seconds` by pass, recompute in backward.
-    logits_s, logits_link_s: the last stage's logits and loss, and their link time. boundary_bytes: from a rank to the
-    next stage, whose tensor ranks gather the whole in boundary_gather_s. kept_bytes: activations kept; working_bytes:
-    of the layer being recomputed; logits_bytes: of the last stage, in bf16 and fp32, 6 u V / t.
+    tensor, context and expert ranks, hidden or not, recompute included. forward_s, backward_s: `seconds` by pass,
+    recompute in backward. busy_forward, busy_backward: link time of all of them by pass.
+    logits_s, logits_links: the last stage's logits and loss, and their link time. boundary_bytes: from a rank to the
+    next stage, whose tensor ranks gather the whole in boundary_gather. kept_bytes: activations kept; working_bytes: of
+    the layer being recomputed; logits_bytes: of the last stage, in bf16 and fp32, 6 u V / t.
     """
 
     seconds: dict[str, np.ndarray]
-    links: dict[str, np.ndarray]
+    links: dict[str, LinkTimes]
     forward_s: np.ndarray
     backward_s: np.ndarray
+    busy_forward: LinkTimes
+    busy_backward: LinkTimes
     logits_s: np.ndarray
-    logits_link_s: np.ndarray
+    logits_links: LinkTimes
     boundary_bytes: np.ndarray
-    boundary_gather_s: np.ndarray
+    boundary_gather: LinkTimes
     kept_bytes: np.ndarray
     working_bytes: np.ndarray
     logits_bytes: np.ndarray
 
 
-def product_time(
-    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, weights: bool = True
-) -> np.ndarray:
-    """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
-
-    W whole waves, batch x tiles over the P processors, rounded up; A elements in a tile of _TILE, laid whichever way
-    covers the result with fewer elements (the first of equals); a side shorter than the tile's takes the next multiple
-    of _TILE_STEP. R the machine's rate. Operands and result pass HBM once.
-
-    Parameters
-    ----------
-    machine
-        Rates of the GPU.
-    m, n, k, batch
-        Sizes and number of the products; they broadcast.
-    fp8
-        Operands have one byte, and each element cast from bf16 moves 2 bytes more.
-    weights
-        Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
-
-    Returns
-    -------
-    Seconds.
-    """
-    tiles, area = _tiles(m, n)
-    waves = np.ceil(tiles * batch / machine.processors)
-    rate = machine.linear_flops if fp8 else machine.bf16_flops
-    size = 1 if fp8 else _ELEMENT_BYTES
-    # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
-    cast = _ELEMENT_BYTES * (m * k + (0 if weights else k * n)) if fp8 else 0
-    moved = batch * ((m * k + k * n) * size + m * n * _ELEMENT_BYTES + cast)
-    return waves * machine.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.kernel_s
-
-
-def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of an m x n result and elements of a tile, laid whichever way needs less."""
-    (upright, upright_area), (turned, turned_area) = (_tiling(m, n, *sides) for sides in (_TILE, _TILE[::-1]))
-    less = turned * turned_area < upright * upright_area
-    return np.where(less, turned, upright), np.where(less, turned_area, upright_area)
-
-
-def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of at most rows x columns on an m x n result, and elements of one."""
-    a = np.minimum(rows, np.ceil(np.asarray(m) / _TILE_STEP) * _TILE_STEP)
-    b = np.minimum(columns, np.ceil(np.asarray(n) / _TILE_STEP) * _TILE_STEP)
-    return np.ceil(m / a) * np.ceil(n / b), a * b
-
-
 def layer_costs(
     model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray]
 ) -> LayerCosts:
-    """Times and bytes of a layer; in a model with mixture layers, of the average layer.
+    """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
 
-    Recompute: "selective" repeats the forward attention where it is not fused, "full" the whole forward pass.
+    Where the first layers are dense, stages of a pipeline are taken to hold mixture layers alone; without a pipeline
+    all layers are averaged. Recompute: "selective" repeats the forward attention where it is not fused, "full" the
+    whole forward pass. Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
 
     Parameters
     ----------
     model, machine, runtime
         What is trained, on which GPU, with which software.
     columns
-        Arrays of one shape by the names in LAYER_COLUMNS, recompute as index in RECOMPUTE.
+        Arrays of one shape by the names in LAYER_COLUMNS, recompute and placement as indices; the last three are 0
+        where they are missing.
 
     Returns
     -------
     Costs, arrays of the same shape.
     """
-    b, t, c = (columns[name].astype(float) for name in ("micro_batch", "tensor", "context"))
-    sliced, recompute = columns["sequence_parallel"], columns["recompute"]
-    u = model.sequence_length * b / c
-    work = layer_passes(model, machine, runtime, columns)
-    gather, attention = _input_gather_time(model, machine, u, t), work["attention"]
+    at = _Slices(model, columns)
+    work = _passes(machine, runtime, at)
+    gather = _input_gather(machine, at)
     forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
-    full, selective = recompute == 2, (recompute == 1) & (not runtime.fused_attention)
-    again = np.select([full, selective], [forward_s, attention.forward], 0.0)
+    full, selective = at.recompute == 2, (at.recompute == 1) & (not runtime.fused_attention)
+    again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
     fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
     kept, whole = (
-        np.asarray(sum(model.layer_activation_bytes(b, t, c, sliced, level, **fused).values()))
-        for level in (recompute, 0)
+        np.asarray(sum(model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, **fused).values()))
+        for level in (at.recompute, 0)
     )
-    links = {name: work[name] for name in ("tensor", "context", "expert")}
+    regained = at.operators * ELEMENT_BYTES * at.u * model.hidden * (1 - 1 / at.t) * at.kept_inputs * (at.recompute < 2)
+    links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
+    forward_links = [forward for forward, _ in links.values()]
+    busy_forward = _sum(forward_links)
+    logits = gather.times(2)
     return LayerCosts(
         seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
-        links={name: kind.link_forward * (1 + full) + kind.link_backward for name, kind in links.items()},
+        links={name: forward.times(1 + full).plus(backward) for name, (forward, backward) in links.items()},
         forward_s=forward_s,
         backward_s=backward_s + again,
-        logits_s=_logits_time(model, machine, u, t) + 2 * gather,
-        logits_link_s=2 * gather,
-        boundary_bytes=_ELEMENT_BYTES * u * model.hidden / t,
-        boundary_gather_s=np.where(sliced, 0.0, gather),
-        kept_bytes=kept,
+        busy_forward=busy_forward,
+        busy_backward=_sum([backward for _, backward in links.values()]).plus(busy_forward.times(full)),
+        logits_s=_logits_time(machine, at) + logits.time_s,
+        logits_links=logits,
+        boundary_bytes=ELEMENT_BYTES * at.u * model.hidden / (at.t if runtime.scatter_gather else at.sliced_by),
+        boundary_gather=gather.times(np.where(at.sliced, 0.0, 1.0) * runtime.scatter_gather),
+        kept_bytes=kept + regained,
         working_bytes=whole * full,
-        logits_bytes=(_ELEMENT_BYTES + 4) * u * model.vocabulary / t,
+        logits_bytes=(ELEMENT_BYTES + 4) * at.u * model.vocabulary / at.t,
     )
 
 
@@ -190,81 +131,128 @@ def layer_passes(
     -------
     Seconds, arrays of the columns' shape.
     """
-    b, t, c, e = (columns[name].astype(float) for name in ("micro_batch", "tensor", "context", "expert"))
-    sliced, u = columns["sequence_parallel"], model.sequence_length * b / c
-    forward, inputs, weights = _linear_times(model, machine, u, t, e)
-    attention = _attention(model, machine, runtime, b, t, c)
-    gather = _input_gather_time(model, machine, u, t)
+    return _passes(machine, runtime, _Slices(model, columns))
+
+
+class _Slices:
+    """What a rank has of a layer, arrays of one shape: b, t, c, e, u tokens, and the share of mixture layers."""
+
+    def __init__(self, model: Transformer, columns: Mapping[str, np.ndarray]) -> None:
+        self.model = model
+        self.b, self.t, self.c, self.e = (
+            np.asarray(columns[name], float) for name in ("micro_batch", "tensor", "context", "expert")
+        )
+        self.sliced, self.recompute = (np.asarray(columns[name]) for name in ("sequence_parallel", "recompute"))
+        self.sliced_by = np.where(self.sliced, self.t, 1.0)
+        self.kept_inputs = self.sliced * np.asarray(columns.get("keep_gathered", 0))
+        self.whole = np.asarray(columns.get("whole_experts", 0), bool)
+        self.groups = group_levels(columns)
+        self.u = model.sequence_length * self.b / self.c
+        pipelined = (np.asarray(columns["pipeline"]) > 1) & (model.dense_layers > 0)
+        self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
+
+    @property
+    def operators(self) -> Any:
+        """Operators of a layer that exchange activations among the tensor ranks, once each way."""
+        model = self.model
+        copies = np.where(self.whole, 0.0, model.expert_copies)  # whole experts take the slices as they are
+        return 1 if model.parallel_block else 2 + self.mixed * (copies - 1)
+
+
+def _sum(links: list[Any]) -> LinkTimes:
+    """Of kinds one after the other."""
+    total = links[0]
+    for each in links[1:]:
+        total = total.plus(each)
+    return total
+
+
+def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTimes]:
+    products = _linear_times(machine, at)
+    attention = _attention(machine, runtime, at)
+    elementwise = _elementwise(machine, runtime, at)
     return {
-        "linear": PassTimes(forward, inputs + weights),
+        "linear": PassTimes(products[0], products[1] + products[2]),
         "attention": attention,
-        "elementwise": _elementwise(model, machine, runtime, u, t, sliced),
-        "tensor": _tensor_traffic(model, runtime, gather, weights, sliced),
-        "context": _context_traffic(model, machine, b, t, c, attention),
-        "expert": _expert_traffic(model, machine, u, t, e),
+        "elementwise": elementwise,
+        "host": PassTimes(0 * at.u, 0 * at.u),
+        "tensor": _tensor_traffic(machine, runtime, at, products),
+        "context": _context_traffic(machine, at, attention),
+        "expert": _expert_traffic(machine, runtime, at),
     }
 
 
-def _input_gather_time(model: Transformer, machine: Machine, u: Any, t: Any) -> Any:
+def _gather(machine: Machine, message_bytes: Any, group: GroupLevels) -> LinkTimes:
+    return machine.gather_links(message_bytes, *group.in_domains(machine.hb_domain_size))
+
+
+def _input_gather(machine: Machine, at: _Slices) -> LinkTimes:
     """AllGather of a layer's input among its tensor ranks."""
-    return machine.all_gather_time(_ELEMENT_BYTES * u * model.hidden, t)
+    return _gather(machine, ELEMENT_BYTES * at.u * at.model.hidden, at.groups["tensor"])
 
 
-def _linear_times(model: Transformer, machine: Machine, u: Any, t: Any, e: Any) -> list[Any]:
+def _linear_times(machine: Machine, at: _Slices) -> list[Any]:
     """Times of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients.
 
-    Rows x columns, inner side: queries, keys and values u x (a + 2 k) d / t, h (a rank has a head of keys and values at
-    least); projection u x h, a d / t; feed-forward u x (m - 1) f / t, h and u x h, f / t; of an expert u q e / E
-    tokens, E / e of them in one, q = top_k imbalance.
+    Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
+    u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in one, q = top_k
+    imbalance. A whole expert has the full width, and of each rank's u / t tokens.
     """
-    mixed = model.mixture_share
-    d, wide = model.head_dim, model.ffn_hidden / t
-    columns = d * (model.heads / t + 2 * model.kv_heads_of_rank(t))
-    each = u * model.expert_copies * e / max(model.experts, 1)  # tokens of an expert
-    ffn = ((model.ffn_matrices - 1) * wide, model.hidden), (model.hidden, wide)
-    rows = [(1.0, u, columns, model.hidden, 1), (1.0, u, model.hidden, model.heads * d / t, 1)]
-    rows += [(1 - mixed, u, n, k, 1) for n, k in ffn if mixed < 1]
-    rows += [(mixed, each, n, k, model.experts / e) for n, k in ffn if mixed]
+    model = at.model
+
+    def feed_forward(width: Any) -> tuple[tuple[Any, Any], ...]:
+        return ((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)
+
+    slices = np.where(at.whole, at.t, 1.0)
+    each = at.u / slices * model.expert_copies * at.e / max(model.experts, 1)  # tokens of an expert
+    rows = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
+    if model.mixture_share < 1:
+        rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
+    if model.experts:
+        rows += [(at.mixed, each, n, k, model.experts / at.e) for n, k in feed_forward(model.expert_hidden * slices / at.t)]
+        if model.shared_hidden:
+            rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
     fp8 = machine.precision == "fp8"
-    passes = [[share * time for time in _product_passes(machine, m, n, k, q, fp8)] for share, m, n, k, q in rows]
+    passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8)] for share, m, n, k, q in rows]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
-def _product_passes(machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False) -> tuple[Any, ...]:
-    """Times of a product forward, of its input's gradient, and of its weights' gradient."""
-    forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False)
-
-
-def _attention(model: Transformer, machine: Machine, runtime: Runtime, b: Any, t: Any, c: Any) -> PassTimes:
+def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Scores and their use of the values; a context rank has s / c queries and all keys.
 
     Unfused: b a / t products s / c x s, d and s / c x d, s, and a softmax of 4 and 6 bytes a score, dropout 5 and 5
-    more. Fused: 2 s^2 d / c FLOPs a head at attention_fraction of bf16_rate, and 2.5 times that backward.
+    more. Fused: 2 s^2 d / c FLOPs a head at the kernel's share of bf16_rate, and 2.5 times that backward; a window of
+    w keys leaves w (2 - w / s) s of the s^2.
     """
-    heads, s, d = b * model.heads / t, float(model.sequence_length), model.head_dim
+    model, s = at.model, float(at.model.sequence_length)
+    heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
-        rate = machine.bf16_rate * machine.attention_fraction
-        forward = 4 * heads * s * s / c * d / 2 / rate + machine.kernel_s
+        met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
+        forward = heads * s * met / at.c * wide / (machine.bf16_rate * machine.attention_fraction) + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
-    rows = s / c
-    passes = [_product_passes(machine, rows, s, d, heads), _product_passes(machine, rows, d, s, heads)]
+    rows = s / at.c
+    passes = [
+        product_passes(machine, rows, s, model.query_dim, heads),
+        product_passes(machine, rows, model.value_dim, s, heads),
+    ]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
     softmax = [size * heads * rows * s / machine.hbm_Bps + machine.kernel_s for size in score_bytes]
     return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
 
 
-def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, u: Any, t: Any, sliced: Any) -> PassTimes:
+def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
     A row is bytes of a token forward and backward, and kernels started. Norms and residuals are over t where
     sequence_parallel, and half as many in a parallel block.
     """
-    norms, mixed = 1 if model.parallel_block else 2, model.mixture_share
-    narrow = norms * model.hidden * np.where(sliced, 1 / t, 1.0)
-    wide = model.ffn_hidden / t * (1 + (model.expert_copies - 1) * mixed)
-    ordered = 8 * model.hidden * model.expert_copies * mixed / t
+    model, t = at.model, at.t
+    norms = 1 if model.parallel_block else 2
+    narrow = norms * model.hidden / at.sliced_by
+    mixture = model.expert_hidden * model.expert_copies + model.shared_hidden
+    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
+    ordered = 8 * model.hidden * model.expert_copies * at.mixed / t
     turned = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
     m, dropout = model.ffn_matrices, runtime.dropout
     rows = [
@@ -275,39 +263,57 @@ def _elementwise(model: Transformer, machine: Machine, runtime: Runtime, u: Any,
         (turned, turned, 0 if model.positions else 1),  # rotary positions
     ]
     *moved, kernels = (sum(column) for column in zip(*rows, strict=True))
-    return PassTimes(*(u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
+    return PassTimes(*(at.u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
 
 
-def _tensor_traffic(model: Transformer, runtime: Runtime, gather: Any, weights: Any, sliced: Any) -> PassTimes:
-    """Of tensor ranks, hidden behind the products of the weights' gradients as far as these reach.
+def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: list[Any]) -> PassTimes:
+    """Of tensor ranks: gathers and sums of activations around the products, hidden as the runtime can.
 
     Each of two operators (one in a parallel block; a mixture's counts top_k imbalance times) has an AllReduce, or an
-    AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient.
-    overlap_tensor hides two gathers' time of the backward pass: without sequence parallelism all, with it all but one.
+    AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient,
+    unless it is kept. overlap_tensor hides two gathers' time of the backward pass behind the products of the weights'
+    gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces
+    behind all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed.
+    fp8_tensor: a gather moves half the bytes.
     """
-    operators = 1 if model.parallel_block else 2 + model.mixture_share * (model.expert_copies - 1)
-    forward = 2 * operators * gather
-    backward = np.where(sliced, 1.5, 1) * forward
-    hidden = np.minimum(forward * runtime.overlap_tensor, weights)
-    return PassTimes(forward, backward - hidden, forward, backward)
+    gather = _input_gather(machine, at)
+    narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0
+    each = 2 * at.operators * (1 + narrow) / 2
+    forward = gather.times(each)
+    backward = gather.times(each + np.where(at.sliced & ~(at.kept_inputs > 0), at.operators * narrow, 0.0))
+    if runtime.overlap_tensor_forward:
+        behind = (at.t - 1) / at.t
+        windows = behind * products[0], behind * (products[1] + products[2])
+        exposed = [
+            np.maximum(links.time_s - window, links.time_s / at.t)
+            for links, window in zip((forward, backward), windows, strict=True)
+        ]
+        return PassTimes(*exposed, forward, backward)
+    hidden = np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
+    return PassTimes(forward.time_s, backward.time_s - hidden, forward, backward)
 
 
-def _context_traffic(model: Transformer, machine: Machine, b: Any, t: Any, c: Any, attention: PassTimes) -> PassTimes:
+def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
-    size = _ELEMENT_BYTES * 2 * model.sequence_length * b * model.head_dim * model.kv_heads_of_rank(t)
-    ring = machine.all_gather_time(size, c, t)
-    exposed = np.maximum(ring - attention.forward, 0.0), np.maximum(2 * ring - attention.backward, 0.0)
-    return PassTimes(*exposed, ring, 2 * ring)
+    model = at.model
+    heads = model.heads / at.t if model.kv_rank else model.kv_heads_of_rank(at.t)
+    wide = heads * (model.query_dim + model.value_dim)
+    ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
+    exposed = [
+        np.maximum(times * ring.time_s - window, 0.0) for times, window in ((1, attention.forward), (2, attention.backward))
+    ]
+    return PassTimes(*exposed, ring, ring.times(2))
 
 
-def _expert_traffic(model: Transformer, machine: Machine, u: Any, t: Any, e: Any) -> PassTimes:
-    """Tokens on their way to their experts and back, in each pass; nothing is hidden."""
-    sent = _ELEMENT_BYTES * u * model.hidden * model.expert_copies / t
-    exchange = 2 * model.mixture_share * machine.all_to_all_time(sent, e, t)
-    return PassTimes(exchange, exchange, exchange, exchange)
+def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
+    """Tokens on their way to their experts and back, in each pass."""
+    sent = ELEMENT_BYTES * at.u * at.model.hidden * at.model.expert_copies / at.t
+    exchange = machine.all_to_all_links(sent, *at.groups["expert"].in_domains(machine.hb_domain_size)).times(2 * at.mixed)
+    return PassTimes(exchange.time_s, exchange.time_s, exchange, exchange)
 
 
-def _logits_time(model: Transformer, machine: Machine, u: Any, t: Any) -> Any:
+def _logits_time(machine: Machine, at: _Slices) -> Any:
     """Compute of logits and loss."""
-    products = sum(_product_passes(machine, u, model.vocabulary / t, model.hidden))
-    return products + _LOSS_BYTES * u * model.vocabulary / t / machine.hbm_Bps
+    columns = at.model.vocabulary / at.t
+    products = sum(product_passes(machine, at.u, columns, at.model.hidden))
+    return products + _LOSS_BYTES * at.u * columns / machine.hbm_Bps

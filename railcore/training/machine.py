@@ -11,8 +11,8 @@ from railcore.facts import catalog, checks
 from railcore.facts.arguments import Quantity, checked
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
-from railcore.training.collectives import hierarchical_time, steps_and_bytes
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
+from railcore.training.link_times import LinkTimes, gather_links, ranks_in_domain
 
 PRECISIONS = ("bf16", "fp8")
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
@@ -144,20 +144,24 @@ class Machine:
         ----------
         railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (many rings).
         """
-        x, y = self.split_over_domains(ranks, stride)
-        hb, nic = self.collective_hb_Bps, self.collective_nic_Bps
-        hb_steps, nic_steps = steps_and_bytes("all_gather", "bruck", 0, np.stack([x, y]))[0]
-        latency = np.asarray(calls) * (hb_steps * self.hb_latency_s + nic_steps * self.nic_latency_s)
-        if self.two_phase_collectives:
-            return hierarchical_time("all_gather", message_bytes, x, y, hb, nic) + latency
-        sent = steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1]
-        return sent / np.where(y > 1, np.minimum(hb, x * nic), hb) + latency
+        return self.gather_links(message_bytes, *self.split_over_domains(ranks, stride), calls).time_s
+
+    def gather_links(
+        self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
+    ) -> LinkTimes:
+        """`link_times.gather_links` on this machine's links: x ranks in each of y HB domains, D bytes of all calls."""
+        bandwidths, latencies = self._links
+        return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, self.two_phase_collectives)
+
+    @property
+    def _links(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Bandwidths that collectives reach, and latencies, of HB interconnect and NIC."""
+        return (self.collective_hb_Bps, self.collective_nic_Bps), (self.hb_latency_s, self.nic_latency_s)
 
     def split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Ranks of a group in one HB domain at worst, and domains that the group is in."""
         n = np.asarray(ranks, np.int64)
-        x = np.gcd(n, np.maximum(self.hb_domain_size // np.asarray(stride, np.int64), 1))
-        return x, n // x
+        return ranks_in_domain(self.hb_domain_size, n, stride)
 
     def lies_unevenly(self, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
         """True where of groups that follow each other some have more ranks in an HB domain than in another.
@@ -173,10 +177,22 @@ class Machine:
 
         See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `all_gather_time`.
         """
-        x, y = self.split_over_domains(ranks, stride)
-        links = (self.collective_hb_Bps, self.collective_nic_Bps, self.routing, self.oversubscription)
-        time = expert_all_to_all_time(message_bytes, x * y, x, *links, pipelined=self.pipelined)
-        return time + (x > 1) * self.hb_latency_s + (y > 1) * self.nic_latency_s
+        return self.all_to_all_links(message_bytes, *self.split_over_domains(ranks, stride)).time_s
+
+    def all_to_all_links(self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike) -> LinkTimes:
+        """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
+
+        Of the D bytes (y - 1) / y leave the domain. By "direct" routing (x - 1) / (x y) stay within it; else all that
+        is not for the rank's own rail passes the HB interconnect, (x - 1) / x.
+        """
+        x, y = np.asarray(inside), np.asarray(domains)
+        (hb, nic), (hb_latency, nic_latency) = self._links
+        options = {"routing": self.routing, "oversubscription": self.oversubscription, "pipelined": self.pipelined}
+        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, **options)
+        sent = np.asarray(message_bytes, float)
+        within = sent * (x - 1) / (x * y if self.routing == "direct" else x) / hb
+        beyond = sent * (y - 1) / y / nic
+        return LinkTimes(time + (x > 1) * hb_latency + (y > 1) * nic_latency, within, beyond)
 
     def neighbour_link(self, ranks: ArrayLike, stride: ArrayLike = 1) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] to the next of n ranks `stride` apart: HB if all are in one domain."""

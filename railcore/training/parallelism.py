@@ -17,34 +17,40 @@ from numpy.typing import ArrayLike, NDArray
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.training import megatron
+from railcore.training.rank_order import ORDERS
 from railcore.training.transformer import LEVELS, Transformer
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 _VOCABULARY_MULTIPLE = 128
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
+_SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_experts")
 
 
 def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
     """What does not divide, by reason: True where a strategy cannot split the model or the batch evenly.
 
-    heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: by p v. batch: G by d b.
-    interleave: where v > 1, p > 1 must divide the micro-batches (rounded up). sequence: by c, and by c t where
-    sequence_parallel, which needs t > 1. experts: by e, which must divide c d too.
+    heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: at least one for each of p v chunks,
+    embedding and loss counted where they take a layer's place. batch: G by d b. interleave: v > 1 needs p > 1, and at
+    least p micro-batches.
+    sequence: by c, and by c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too, or
+    t c d where experts are whole.
     strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
     divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
     """
     t, c, p, d, e, v, b = (np.asarray(strategy.get(name, 1)) for name in _COUNTS)
-    sliced = np.asarray(strategy.get("sequence_parallel", False), bool)
+    sliced, ends, entire = (
+        np.asarray(strategy.get(name, False), bool) for name in ("sequence_parallel", "ends_as_layers", "whole_experts")
+    )
     batch, together = np.asarray(strategy.get("global_batch", d * b * p)), d * b
     kv = model.kv_heads
     return {
         "heads": (model.heads % t > 0) | (model.ffn_hidden % t > 0) | ((kv % t > 0) & (t % kv > 0)),
-        "layers": model.layers % (p * v) > 0,
+        "layers": (model.layers + 2 * ends < p * v) | (ends & (p == 1)),
         "batch": batch % together > 0,
-        "interleave": (v > 1) & ((p == 1) | (-(-batch // together) % p > 0)),
+        "interleave": (v > 1) & ((p == 1) | (-(-batch // together) < p)),
         "sequence": (model.sequence_length % (c * np.where(sliced, t, 1)) > 0) | (sliced & (t == 1)),
-        "experts": (max(model.experts, 1) % e > 0) | (c * d % e > 0),
+        "experts": (max(model.experts, 1) % e > 0) | (c * d * np.where(entire, t, 1) % e > 0) | (entire & (model.experts == 0)),
     }
 
 
@@ -56,7 +62,9 @@ class Strategy:
     tensor, context, pipeline, data, expert: t, c, p, d, e [ranks]; interleave: v [model chunks of a device];
     micro_batch [sequences]; recompute: one of RECOMPUTE; sequence_parallel: activations between the tensor-parallel
     parts are split over the tensor ranks; sharding: one of SHARDING, over the replica group (ZeRO 1 to 3, FSDP);
-    order: dimensions, the fastest-varying first (Megatron-LM's tp-cp-ep-dp-pp).
+    order: dimensions, the fastest-varying first (Megatron-LM's tp-cp-ep-dp-pp). ends_as_layers: embedding and loss take
+    the place of a layer each on the first and last stage. keep_gathered: inputs gathered from sequence parallel ranks
+    are kept for the backward pass. whole_experts: tensor ranks hold whole experts, so that e ranks are runs of t c d.
     warnings: what a launch line said that is not used here; it does not count in comparisons.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
@@ -73,6 +81,9 @@ class Strategy:
     sequence_parallel: bool = False
     sharding: str = "none"
     order: tuple[str, ...] = DIMENSIONS
+    ends_as_layers: bool = False
+    keep_gathered: bool = False
+    whole_experts: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +91,8 @@ class Strategy:
             object.__setattr__(self, name, int(whole(name, getattr(self, name))))
         for name, levels in LEVELS.items():
             one_of(name, getattr(self, name), levels)
-        object.__setattr__(self, "sequence_parallel", bool(self.sequence_parallel))
+        for name in _SWITCHES:
+            object.__setattr__(self, name, bool(getattr(self, name)))
         object.__setattr__(self, "order", tuple(self.order))
         if sorted(self.order) != sorted(DIMENSIONS):
             raise ValueError(f"order is {self.order!r}: give {', '.join(DIMENSIONS)}, each once")
@@ -90,9 +102,11 @@ class Strategy:
             raise ValueError(
                 f"interleave is {self.interleave} with pipeline 1: give pipeline 2 or more, or interleave 1"
             )
-        if self.context * self.data % self.expert:
+        spread = ("tensor", "context", "data") if self.whole_experts else ("context", "data")
+        if int(np.prod([getattr(self, name) for name in spread])) % self.expert:
+            sizes = " x ".join(str(getattr(self, name)) for name in spread)
             raise ValueError(
-                f"expert is {self.expert}: give a divisor of context x data, {self.context} x {self.data} "
+                f"expert is {self.expert}: give a divisor of {' x '.join(spread)}, {sizes} "
                 "(experts are spread over the ranks of one replica group)"
             )
 
@@ -128,11 +142,13 @@ class Strategy:
 
         Raises ValueError for an order of ranks that the critical path does not have.
         """
-        if self.order != DIMENSIONS:
-            raise ValueError(f"order is {self.order!r}: the critical path places ranks as {', '.join(DIMENSIONS)}")
+        orders = list(ORDERS.values())
+        if self.order not in orders:
+            known = " or ".join(", ".join(order) for order in orders)
+            raise ValueError(f"order is {self.order!r}: the critical path places ranks as {known}")
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
-        counts = {name: getattr(self, name) for name in _COUNTS}
-        return {**counts, **places, "sequence_parallel": int(self.sequence_parallel), "global_batch": global_batch}
+        counts = {name: getattr(self, name) for name in _COUNTS} | {name: int(getattr(self, name)) for name in _SWITCHES}
+        return {**counts, **places, "placement": orders.index(self.order), "global_batch": global_batch}
 
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
@@ -141,7 +157,8 @@ class Strategy:
             raise ValueError(f"strategy lacks {', '.join(missing)}: give Strategy(...), or all that a search's row has")
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
         names: dict[str, Any] = {name: levels[int(row[name])] for name, levels in LEVELS.items()}
-        return cls(**counts, **names, sequence_parallel=bool(row["sequence_parallel"]))
+        names |= {name: bool(row[name]) for name in _SWITCHES if name in row}
+        return cls(**counts, **names, order=list(ORDERS.values())[int(row.get("placement", 0))])
 
     def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
         """What is odd but allowed, as texts. Raises ValueError for what `indivisible` finds, naming it.
@@ -151,26 +168,28 @@ class Strategy:
         if gpus is not None and gpus != self.gpus:
             factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
             raise ValueError(f"gpus is {gpus}, but the strategy takes {factors} = {self.gpus}: change one of them")
-        microbatches = self.microbatches(global_batch)
         uneven = [name for name in ("heads", "ffn_hidden") if getattr(model, name) % self.tensor]
         of_width = f"a divisor of {uneven[0]} {getattr(model, uneven[0])}" if uneven else ""
         of_experts = f": give a divisor of experts {model.experts}" if model.experts else ""
+        each = self.data * self.micro_batch
         remedies = {
             "heads": f"tensor is {self.tensor}: give "
             + (of_width or f"a divisor or a multiple of kv_heads {model.kv_heads}"),
-            "layers": f"pipeline x interleave is {self.pipeline} x {self.interleave}: give a divisor of layers "
-            f"{model.layers}",
-            "interleave": f"interleave is {self.interleave}: give 1, or a pipeline that divides the {microbatches} "
-            f"micro-batches, not {self.pipeline}",
+            "layers": f"pipeline x interleave is {self.pipeline} x {self.interleave}, ends_as_layers "
+            f"{self.ends_as_layers}: give at most one chunk for each of layers {model.layers}, and more than one stage "
+            "for ends as layers",
+            "batch": f"global_batch is {global_batch}: give a multiple of data x micro_batch, "
+            f"{self.data} x {self.micro_batch} = {each}",
+            "interleave": f"interleave is {self.interleave}: give 1, or at most {-(-global_batch // each)} stages, one "
+            f"for each micro-batch, not {self.pipeline}",
             "sequence": f"context is {self.context}, sequence_parallel {self.sequence_parallel}: give a divisor of "
             f"sequence_length {model.sequence_length} as context, or as context x tensor",
             "experts": f"expert is {self.expert}" + (of_experts or f", but {model.name} has no experts: give 1"),
         }
         wrong = indivisible(model, {**vars(self), "global_batch": global_batch})
-        for reason, remedy in remedies.items():
-            if wrong[reason]:
-                raise ValueError(f"{remedy} ({model.name})")
-        return self._oddities(model, microbatches)
+        if found := [remedies[reason] for reason in remedies if wrong[reason]]:
+            raise ValueError(f"{'; '.join(found)} ({model.name})")
+        return self._oddities(model, self.microbatches(global_batch))
 
     def _oddities(self, model: Transformer, microbatches: int) -> tuple[str, ...]:
         found, multiple = [], _VOCABULARY_MULTIPLE * self.tensor
@@ -179,6 +198,12 @@ class Strategy:
         if model.vocabulary % self.tensor:
             padded = -(-model.vocabulary // multiple) * multiple
             found.append(f"vocabulary {model.vocabulary} is padded to {padded}, a multiple of {multiple}")
+        places = model.layers + 2 * self.ends_as_layers
+        if places % (self.pipeline * self.interleave):
+            found.append(
+                f"layers {model.layers} do not divide over {self.pipeline} stages x {self.interleave} chunks: the fullest "
+                f"stage has {-(-places // self.pipeline)}"
+            )
         if microbatches < self.pipeline:
             found.append(
                 f"{microbatches} micro-batches leave some of {self.pipeline} pipeline stages idle at all times"

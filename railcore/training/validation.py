@@ -9,10 +9,10 @@ import pandas as pd
 
 from railcore.facts import files
 from railcore.facts.checks import one_of
-from railcore.training.iteration import REASONS, TIME_PARTS, iteration_times
-from railcore.training.layer_time import RUNTIMES
+from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
 _MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
@@ -74,7 +74,7 @@ def training_duration(
     seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
     utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.bf16_rate).item()
-    limit = REASONS[found.reason.item()]
+    limit = found.limits.item()
     return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
 
 
@@ -145,10 +145,10 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
         kind = (row.platform, row.precision)
-        software = replace(RUNTIMES[row.runtime], **(runtime or {}))
+        software = replace(as_runtime(row.runtime), **(runtime or {}))
         found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
-        fits, limit = memory <= machines[kind].memory_bytes, REASONS[found.reason.item()]
+        fits, limit = memory <= machines[kind].memory_bytes, found.limits.item()
         rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIME_PARTS)))
     columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIME_PARTS]
     table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))

@@ -1,0 +1,184 @@
+"""The critical path of an iteration from the costs of a layer and of a stage: arithmetic of one strategy or of arrays.
+
+`critical_path` holds nothing but + - * / min max and ceil, and reads its inputs as fields. NumPy evaluates it for
+arrays of strategies, Numba compiles it for one at a time: one source of truth, the same bits on every CPU.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_LAYER_NUMBERS = (
+    *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
+    *("logits_s", "logits_hb_s", "logits_nic_s"),
+    *("boundary_bytes", "boundary_s", "boundary_hb_s", "boundary_nic_s"),
+    *("kept_bytes", "working_bytes", "logits_bytes"),
+)
+EXCHANGES = ("in_forward", "in_backward", "after", "before")
+_STAGE_NUMBERS = (
+    *("layers", "other_stages", "edge_layers", "hop_Bps", "hop_latency_s", "hop_on_nic", "optimizer_s", "offload_s", "once_s"),
+    *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
+    *("first_bytes", "middle_bytes", "last_bytes", "spread"),
+)
+LAYER_ROW = np.dtype([(name, float) for name in _LAYER_NUMBERS])
+STAGE_ROW = np.dtype([(name, float) for name in _STAGE_NUMBERS])
+SETTING = np.dtype(
+    [(name, float) for name in ("overlap_data", "overlap_pipeline", "memory_bytes", "reserved_bytes", "host_Bps")]
+    + [(name, float) for name in ("offload_activations", "layers_in_memory")]
+)
+FITS, NETWORK, MEMORY = 0, 1, 2  # bits of what rules out a strategy that divides
+
+
+class CriticalPath(NamedTuple):
+    """An iteration of one strategy, or of arrays of them: seconds, and bytes on the fullest GPU.
+
+    total_s = m (layers' passes, data_pass_s and offload_pass_s + hops_s + logits_s) + bubble_s + data_once_s +
+    optimizer_s + offload_s + once_s + straggler_s. microbatches: m. hb_s, nic_s: how long a GPU's links are busy.
+    fullest: 0, 1 or 2 where the first, a middle or the last stage needs most memory. short: bits NETWORK and MEMORY.
+    """
+
+    total_s: Any
+    memory_bytes: Any
+    short: Any
+    microbatches: Any
+    hops_link_s: Any
+    hops_s: Any
+    logits_s: Any
+    data_pass_s: Any
+    data_once_s: Any
+    offload_pass_s: Any
+    bubble_s: Any
+    straggler_s: Any
+    hb_s: Any
+    nic_s: Any
+    fullest: Any
+    activation_bytes: Any
+    state_bytes: Any
+
+
+def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any) -> CriticalPath:
+    """T = m S + (p - 1) S' / v + D + U, memory, and busy times of the links.
+
+    m = ceil(G / (d b)) micro-batches pass the slowest of p stages one after another. S: forward and backward passes of
+    its n layers, exchanges of every pass, the hops to and from its neighbours, and what logits and loss take beyond the
+    layers whose place they have. Filling and draining takes S' = S without logits, over v chunks, for each other
+    stage, a stage with fewer layers less; its hops are never hidden. D: exchanges once an iteration.
+
+    What hides an exchange of link time L: a window W, of which other kinds leave the share r = 1 - busy / S of each of
+    the links that it uses. In every pass W is the time of all but one of the layers. Once an iteration: a chunk's
+    gradients leave after its last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run
+    backward, so that of the backward passes t_b of a micro-batch W = t_b (1 + (v - 1) q) / v, and the last chunk's own
+    share has t_b / v: exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
+    As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts.
+
+    Parameters
+    ----------
+    layer, stage, setting
+        Records (rows of LAYER_ROW and STAGE_ROW, one of SETTING), or arrays of records.
+    b, p, d, v, batch
+        Micro-batch, stages, data ranks, chunks, and sequences of an iteration G.
+
+    Returns
+    -------
+    Seconds and bytes, of the arguments' shape.
+
+    References
+    ----------
+    railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
+    """
+    n, m = stage.layers, np.ceil(batch / (d * b))
+    forward, backward = n * layer.forward_s, n * layer.backward_s
+    forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
+    forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
+    # Exchanges of every pass, hidden behind all but one of its layers.
+    window = setting.overlap_data * (n - 1) / n
+    data_forward = np.maximum(
+        np.maximum(stage.in_forward_s - window * forward, stage.in_forward_s / n),
+        np.maximum(
+            stage.in_forward_nic_s - window * (forward - forward_nic),
+            stage.in_forward_hb_s - window * (forward - forward_hb),
+        ),
+    )
+    data_backward = np.maximum(
+        np.maximum(stage.in_backward_s - window * backward, stage.in_backward_s / n),
+        np.maximum(
+            stage.in_backward_nic_s - window * (backward - backward_nic),
+            stage.in_backward_hb_s - window * (backward - backward_hb),
+        ),
+    )
+    # Activations on their way to the host and back, behind the pass that makes or needs them.
+    away_s = setting.offload_activations * n * layer.kept_bytes / setting.host_Bps
+    offload = np.maximum(away_s - forward, 0.0) + np.maximum(away_s - backward, 0.0)
+    passes = forward + backward + data_forward + data_backward + offload
+    nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
+    hb = forward_hb + backward_hb + stage.in_forward_hb_s + stage.in_backward_hb_s
+    # Hops to the next stage and back, v chunks each; behind other chunks as far as the links are free.
+    several = 1.0 * (p > 1)
+    on_link = 2 * v * several * layer.boundary_bytes / stage.hop_Bps
+    hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
+    hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
+    free = passes - np.maximum(nic, hb)
+    hidden = setting.overlap_pipeline * (v > 1) * np.minimum(hops, free)
+    nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
+    steady = passes + hops - hidden
+    # Exchanges once an iteration, at the rate that the others leave.
+    free_nic, free_hb = 1 - nic / steady, 1 - hb / steady
+    grown = (1 + (v - 1) * np.minimum(p, m)) / v
+    after = _exposed(
+        stage.after_s, stage.after_hb_s, stage.after_nic_s, free_hb, free_nic, setting.overlap_data * backward, grown, v, n
+    )
+    before = _exposed(
+        stage.before_s, stage.before_hb_s, stage.before_nic_s, free_hb, free_nic, setting.overlap_data * forward, grown, v, n
+    )
+    logits = np.maximum(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
+    counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
+    bubble = stage.other_stages * (passes + hops) / v
+    straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.other_stages / v * n * layer.compute_s)
+    once = after + before + stage.optimizer_s + stage.offload_s + stage.once_s
+    total = m * (steady + logits) + bubble + once + straggler
+    # Micro-batches in flight: p on the first stage, one less on the next, 1 on the last one; of v chunks (p - 1) / v
+    # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p: all other chunks wait.
+    chunked = 1.0 * (v > 1)
+    rest = (m - p * np.floor(m / p)) * (v - 1) / v
+    slot = setting.layers_in_memory * layer.kept_bytes * setting.offload_activations
+    stays = (1 - setting.offload_activations) * layer.kept_bytes
+    at_edge = (n - stage.edge_layers) * stays
+    first = np.minimum(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes
+    middle = (p > 2) * (np.minimum(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes)
+    last = np.minimum(p - (p - 1) / v + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
+    most = np.maximum(first, np.maximum(middle, last))
+    on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
+    states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
+    memory = most + layer.working_bytes + setting.reserved_bytes
+    short = NETWORK * (1 - np.isfinite(total)) + MEMORY * (memory > setting.memory_bytes)
+    return CriticalPath(
+        total_s=total,
+        memory_bytes=memory,
+        short=short,
+        microbatches=m,
+        hops_link_s=hops,
+        hops_s=hops - hidden,
+        logits_s=logits,
+        data_pass_s=data_forward + data_backward,
+        data_once_s=after + before,
+        offload_pass_s=offload,
+        bubble_s=bubble,
+        straggler_s=straggler,
+        hb_s=m * hb + counted * layer.logits_hb_s + stage.after_hb_s + stage.before_hb_s,
+        nic_s=m * nic + counted * layer.logits_nic_s + stage.after_nic_s + stage.before_nic_s,
+        fullest=2 * on_last + (1 - on_first - on_last),
+        activation_bytes=most - states + layer.working_bytes,
+        state_bytes=states,
+    )
+
+
+def _exposed(
+    link_s: Any, hb_s: Any, nic_s: Any, free_hb: Any, free_nic: Any, pass_s: Any, grown: Any, v: Any, n: Any
+) -> Any:
+    """What is exposed of an exchange once an iteration; see `critical_path`. pass_s: t_b or t_f of a micro-batch."""
+    rate = np.minimum(free_hb / np.maximum(hb_s, _LEAST_S), free_nic / np.maximum(nic_s, _LEAST_S)) * link_s
+    hides = np.minimum(rate, 1.0) * pass_s
+    return np.maximum(np.maximum((link_s - hides) / v, link_s - hides * grown), link_s / n)
+
+
+_LEAST_S = 1e-30  # of a link that is not used

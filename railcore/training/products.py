@@ -1,0 +1,67 @@
+"""Time of matrix products on a GPU: whole waves of tiles at the rate that products reach, and operands through HBM."""
+
+from typing import Any
+
+import numpy as np
+
+from railcore.training.machine import Machine
+
+ELEMENT_BYTES = 2  # of bf16
+_TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
+_TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
+
+
+def product_time(
+    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, weights: bool = True
+) -> np.ndarray:
+    """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
+
+    W whole waves, batch x tiles over the P processors, rounded up; A elements in a tile of _TILE, laid whichever way
+    covers the result with fewer elements (the first of equals); a side shorter than the tile's takes the next multiple
+    of _TILE_STEP. R the machine's rate. Operands and result pass HBM once.
+
+    Parameters
+    ----------
+    machine
+        Rates of the GPU.
+    m, n, k, batch
+        Sizes and number of the products; they broadcast.
+    fp8
+        Operands have one byte, and each element cast from bf16 moves 2 bytes more.
+    weights
+        Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
+
+    Returns
+    -------
+    Seconds.
+    """
+    tiles, area = _tiles(m, n)
+    waves = np.ceil(tiles * batch / machine.processors)
+    rate = machine.linear_flops if fp8 else machine.bf16_flops
+    size = 1 if fp8 else ELEMENT_BYTES
+    # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
+    cast = ELEMENT_BYTES * (m * k + (0 if weights else k * n)) if fp8 else 0
+    moved = batch * ((m * k + k * n) * size + m * n * ELEMENT_BYTES + cast)
+    return waves * machine.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.kernel_s
+
+
+def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles of an m x n result and elements of a tile, laid whichever way needs less."""
+    (upright, upright_area), (turned, turned_area) = (_tiling(m, n, *sides) for sides in (_TILE, _TILE[::-1]))
+    less = turned * turned_area < upright * upright_area
+    return np.where(less, turned, upright), np.where(less, turned_area, upright_area)
+
+
+def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles of at most rows x columns on an m x n result, and elements of one."""
+    a = np.minimum(rows, np.ceil(np.asarray(m) / _TILE_STEP) * _TILE_STEP)
+    b = np.minimum(columns, np.ceil(np.asarray(n) / _TILE_STEP) * _TILE_STEP)
+    return np.ceil(m / a) * np.ceil(n / b), a * b
+
+
+def product_passes(
+    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times of a product forward, of its input's gradient, and of its weights' gradient."""
+    forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False)

@@ -1,0 +1,90 @@
+"""What the training software overlaps, fuses and keeps: runtimes by name, from data/catalog/runtimes.csv."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
+
+ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "best")
+DISPATCHERS = ("copies", "nodes")
+OFFLOADS = ("none", "optimizer", "activations", "weights")
+
+
+@checked
+@dataclass(frozen=True)
+class Runtime:
+    """What the training software overlaps, fuses and keeps.
+
+    overlap_tensor: the backward pass hides its traffic between tensor ranks behind the products of the weights'
+    gradients. overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes.
+    fp8_tensor: gathers between tensor ranks move one byte an element in fp8.
+    overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks. scatter_gather:
+    tensor ranks send a share of a replicated boundary each, and gather it.
+    overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
+    gradient_bytes, accumulation_bytes: of a gradient on its way, and in memory. sharded_gradients: sharding
+    "optimizer" keeps a share of the gradients.
+    overlap_expert: tokens travel to their experts behind another micro-batch's compute. dispatcher: a token goes to
+    each of its experts ("copies"), or once to each HB domain with one of them ("nodes"). dispatch_bytes: an element's
+    on the way to the experts (2 on the way back). capacity: most tokens of an expert over the mean, the rest are
+    dropped; 0 drops none, and the host waits for their numbers (dropless). graphs: the GPU never waits for the host.
+    attention: the kernel, one of ATTENTION_KERNELS; unfused stores the scores. dropout: after attention and
+    feed-forward. fused_elementwise: bias, activation, residual and norm in few passes through memory.
+    eager: operators are started one by one from Python, so that a layer takes the larger of GPU and host time.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    name: str = "modern"
+    overlap_tensor: bool = True
+    overlap_tensor_forward: bool = False
+    fp8_tensor: bool = False
+    overlap_pipeline: bool = True
+    scatter_gather: bool = True
+    overlap_data: bool = True
+    gradient_bytes: int = 4
+    accumulation_bytes: int = 4
+    sharded_gradients: bool = False
+    overlap_expert: bool = False
+    dispatcher: str = "copies"
+    dispatch_bytes: int = 2
+    capacity: float = 0.0
+    graphs: bool = True
+    attention: str = "best"
+    dropout: bool = False
+    fused_elementwise: bool = True
+    eager: bool = False
+    made_by = "Runtime(...), or the name of a runtime in the catalog"
+
+    def __post_init__(self) -> None:
+        checks.one_of("attention", self.attention, ATTENTION_KERNELS)
+        checks.one_of("dispatcher", self.dispatcher, DISPATCHERS)
+        for name in ("gradient_bytes", "accumulation_bytes"):
+            checks.one_of(name, getattr(self, name), (2, 4))
+        checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
+        if self.capacity and not self.capacity >= 1:
+            raise ValueError(
+                f"capacity is {self.capacity!r}: give at least 1, the tokens of an expert over the mean, or 0 to drop none"
+            )
+
+    @property
+    def fused_attention(self) -> bool:
+        """Whether scores are never stored; then selective recompute changes nothing."""
+        return self.attention != "unfused"
+
+
+MODERN = Runtime()
+
+
+@checked
+def catalog_runtime(name: str, **changes: Any) -> Runtime:
+    """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
+    item = catalog.item("runtimes", name)
+    read = {field.name: field.type(item[field.name]) for field in fields(Runtime) if field.name in item}
+    return Runtime(**{**read, "name": name, **changes})
+
+
+@checked
+def as_runtime(runtime: Runtime | str) -> Runtime:
+    """A runtime as it is, or `catalog_runtime` of its name. Raises ValueError for anything else."""
+    return runtime if isinstance(runtime, Runtime) else catalog_runtime(runtime)

@@ -1,0 +1,182 @@
+"""What the places of ranks decide for a pipeline stage: its layers, states, hops and exchanges of gradients and weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from railcore.training.critical_path import EXCHANGES, STAGE_ROW
+from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.machine import Machine
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer
+
+STAGE_COLUMNS = (
+    *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
+    *("ends_as_layers", "whole_experts", "placement"),
+)
+STAGES = ("first", "middle", "last")
+_UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+_WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
+_ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Costs of the stages, arrays of one shape.
+
+    rows: records of STAGE_ROW. states: bytes of weights, gradients and optimizer on the GPU by stage of STAGES.
+    """
+
+    rows: np.ndarray
+    states: dict[str, dict[str, np.ndarray]]
+
+
+def stage_costs(
+    model: Transformer, machine: Machine, runtime: Runtime, offload: tuple[str, ...], columns: Mapping[str, np.ndarray]
+) -> StageCosts:
+    """Costs of a pipeline stage.
+
+    The fullest stage has n = ceil((L + 2 w) / p) layers, where w = 1 gives embedding and loss the place of a layer
+    each. Filling and draining takes (L + 2 w) / n - 1 stages.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    offload
+        What stays in the host's memory, of OFFLOADS.
+    columns
+        Arrays of one shape by the names in STAGE_COLUMNS.
+
+    Returns
+    -------
+    Costs, arrays of the same shape.
+    """
+    shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
+    columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
+    p, level = columns["pipeline"], columns["sharding"]
+    groups = group_levels(columns)
+    places = model.layers + 2 * columns["ends_as_layers"]
+    layers = np.ceil(places / p)
+    held = _held_parameters(model, columns, layers)
+    states = {stage: _state_bytes(runtime, columns, layers, held[stage]) for stage in STAGES}
+    updated = np.maximum(*(states[stage]["optimizer"] for stage in ("first", "last"))) / OPTIMIZER_BYTES
+    rows = np.zeros(shape, STAGE_ROW)
+    rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
+    hop = groups["pipeline"]
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.neighbour_link(hop.inner, hop.inner_stride)
+    rows["hop_on_nic"] = hop.inner * hop.inner_stride > machine.hb_domain_size
+    for name, links in _data_links(machine, runtime, groups, layers, held["first"], level).items():
+        rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
+    away = "optimizer" in offload
+    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
+    rows["optimizer_s"] = 0.0 if away else _UPDATE_BYTES / machine.hbm_Bps * updated
+    rows["offload_s"] = host_s * updated if away else 0.0
+    ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
+    everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
+    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + getattr(machine, "iteration_host_s", 0.0)
+    rows["spread"] = getattr(machine, "rank_spread", 0.0) * _expected_maximum(ranks)
+    for stage in STAGES:
+        if away:
+            states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
+        if "weights" in offload:
+            states[stage]["weights"] = states[stage]["weights"] * np.minimum(_WHOLE_LAYERS / layers, 1.0)
+        rows[f"{stage}_bytes"] = sum(states[stage].values())
+    return StageCosts(rows, states)
+
+
+def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
+    """Standard deviations by which the largest of n normal numbers is expected above the mean: Blom's approximation.
+
+    Phi^-1((n - 3/8) / (n + 1/4)), 0 for one; rounded, so that every CPU has the same.
+    """
+    sizes, index = np.unique(ranks, return_inverse=True)
+    found = [round(NormalDist().inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
+    return np.asarray(found)[index].reshape(np.shape(ranks))
+
+
+def _held_parameters(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts.
+
+    The first stage has the embedding, the last one the output matrix or, where it is tied, a copy of the embedding.
+    """
+    t, e, p, whole = (columns[name] for name in ("tensor", "expert", "pipeline", "whole_experts"))
+    kinds = model.parameters()
+    ends = kinds["embedding"] + kinds["positions"], kinds["output"] or kinds["embedding"]
+    inner = (model.total_parameters - model.expert_parameters - ends[0] - kinds["output"]) / model.layers * layers
+    mixed = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
+    each = model.expert_parameters / max(model.mixture_layers, 1)
+    experts = each * mixed * layers / (e * np.where(whole, 1, t))
+    one = p == 1
+    first, last = inner + ends[0] + one * kinds["output"], inner + np.where(one, ends[0] + kinds["output"], ends[1])
+    return {"first": (first / t, experts), "middle": (inner / t, experts), "last": (last / t, experts)}
+
+
+def _state_bytes(
+    runtime: Runtime, columns: Mapping[str, np.ndarray], layers: np.ndarray, held: tuple[np.ndarray, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Bytes of weights, gradients and optimizer states of a rank.
+
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer. A sharded state is the
+    rank's share, and for weights gathered and gradients not yet scattered _WHOLE_LAYERS layers besides.
+
+    References
+    ----------
+    Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
+    """
+    t, c, d, e, level, whole = (
+        columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
+    )
+    shared, experts = held
+    replicas = c * d
+    everything = shared + experts
+    share = shared / replicas + experts / np.maximum(replicas * np.where(whole, t, 1) // e, 1)
+    transient = np.where(replicas > 1, np.minimum(_WHOLE_LAYERS, layers) * everything / layers, 0.0)
+    sharded = np.minimum(share + transient, everything)
+    kept_share = share if runtime.sharded_gradients else everything
+    gradients = np.select([level >= 2, level == 1], [sharded, kept_share], everything)
+    return {
+        "weights": WEIGHT_BYTES * np.where(level >= 3, share + transient, everything),
+        "gradients": runtime.accumulation_bytes * gradients,
+        "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, everything),
+    }
+
+
+def _data_links(
+    machine: Machine,
+    runtime: Runtime,
+    groups: Mapping[str, GroupLevels],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, np.ndarray],
+    level: np.ndarray,
+) -> dict[str, LinkTimes]:
+    """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
+
+    Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
+    AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
+    "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
+    context and data ranks, experts among those that hold the same ones, a layer at a time.
+    """
+
+    def exchange(size: int) -> LinkTimes:
+        found = NO_LINK
+        for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
+            inside = groups[group].in_domains(machine.hb_domain_size)
+            found = found.plus(machine.gather_links(size * parameters, *inside, layers * (parameters > 0)))
+        return found
+
+    gradients, weights = exchange(runtime.gradient_bytes), exchange(WEIGHT_BYTES)
+    in_forward = weights.times(level == 3)
+    found = {
+        "after": gradients.times(np.select([level == 0, level == 1], [2.0, 1.0], 0.0)),
+        "before": weights.times((level == 1) | (level == 2)),
+        "in_forward": in_forward,
+        "in_backward": gradients.times(level >= 2).plus(in_forward),
+    }
+    return {name: found[name] for name in EXCHANGES}
