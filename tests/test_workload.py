@@ -10,7 +10,8 @@ from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8
 from timelines import check
 
 from railcore.training import transfers
-from railcore.training.layer_time import MODERN, RUNTIMES, layer_costs
+from railcore.training.layer_time import layer_costs
+from railcore.training.runtime import MODERN, catalog_runtime
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time, schedule

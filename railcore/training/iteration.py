@@ -81,10 +81,15 @@ class IterationEstimate:
         rows = [("iteration", show(total, "s", 4), 1.0)]
         parts = sorted(((time.item(), name) for name, time in self.breakdown.items()), reverse=True)
         rows += [(f"  {name.removesuffix('_s')}", show(time, "s", 4), time / total) for time, name in parts if time > 0]
-        rows += [("HB interconnect busy", "", self.hb_utilization.item()), ("NIC busy", "", self.nic_utilization.item())]
+        rows += [
+            ("HB interconnect busy", "", self.hb_utilization.item()),
+            ("NIC busy", "", self.nic_utilization.item()),
+        ]
         rows += [("memory of the fullest GPU", show(memory, "B", 4), 1.0)]
         sizes = ((size.item(), name) for name, size in self.memory.items())
-        rows += [(f"  {name.removesuffix('_bytes')}", show(size, "B", 4), size / memory) for size, name in sizes if size > 0]
+        rows += [
+            (f"  {name.removesuffix('_bytes')}", show(size, "B", 4), size / memory) for size, name in sizes if size > 0
+        ]
         rows += [("limit", self.limits.item(), np.nan)]
         table = pd.DataFrame(rows, columns=["what", "value", "share"])
         return table.assign(share=["" if np.isnan(share) else f"{share:.1%}" for share in table["share"]])
@@ -200,7 +205,15 @@ def layer_records(costs: LayerCosts) -> Any:
     for name, links in busy.items():
         rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
     rows["boundary_s"] = costs.boundary_gather.time_s
-    for name in ("forward_s", "backward_s", "logits_s", "boundary_bytes", "kept_bytes", "working_bytes", "logits_bytes"):
+    for name in (
+        "forward_s",
+        "backward_s",
+        "logits_s",
+        "boundary_bytes",
+        "kept_bytes",
+        "working_bytes",
+        "logits_bytes",
+    ):
         rows[name] = getattr(costs, name)
     return rows.view(np.recarray)
 
@@ -234,7 +247,8 @@ def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machin
     fullest = np.choose(np.asarray(path.fullest, np.int64), [0, 1, 2])
     kinds = stages.states["first"]
     found = {
-        f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES]) for kind in kinds
+        f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES])
+        for kind in kinds
     }
     found["activations_bytes"] = np.asarray(path.activation_bytes)
     return found | {"reserved_bytes": np.full_like(path.total_s, machine.reserved_bytes)}
@@ -276,12 +290,17 @@ def _checked_columns(strategies: Mapping | Strategy, global_batch: int | None) -
             raise ValueError("global_batch is missing: give the sequences of an iteration beside the Strategy")
         strategies = strategies.columns(global_batch)
     elif global_batch is not None:
-        strategies = {**{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies}, "global_batch": global_batch}
+        strategies = {
+            **{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies},
+            "global_batch": global_batch,
+        }
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
         raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
     given = {name: strategies[name] if name in strategies else 0 for name in STRATEGY_COLUMNS}
-    arrays = np.broadcast_arrays(*(checks.whole(name, given[name], *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS))
+    arrays = np.broadcast_arrays(
+        *(checks.whole(name, given[name], *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS)
+    )
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 

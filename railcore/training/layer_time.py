@@ -12,8 +12,8 @@ import numpy as np
 
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
-from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.products import ELEMENT_BYTES, product_passes
+from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -209,7 +209,9 @@ def _linear_times(machine: Machine, at: _Slices) -> list[Any]:
     if model.mixture_share < 1:
         rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
     if model.experts:
-        rows += [(at.mixed, each, n, k, model.experts / at.e) for n, k in feed_forward(model.expert_hidden * slices / at.t)]
+        rows += [
+            (at.mixed, each, n, k, model.experts / at.e) for n, k in feed_forward(model.expert_hidden * slices / at.t)
+        ]
         if model.shared_hidden:
             rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
     fp8 = machine.precision == "fp8"
@@ -300,7 +302,8 @@ def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> Pas
     wide = heads * (model.query_dim + model.value_dim)
     ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
     exposed = [
-        np.maximum(times * ring.time_s - window, 0.0) for times, window in ((1, attention.forward), (2, attention.backward))
+        np.maximum(times * ring.time_s - window, 0.0)
+        for times, window in ((1, attention.forward), (2, attention.backward))
     ]
     return PassTimes(*exposed, ring, ring.times(2))
 
@@ -308,7 +311,9 @@ def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> Pas
 def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Tokens on their way to their experts and back, in each pass."""
     sent = ELEMENT_BYTES * at.u * at.model.hidden * at.model.expert_copies / at.t
-    exchange = machine.all_to_all_links(sent, *at.groups["expert"].in_domains(machine.hb_domain_size)).times(2 * at.mixed)
+    exchange = machine.all_to_all_links(sent, *at.groups["expert"].in_domains(machine.hb_domain_size)).times(
+        2 * at.mixed
+    )
     return PassTimes(exchange.time_s, exchange.time_s, exchange, exchange)
 
 

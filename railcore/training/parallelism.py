@@ -50,7 +50,9 @@ def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, ND
         "batch": batch % together > 0,
         "interleave": (v > 1) & ((p == 1) | (-(-batch // together) < p)),
         "sequence": (model.sequence_length % (c * np.where(sliced, t, 1)) > 0) | (sliced & (t == 1)),
-        "experts": (max(model.experts, 1) % e > 0) | (c * d * np.where(entire, t, 1) % e > 0) | (entire & (model.experts == 0)),
+        "experts": (max(model.experts, 1) % e > 0)
+        | (c * d * np.where(entire, t, 1) % e > 0)
+        | (entire & (model.experts == 0)),
     }
 
 
@@ -147,7 +149,9 @@ class Strategy:
             known = " or ".join(", ".join(order) for order in orders)
             raise ValueError(f"order is {self.order!r}: the critical path places ranks as {known}")
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
-        counts = {name: getattr(self, name) for name in _COUNTS} | {name: int(getattr(self, name)) for name in _SWITCHES}
+        counts = {name: getattr(self, name) for name in _COUNTS} | {
+            name: int(getattr(self, name)) for name in _SWITCHES
+        }
         return {**counts, **places, "placement": orders.index(self.order), "global_batch": global_batch}
 
     @classmethod

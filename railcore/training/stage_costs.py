@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,9 @@ def stage_costs(
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + getattr(machine, "iteration_host_s", 0.0)
+    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + getattr(
+        machine, "iteration_host_s", 0.0
+    )
     rows["spread"] = getattr(machine, "rank_spread", 0.0) * _expected_maximum(ranks)
     for stage in STAGES:
         if away:

@@ -30,10 +30,11 @@ import numpy as np
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.iteration import iteration_times
-from railcore.training.layer_time import PassTimes, Runtime, layer_costs, layer_passes
+from railcore.training.layer_time import PassTimes, layer_costs, layer_passes
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
@@ -137,7 +138,9 @@ class StageProgram:
         columns = {name: np.asarray(value) for name, value in self._columns().items()}
         layer = (self.model, self.machine, self.runtime, columns)
         work, costs = layer_passes(*layer), layer_costs(*layer)
-        scalars = {name: PassTimes(*(float(np.asarray(time)) for time in times)) for name, times in work.items()}
+        scalars = {
+            name: PassTimes(float(times.forward), float(times.backward), *times[2:]) for name, times in work.items()
+        }
         again = self.strategy.recompute == "selective" and not self.runtime.fused_attention
         s, t, c = self.strategy, self.strategy.tensor, self.strategy.context
         tokens = s.micro_batch * self.model.sequence_length / c
@@ -149,7 +152,7 @@ class StageProgram:
         )
         # Logits and loss: forward the product, backward its two gradients.
         self.logits_s = float(costs.logits_s)
-        self.boundary_bytes, self.boundary_s = float(costs.boundary_bytes), float(costs.boundary_gather_s)
+        self.boundary_bytes, self.boundary_s = float(costs.boundary_bytes), float(costs.boundary_gather.time_s)
         estimate = iteration_times(self.model, self.machine, self._columns(), self.runtime)
         self.optimizer_s, self.memory_bytes = float(estimate.breakdown["optimizer_s"]), float(estimate.memory_bytes)
 
@@ -400,9 +403,9 @@ class _Pass:
         detail, work = program.options.detail, program.layer.work
         seconds = {name: getattr(times, direction) for name, times in work.items()}
         attention = seconds["attention"] + (program.layer.attention_again_s if direction == "backward" else 0.0)
-        rest = seconds["linear"] + seconds["elementwise"]
+        rest = seconds["linear"] + seconds["elementwise"] + seconds["host"]
         if program.strategy.context > 1 and (detail or "context" in program.rail_groups):
-            size, link = program.layer.context_bytes, work["context"].link_forward
+            size, link = program.layer.context_bytes, work["context"].link_forward.time_s
             yield ("beside", "context", "all_gather", "context", size, link)
             if direction == "backward":
                 yield ("beside", "context", "reduce_scatter", "context", size, link)

@@ -77,20 +77,6 @@ class Transformer:
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
 
-    # SHIM
-    dense_layers = 0
-    kv_rank = 0
-    shared_hidden = 0
-    @property
-    def expert_hidden(self): return self.ffn_hidden
-    @property
-    def query_dim(self): return self.head_dim
-    @property
-    def value_dim(self): return self.head_dim
-    def attention_spans(self): return [(1.0, self.sequence_length)]
-    def attention_matrices(self, t):
-        d = self.head_dim
-        return [(d * (self.heads / t + 2 * self.kv_heads_of_rank(t)), self.hidden), (self.hidden, self.heads * d / t)]
     @property
     def mixture_layers(self) -> int:
         """Layers whose feed-forward is a mixture of experts."""
