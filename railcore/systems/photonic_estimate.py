@@ -25,7 +25,7 @@ from railcore.training.search import search, strategy_label
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions, fsdp_options
 from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES, Transformer, as_model
 
-_KEYS_BYTES = 2 * 2  # keys and values in bf16
+_KEYS_BYTES = 2  # an element of keys and values in bf16
 STEP_SOFTWARE: dict[str, tuple[str, StepOptions]] = {
     "data parallel": ("none", DEFAULT_STEP),
     "ZeRO-1": ("optimizer", DEFAULT_STEP),
@@ -186,7 +186,7 @@ def _read_step(
         [_ring_s(machine, bytes_each * part / t, n, t) for part in (inner, *ends)]
         for bytes_each in (WEIGHT_BYTES, GRADIENT_BYTES)
     )
-    keys = _KEYS_BYTES * model.kv_heads_of_rank(t) * model.head_dim * size * model.sequence_length
+    keys = _KEYS_BYTES * model.key_value_elements(t) * size * model.sequence_length
     rate, latency = machine.neighbour_link(p, n * t)
     spread = {"data": (n, t), "context": (c, t), "pipeline": (p, n * t)}
     on_rails = {name: machine.split_over_domains(*group)[1] > 1 for name, group in spread.items()}

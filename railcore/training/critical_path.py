@@ -163,7 +163,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     once = after + before + stage.optimizer_s + stage.offload_s + stage.once_s
     total = m * (steady + logits) + bubble + once + straggler
     # Micro-batches in flight: p on the first stage, one less on the next, 1 on the last one; of v chunks (p - 1) / v
-    # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p: all other chunks wait.
+    # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p, and waits with it.
     chunked = 1.0 * (v > 1)
     rest = (m - p * np.floor(m / p)) * (v - 1) / v
     slot = setting.layers_in_memory * layer.kept_bytes * setting.offload_activations

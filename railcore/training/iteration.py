@@ -256,7 +256,7 @@ def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machin
 
 def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:
     """An estimate in the shape of the strategies."""
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, value in vars(estimate).items():
         if isinstance(value, dict):
             fields[name] = {key: np.reshape(array, shape) for key, array in value.items()}
@@ -297,10 +297,8 @@ def _checked_columns(strategies: Mapping | Strategy, global_batch: int | None) -
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
         raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
-    given = {name: strategies[name] if name in strategies else 0 for name in STRATEGY_COLUMNS}
-    arrays = np.broadcast_arrays(
-        *(checks.whole(name, given[name], *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS)
-    )
+    read = [checks.whole(name, strategies.get(name, 0), *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS]
+    arrays = np.broadcast_arrays(*read)
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 

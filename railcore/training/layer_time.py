@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.link_times import LinkTimes
+from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank_order import GroupLevels, group_levels
@@ -32,8 +32,8 @@ class PassTimes(NamedTuple):
 
     forward: Any
     backward: Any
-    link_forward: LinkTimes | None = None
-    link_backward: LinkTimes | None = None
+    link_forward: LinkTimes = NO_LINK
+    link_backward: LinkTimes = NO_LINK
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _linear_times(machine: Machine, at: _Slices) -> list[Any]:
 
     slices = np.where(at.whole, at.t, 1.0)
     each = at.u / slices * model.expert_copies * at.e / max(model.experts, 1)  # tokens of an expert
-    rows = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
+    rows: list[tuple[Any, ...]] = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
     if model.mixture_share < 1:
         rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
     if model.experts:
@@ -286,11 +286,8 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
     if runtime.overlap_tensor_forward:
         behind = (at.t - 1) / at.t
         windows = behind * products[0], behind * (products[1] + products[2])
-        exposed = [
-            np.maximum(links.time_s - window, links.time_s / at.t)
-            for links, window in zip((forward, backward), windows, strict=True)
-        ]
-        return PassTimes(*exposed, forward, backward)
+        first = np.maximum(forward.time_s - windows[0], forward.time_s / at.t)
+        return PassTimes(first, np.maximum(backward.time_s - windows[1], backward.time_s / at.t), forward, backward)
     hidden = np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
     return PassTimes(forward.time_s, backward.time_s - hidden, forward, backward)
 
@@ -301,11 +298,8 @@ def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> Pas
     heads = model.heads / at.t if model.kv_rank else model.kv_heads_of_rank(at.t)
     wide = heads * (model.query_dim + model.value_dim)
     ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
-    exposed = [
-        np.maximum(times * ring.time_s - window, 0.0)
-        for times, window in ((1, attention.forward), (2, attention.backward))
-    ]
-    return PassTimes(*exposed, ring, ring.times(2))
+    first = np.maximum(ring.time_s - attention.forward, 0.0)
+    return PassTimes(first, np.maximum(2 * ring.time_s - attention.backward, 0.0), ring, ring.times(2))
 
 
 def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:

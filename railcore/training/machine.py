@@ -187,8 +187,8 @@ class Machine:
         """
         x, y = np.asarray(inside), np.asarray(domains)
         (hb, nic), (hb_latency, nic_latency) = self._links
-        options = {"routing": self.routing, "oversubscription": self.oversubscription, "pipelined": self.pipelined}
-        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, **options)
+        across = (self.routing, self.oversubscription)
+        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.pipelined)
         sent = np.asarray(message_bytes, float)
         within = sent * (x - 1) / (x * y if self.routing == "direct" else x) / hb
         beyond = sent * (y - 1) / y / nic

@@ -44,10 +44,12 @@ def state_bytes_per_parameter(precision: str) -> dict[str, float]:
 def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: str = "bf16") -> Floats:
     """Keys and values that inference keeps: 2 L k d tokens elements, of all sequences together [bytes].
 
+    Latent attention keeps its vectors of kv_rank + rope_dim elements alone. Layers with a window count like all others.
+
     tokens: in use, of all sequences that are served at once.
     """
     shape = as_model(model)
-    each = 2 * shape.layers * shape.kv_heads * shape.head_dim * format_bytes(number_format)
+    each = shape.layers * shape.cached_elements * format_bytes(number_format)
     return each * at_least("tokens", tokens)
 
 

@@ -23,6 +23,7 @@ from railcore.training.transformer import LEVELS, Transformer
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 _VOCABULARY_MULTIPLE = 128
+_SPLIT_WIDTHS = ("heads", "ffn_hidden", "expert_hidden", "shared_hidden")  # what tensor ranks divide
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
 _SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_experts")
 
@@ -30,22 +31,28 @@ _SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_expe
 def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
     """What does not divide, by reason: True where a strategy cannot split the model or the batch evenly.
 
-    heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: at least one for each of p v chunks,
-    embedding and loss counted where they take a layer's place. batch: G by d b. interleave: v > 1 needs p > 1, and at
-    least p micro-batches.
-    sequence: by c, and by c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too, or
-    t c d where experts are whole.
-    strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
-    divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
+    <<<<<<< HEAD
+        heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: at least one for each of p v chunks,
+        embedding and loss counted where they take a layer's place. batch: G by d b. interleave: v > 1 needs p > 1, and at
+        least p micro-batches.
+        sequence: by c, and by c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too, or
+        t c d where experts are whole.
+    =======
+        heads: heads and the widths of feed-forward and experts by t, and kv_heads by t or t by kv_heads. layers: by p v.
+        batch: G by d b. interleave: where v > 1, p > 1 must divide the micro-batches (rounded up). sequence: by c, and by
+        c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too.
+    >>>>>>> model
+        strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
+        divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
     """
     t, c, p, d, e, v, b = (np.asarray(strategy.get(name, 1)) for name in _COUNTS)
     sliced, ends, entire = (
         np.asarray(strategy.get(name, False), bool) for name in ("sequence_parallel", "ends_as_layers", "whole_experts")
     )
     batch, together = np.asarray(strategy.get("global_batch", d * b * p)), d * b
-    kv = model.kv_heads
+    kv, uneven = model.kv_heads, [getattr(model, name) % t > 0 for name in _SPLIT_WIDTHS]
     return {
-        "heads": (model.heads % t > 0) | (model.ffn_hidden % t > 0) | ((kv % t > 0) & (t % kv > 0)),
+        "heads": np.any(uneven, axis=0) | ((kv % t > 0) & (t % kv > 0)),
         "layers": (model.layers + 2 * ends < p * v) | (ends & (p == 1)),
         "batch": batch % together > 0,
         "interleave": (v > 1) & ((p == 1) | (-(-batch // together) < p)),
@@ -172,7 +179,7 @@ class Strategy:
         if gpus is not None and gpus != self.gpus:
             factors = " x ".join(f"{name} {getattr(self, name)}" for name in DIMENSIONS)
             raise ValueError(f"gpus is {gpus}, but the strategy takes {factors} = {self.gpus}: change one of them")
-        uneven = [name for name in ("heads", "ffn_hidden") if getattr(model, name) % self.tensor]
+        uneven = [name for name in _SPLIT_WIDTHS if getattr(model, name) % self.tensor]
         of_width = f"a divisor of {uneven[0]} {getattr(model, uneven[0])}" if uneven else ""
         of_experts = f": give a divisor of experts {model.experts}" if model.experts else ""
         each = self.data * self.micro_batch
@@ -205,8 +212,8 @@ class Strategy:
         places = model.layers + 2 * self.ends_as_layers
         if places % (self.pipeline * self.interleave):
             found.append(
-                f"layers {model.layers} do not divide over {self.pipeline} stages x {self.interleave} chunks: the fullest "
-                f"stage has {-(-places // self.pipeline)}"
+                f"layers {model.layers} do not divide over {self.pipeline} stages x {self.interleave} chunks: the "
+                f"fullest stage has {-(-places // self.pipeline)}"
             )
         if microbatches < self.pipeline:
             found.append(

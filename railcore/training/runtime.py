@@ -1,7 +1,7 @@
 """What the training software overlaps, fuses and keeps: runtimes by name, from data/catalog/runtimes.csv."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
@@ -64,7 +64,8 @@ class Runtime:
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
         if self.capacity and not self.capacity >= 1:
             raise ValueError(
-                f"capacity is {self.capacity!r}: give at least 1, the tokens of an expert over the mean, or 0 to drop none"
+                f"capacity is {self.capacity!r}: give at least 1, most tokens of an expert over the mean, or 0 to "
+                "drop none"
             )
 
     @property
@@ -80,7 +81,8 @@ MODERN = Runtime()
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
     """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
     item = catalog.item("runtimes", name)
-    read = {field.name: field.type(item[field.name]) for field in fields(Runtime) if field.name in item}
+    kinds = get_type_hints(Runtime)
+    read = {field.name: kinds[field.name](item[field.name]) for field in fields(Runtime) if field.name in item}
     return Runtime(**{**read, "name": name, **changes})
 
 

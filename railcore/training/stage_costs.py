@@ -1,4 +1,4 @@
-"""What the places of ranks decide for a pipeline stage: its layers, states, hops and exchanges of gradients and weights."""
+"""What the places of ranks decide for a pipeline stage: layers, states, hops, exchanges of gradients and weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -147,7 +147,7 @@ class StageProgram:
         self.layer = _Layer(
             scalars,
             scalars["attention"].forward * again,
-            2 * float(self.model.kv_heads_of_rank(t)) * self.model.head_dim * tokens * c * _ELEMENT_BYTES,
+            float(self.model.key_value_elements(t)) * tokens * c * _ELEMENT_BYTES,
             _ELEMENT_BYTES * tokens * self.model.hidden * self.model.top_k / t,
         )
         # Logits and loss: forward the product, backward its two gradients.
@@ -367,9 +367,9 @@ class _Pass:
         self.compute = self.program.add(operation, [*waits, self.compute])
 
     def _mixed(self, layer: int) -> bool:
-        """Whether a layer is a mixture of experts."""
+        """Whether a layer is a mixture of experts; for all of a chunk, whether the model has any."""
         model = self.program.model
-        return model.experts > 0 and (self._number(layer) + 1) % model.expert_layer_interval == 0
+        return model.experts > 0 and (layer < 0 or model.has_experts(self._number(layer)))
 
     def _number(self, layer: int) -> int:
         """Number of a layer in the model, -1 for all of a chunk."""

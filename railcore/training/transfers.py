@@ -165,8 +165,10 @@ def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficO
         for phase in _passes(strategy):
             yield Transfer("tensor", phase, "all_reduce", *tail, (dense + mixed) * m, u, strategy.tensor)
         return
-    # A mixture's tokens are gathered over the tensor ranks after they have come to their experts, k copies of each.
-    for size, operators in ((u, dense), (u * model.top_k, mixed)):
+    # A mixture's tokens are gathered over the tensor ranks after they have come to their experts, k copies of each; for
+    # its shared experts they are gathered as in a dense layer.
+    plain = dense + (mixed if model.shared_hidden else 0)
+    for size, operators in ((u, plain), (u * model.top_k, mixed)):
         for phase in _passes(strategy):
             gathers = 2 if phase == "backward" and not options.keep_gathered else 1
             yield Transfer("sequence", phase, "all_gather", *tail, gathers * operators * m, size, strategy.tensor)
@@ -174,8 +176,8 @@ def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficO
 
 
 def _contexts(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
-    heads = float(model.kv_heads_of_rank(strategy.tensor))
-    both = 2 * heads * model.head_dim * model.sequence_length * strategy.micro_batch * options.activation_bytes
+    elements = float(model.key_value_elements(strategy.tensor))
+    both = elements * model.sequence_length * strategy.micro_batch * options.activation_bytes
     calls = model.layers / strategy.pipeline * m
     for phase in _passes(strategy):
         yield Transfer("context", phase, "all_gather", "layer", "context", "every", calls, both, strategy.context)

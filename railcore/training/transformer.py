@@ -3,9 +3,12 @@
 Symbols: L layers, h hidden, a heads, k heads of keys and values, d elements of a head, f hidden of a feed-forward
 layer, m its weight matrices (2, or 3 when gated), V vocabulary, s sequence length, E experts, b sequences of a
 micro-batch; t tensor, c context and e expert parallel ranks. Every function takes arrays for b, t, c and e.
+
+Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, Section 2.1) makes the heads' queries from a vector of
+`query_rank` elements, and their keys and values from one of `kv_rank`; keys have a rotary part that all heads share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
@@ -15,11 +18,21 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
+from railcore.training import transformer_memory
+from railcore.training.transformer_memory import GRADIENT_BYTES as GRADIENT_BYTES  # also to be had from here
+from railcore.training.transformer_memory import OPTIMIZER_BYTES as OPTIMIZER_BYTES
+from railcore.training.transformer_memory import WEIGHT_BYTES as WEIGHT_BYTES
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
 LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a column of strategies has as indices
-WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
+_COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k")
+_OF_MIXTURES = ("expert_hidden", "shared_hidden", "dense_layers", "expert_groups", "token_groups")
+_OF_LATENTS = ("query_rank", "rope_dim", "value_dim")
+
+
+class _Resolved(int):
+    """A width that follows from the others: `dataclasses.replace` does not hold on to it, but finds it anew."""
 
 
 @checked
@@ -31,10 +44,18 @@ class Transformer:
     head_dim: d, by default h / a. ffn_matrices: 2, or 3 when gated (SwiGLU). positions: learned position embeddings,
     0 for none. tied_embeddings: input and output share their matrix. biases: of the linear and norm layers.
     parallel_block: attention and feed-forward read one normed input and add their outputs (PaLM).
-    experts: E of each mixture layer, 0 for a dense model; top_k: experts of a token; expert_layer_interval: every so
-    many layers one is a mixture; imbalance: load of the busiest expert over the mean.
+    experts: E of each mixture layer, 0 for a dense model; top_k: experts of a token; dense_layers: first layers without
+    experts; expert_layer_interval: every so many of the others is a mixture; imbalance: load of the busiest expert over
+    the mean; expert_hidden: f_e of one expert, by default f; shared_hidden: f_s, width of the experts that every token
+    passes besides, all together; expert_groups, token_groups: experts are in so many groups, and those of a token in at
+    most so many of them, 0 for no limit.
+    query_rank, kv_rank: of latent attention, 0 for queries straight from the hidden layer and for ordinary heads of
+    keys and values; rope_dim: elements of a head's rotary part, beside the d others; value_dim: of a head's values, by
+    default d.
+    window: tokens that a layer attends to, 0 for all; full_attention_interval: every so many layers one attends to the
+    whole sequence, 0 for none.
 
-    Raises ValueError naming the argument that is out of range.
+    Raises ValueError naming the arguments that are out of range or do not go together.
     """
 
     name: str
@@ -55,13 +76,25 @@ class Transformer:
     top_k: int = 1
     expert_layer_interval: int = 1
     imbalance: float = 1.0
+    expert_hidden: int = 0
+    shared_hidden: int = 0
+    dense_layers: int = 0
+    expert_groups: int = 0
+    token_groups: int = 0
+    query_rank: int = 0
+    kv_rank: int = 0
+    rope_dim: int = 0
+    value_dim: int = 0
+    window: int = 0
+    full_attention_interval: int = 0
     made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k"):
+        for name in _COUNTS:
             whole(name, getattr(self, name))
-        for name in ("head_dim", "positions", "experts"):
+        for name in ("head_dim", "positions", "experts", "kv_rank", "window", *_OF_MIXTURES, *_OF_LATENTS):
             whole(name, getattr(self, name), least=0)
+        whole("full_attention_interval", self.full_attention_interval, least=0)
         if not self.head_dim:
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
@@ -69,18 +102,63 @@ class Transformer:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
         one_of("ffn_matrices", self.ffn_matrices, (2, 3))
-        if self.experts and self.top_k > self.experts:
-            raise ValueError(f"top_k is {self.top_k}: give at most experts {self.experts}")
-        if self.experts and (self.expert_layer_interval < 1 or self.layers % self.expert_layer_interval):
-            raise ValueError(f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {self.layers}")
+        if found := [*self._mixture_obstacles(), *self._attention_obstacles()]:
+            raise ValueError("; ".join(found))
         whole("expert_layer_interval", self.expert_layer_interval)
         if not 1 <= self.imbalance <= max(1, self.experts):
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
+        for name, default in (("expert_hidden", self.ffn_hidden), ("value_dim", self.head_dim)):
+            if not self._given(name):
+                object.__setattr__(self, name, _Resolved(default))
+
+    def _given(self, name: str) -> int:
+        """What the user gave for a width, 0 where it follows from the others."""
+        value = getattr(self, name)
+        return 0 if isinstance(value, _Resolved) else value
+
+    def _mixture_obstacles(self) -> Iterator[str]:
+        """What does not go together in the fields of mixtures of experts."""
+        if not self.experts:
+            given = [name for name in _OF_MIXTURES if self._given(name)]
+            yield from (f"{name} is {getattr(self, name)}: give experts too" for name in given)
+            return
+        rest, groups = self.layers - self.dense_layers, self.expert_groups
+        if self.top_k > self.experts:
+            yield f"top_k is {self.top_k}: give at most experts {self.experts}"
+        if rest < 0:
+            yield f"dense_layers is {self.dense_layers}: give at most layers {self.layers}"
+        elif self.expert_layer_interval < 1 or rest % self.expert_layer_interval:
+            yield f"expert_layer_interval is {self.expert_layer_interval}: give a divisor of {rest}"
+        if (groups > 0) != (self.token_groups > 0):
+            yield f"expert_groups is {groups} and token_groups {self.token_groups}: give both, or neither"
+        elif groups and self.experts % groups:
+            yield f"expert_groups is {groups}: give a divisor of experts {self.experts}"
+        elif self.token_groups > groups:
+            yield f"token_groups is {self.token_groups}: give at most expert_groups {groups}"
+        elif groups and self.top_k > self.token_groups * self.experts // groups:
+            yield f"top_k is {self.top_k}: {self.token_groups} of {groups} groups have fewer experts, give more groups"
+
+    def _attention_obstacles(self) -> Iterator[str]:
+        """What does not go together in the fields of latent attention and of windows."""
+        if not self.kv_rank:
+            given = [name for name in _OF_LATENTS if self._given(name)]
+            yield from (f"{name} is {getattr(self, name)}: give kv_rank too" for name in given)
+        elif self.kv_heads != self.heads:
+            yield f"kv_heads is {self.kv_heads} with kv_rank {self.kv_rank}: give heads {self.heads}, each has its own"
+        if self.full_attention_interval and not self.window:
+            yield f"full_attention_interval is {self.full_attention_interval}: give window too"
+        elif self.full_attention_interval > self.layers:
+            yield f"full_attention_interval is {self.full_attention_interval}: give at most layers {self.layers}"
 
     @property
     def mixture_layers(self) -> int:
         """Layers whose feed-forward is a mixture of experts."""
-        return self.layers // self.expert_layer_interval if self.experts else 0
+        return (self.layers - self.dense_layers) // self.expert_layer_interval if self.experts else 0
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, is a mixture: the last of every interval behind the dense layers."""
+        behind = layer - self.dense_layers + 1
+        return self.experts > 0 and behind > 0 and behind % self.expert_layer_interval == 0
 
     @property
     def mixture_share(self) -> float:
@@ -92,25 +170,88 @@ class Transformer:
         """Tokens that the experts of the busiest rank take, over its own tokens: top_k imbalance."""
         return self.top_k * self.imbalance
 
+    def mixture_width(self, copies: float) -> float:
+        """Feed-forward width that a token passes in a mixture layer, in f: copies f_e / f + f_s / f.
+
+        copies: experts that take the token, with f_e = expert_hidden each; f_s = shared_hidden.
+        """
+        return copies * (self.expert_hidden / self.ffn_hidden) + self.shared_hidden / self.ffn_hidden
+
+    @property
+    def query_dim(self) -> int:
+        """Elements of a head's query, and of its key: d, in latent attention with the rotary part."""
+        return self.head_dim + self.rope_dim
+
+    def attention_matrices(self, tensor: Any) -> list[tuple[Any, Any]]:
+        """Weight products of attention on one of t tensor ranks, as (columns of the result, inner side).
+
+        Ordinary heads: queries, keys and values d (a + 2 k) / t, h, and output h, a d / t. Latent attention, with r =
+        rope_dim: down to query_rank, h and to kv_rank + r, h, whole on every rank; up to a (d + r) / t from query_rank
+        (from h where there is none), and to a (d + value_dim) / t from kv_rank; output h, a value_dim / t.
+        """
+        h, heads = self.hidden, self.heads / tensor
+        output = (h, heads * self.value_dim)
+        if not self.kv_rank:
+            return [(self.head_dim * (heads + 2 * self.kv_heads_of_rank(tensor)), h), output]
+        down = [(self.query_rank, h)] if self.query_rank else []
+        up = [(heads * self.query_dim, self.query_rank or h), (heads * (self.head_dim + self.value_dim), self.kv_rank)]
+        return [*down, (self.kv_rank + self.rope_dim, h), *up, output]
+
     @property
     def attention_weights(self) -> int:
-        """Weights of the four projections of a layer: h (2 a + 2 k) d."""
-        return self.hidden * (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+        """Weights of a layer's attention: h (2 a + 2 k) d with ordinary heads, else of `attention_matrices`."""
+        return round(sum(columns * inner for columns, inner in self.attention_matrices(1)))
+
+    def attention_spans(self) -> list[tuple[float, int]]:
+        """Shares of the layers, and the keys that a query of theirs meets at most."""
+        if not 0 < self.window < self.sequence_length:
+            return [(1.0, self.sequence_length)]
+        full = self.layers // self.full_attention_interval / self.layers if self.full_attention_interval else 0.0
+        return [each for each in ((1 - full, self.window), (full, self.sequence_length)) if each[0]]
+
+    @property
+    def cached_elements(self) -> int:
+        """Elements of a token that a layer keeps for later tokens: 2 k d, or the latent vector and the rotary key."""
+        return self.kv_rank + self.rope_dim if self.kv_rank else 2 * self.kv_heads * self.head_dim
 
     @property
     def ffn_weights(self) -> int:
-        """Weights of one feed-forward, or of one expert: m h f."""
+        """Weights of a dense feed-forward: m h f."""
         return self.ffn_matrices * self.hidden * self.ffn_hidden
 
     @property
+    def expert_weights(self) -> int:
+        """Weights of one expert: m h f_e."""
+        return self.ffn_matrices * self.hidden * self.expert_hidden
+
+    @property
+    def shared_expert_weights(self) -> int:
+        """Weights of a layer's shared experts: m h f_s."""
+        return self.ffn_matrices * self.hidden * self.shared_hidden
+
+    def _biases(self, wide: int) -> int:
+        """Biases of a feed-forward of some width: (m - 1) wide + h, or none."""
+        return (self.ffn_matrices - 1) * wide + self.hidden if self.biases and wide else 0
+
+    @property
     def ffn_biases(self) -> int:
-        """Biases of one feed-forward, or of one expert: (m - 1) f + h, or none."""
-        return (self.ffn_matrices - 1) * self.ffn_hidden + self.hidden if self.biases else 0
+        """Biases of a dense feed-forward: (m - 1) f + h, or none."""
+        return self._biases(self.ffn_hidden)
+
+    @property
+    def expert_biases(self) -> int:
+        """Biases of one expert: (m - 1) f_e + h, or none."""
+        return self._biases(self.expert_hidden)
+
+    @property
+    def shared_expert_biases(self) -> int:
+        """Biases of a layer's shared experts, taken as one feed-forward: (m - 1) f_s + h, or none."""
+        return self._biases(self.shared_hidden)
 
     @property
     def expert_parameters(self) -> int:
-        """Parameters of all experts with their biases; a rank holds those of its experts, and shares the rest."""
-        return self.mixture_layers * self.experts * (self.ffn_weights + self.ffn_biases)
+        """Parameters of all routed experts with biases; a rank holds those of its experts, and shares the rest."""
+        return self.mixture_layers * self.experts * (self.expert_weights + self.expert_biases)
 
     @property
     def last_norm(self) -> int:
@@ -121,11 +262,14 @@ class Transformer:
         """Parameters by kind; their sum is `total_parameters`.
 
         embedding V h, positions P h, output V h unless tied; of all layers attention, feed-forward (dense layers),
-        experts E m h f and router E h of the mixture layers, biases (the experts' too), norms (the last one included).
+        experts E m h f_e, shared experts m h f_s and router E h of the mixture layers, biases (the experts' too, the
+        router has none), norms (of latent vectors too, and the last one).
         """
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
-        h, attention = self.hidden, (self.heads + 2 * self.kv_heads) * self.head_dim + self.hidden
-        biases = self.layers * attention * self.biases + (dense + mixed * self.experts) * self.ffn_biases
+        h, attention = self.hidden, round(sum(columns for columns, _ in self.attention_matrices(1)))
+        biases = self.layers * attention * self.biases + dense * self.ffn_biases
+        biases += mixed * (self.experts * self.expert_biases + self.shared_expert_biases)
+        latents = (self.query_rank + self.kv_rank) * (2 if self.biases else 1)
         norms = (self.layers * (1 if self.parallel_block else 2) + 1) * self.last_norm
         return {
             "embedding": self.vocabulary * h,
@@ -133,10 +277,11 @@ class Transformer:
             "output": 0 if self.tied_embeddings else self.vocabulary * h,
             "attention": self.layers * self.attention_weights,
             "feed-forward": dense * self.ffn_weights,
-            "experts": mixed * self.experts * self.ffn_weights,
+            "experts": mixed * self.experts * self.expert_weights,
+            "shared experts": mixed * self.shared_expert_weights,
             "router": mixed * self.experts * h,
             "biases": biases,
-            "norms": norms,
+            "norms": norms + self.layers * latents,
         }
 
     @property
@@ -146,23 +291,30 @@ class Transformer:
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that one token meets: top_k of E experts."""
+        """Parameters that one token meets: top_k of E experts; its embedding counts whole."""
         unused = self.experts - self.top_k if self.experts else 0
         return self.total_parameters - self.expert_parameters // max(self.experts, 1) * unused
 
     def forward_flops(self, batch: ArrayLike = 1, causal: bool = False) -> dict[str, np.ndarray]:
         """FLOPs of the forward pass of `batch` sequences, by kind.
 
-        projections 2 s h (2 a + 2 k) d and scores 4 s^2 a d a layer (half of it where causal skips what the mask
-        hides), feed-forward 2 s m h f (top_k times in a mixture), router 2 s h E, logits 2 s h V.
+        projections 2 s h (2 a + 2 k) d (of latent attention 2 s times its weights) and scores 4 s^2 a d a layer, with n
+        keys of a query at most 2 s n a (query_dim + value_dim); feed-forward 2 s m h f (of a mixture 2 s m h (top_k f_e
+        + f_s)), router 2 s h E, logits 2 s h V. Where causal skips what the mask hides, a query meets n (1 - n / 2 s)
+        keys on average, half of them where n = s.
         The documents and Megatron-LM count the scores in full: 24 s h^2 + 4 s^2 h a layer of a GPT.
         """
         b, s = np.asarray(batch, float), float(self.sequence_length)
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
+        heads = self.heads * (self.query_dim + self.value_dim)
+        scores = [
+            b * 2 * s * keys * heads * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
+            for share, keys in self.attention_spans()
+        ]
         return {
             "projections": b * 2 * s * self.attention_weights * self.layers,
-            "scores": b * 4 * s * s * self.heads * self.head_dim * self.layers * (0.5 if causal else 1.0),
-            "feed-forward": b * 2 * s * self.ffn_weights * (dense + mixed * self.top_k),
+            "scores": np.asarray(sum(scores)),
+            "feed-forward": b * 2 * s * self.ffn_weights * (dense + mixed * self.mixture_width(self.top_k)),
             "router": b * 2 * s * self.hidden * self.experts * mixed,
             "logits": b * 2 * s * self.hidden * self.vocabulary,
         }
@@ -178,128 +330,20 @@ class Transformer:
         again = {"none": 0.0, "selective": forward["scores"], "full": once - forward["logits"]}
         return np.asarray(3 * once + again[one_of("recompute", recompute, RECOMPUTE)])
 
-    def layer_activation_bytes(
-        self,
-        micro_batch: ArrayLike = 1,
-        tensor: ArrayLike = 1,
-        context: ArrayLike = 1,
-        sequence_parallel: ArrayLike = False,
-        recompute: ArrayLike = 0,
-        fused_attention: bool = False,
-        dropout: bool = True,
-    ) -> dict[str, np.ndarray]:
-        """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
-
-        With u = s b h / c, and r = 1 / t where sequence_parallel else 1:
-
-        - inputs 8 u r, of the norms, the attention and the feed-forward; 4 u r in a parallel block;
-        - dropout 2 u r, its masks;
-        - attention 2 (2 a + 2 k) d s b / (c t), at least one head of keys and values a rank;
-        - scores 5 a s^2 b / (c t), 2 in place of 5 without dropout, unless selective or fused;
-        - feed-forward 2 m s b f / (c t), in a mixture layer top_k imbalance times;
-        - dispatched 2 u top_k imbalance r, what was sent to the experts.
-
-        All layers are averaged. Full recompute keeps the layer's input alone, 2 u r.
-
-        Parameters
-        ----------
-        micro_batch, tensor, context
-            b [sequences], t and c [ranks].
-        sequence_parallel, recompute
-            Whether activations are split over the tensor ranks, and an index in RECOMPUTE; with the above of one shape.
-        fused_attention, dropout
-            Whether scores are never stored, and whether there is dropout.
-
-        Returns
-        -------
-        Bytes by kind, arrays of the arguments' shape.
-
-        References
-        ----------
-        Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
-        """
-        b, t, c = (np.asarray(value, float) for value in (micro_batch, tensor, context))
-        level = np.asarray(recompute)
-        share = np.where(sequence_parallel, 1 / t, 1.0)
-        tokens = self.sequence_length * b / c
-        kept, mixed = level < 2, self.mixture_share
-        copies = 1 - mixed + mixed * self.expert_copies
-        norms = 1 if self.parallel_block else 2
-        scores = (
-            (5 if dropout else 2) * self.heads / t * self.sequence_length * tokens * (level < 1) * (not fused_attention)
-        )
-        return {
-            "inputs": 2 * tokens * self.hidden * share * np.where(kept, 2 * norms, 1),
-            "dropout": 2 * tokens * self.hidden * share * kept * dropout,
-            "attention": 2 * tokens * self.head_dim * (2 * self.heads / t + 2 * self.kv_heads_of_rank(t)) * kept,
-            "scores": scores,
-            "feed-forward": 2 * tokens * self.ffn_matrices * self.ffn_hidden / t * kept * copies,
-            "dispatched": 2 * tokens * self.hidden * share * kept * mixed * self.expert_copies,
-        }
-
     def kv_heads_of_rank(self, tensor: Any) -> Any:
         """Heads of keys and values on each of t tensor ranks, at least one: they are copied where t is more than k."""
         return np.maximum(self.kv_heads / tensor, 1)
 
-    def stage_layers(self, pipeline: Any, interleave: Any = 1) -> Any:
-        """Layers of a pipeline stage, L / p rounded up to whole chunks."""
-        return np.ceil(self.layers / (pipeline * interleave)) * interleave
+    def key_value_elements(self, tensor: Any) -> Any:
+        """Elements of a token's keys and values in a layer on each of t tensor ranks, latent ones made into heads."""
+        if self.kv_rank:
+            return self.heads / tensor * (self.query_dim + self.value_dim)
+        return 2 * self.kv_heads_of_rank(tensor) * self.head_dim
 
-    def rank_parameters(self, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
-        """Parameters on one rank of the fullest stage: (shared by all tokens, of its experts)."""
-        kinds = self.parameters()
-        edge = kinds["embedding"] + kinds["positions"]
-        ends = edge + np.where(np.asarray(pipeline) == 1, kinds["output"], 0)  # the last stage's are no more
-        inner = self.total_parameters - self.expert_parameters - edge - kinds["output"]
-        return (inner / pipeline + ends) / tensor, self.expert_parameters / (pipeline * tensor * expert)
-
-    def state_bytes(
-        self,
-        tensor: ArrayLike = 1,
-        pipeline: ArrayLike = 1,
-        replicas: ArrayLike = 1,
-        sharding: ArrayLike = 0,
-        expert: ArrayLike = 1,
-        interleave: ArrayLike = 1,
-        whole_layers: int = 2,
-    ) -> dict[str, np.ndarray]:
-        """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
-
-        Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-        P / (t p) parameters without the embeddings, and those on the first stage on top. A sharded state is the rank's
-        share of it, and besides the layers that it holds whole for a while: weights gathered for a pass, gradients
-        not yet scattered (with these never more than all of the stage).
-
-        Parameters
-        ----------
-        tensor, pipeline, expert, interleave
-            t, p and e ranks, v model chunks of a device.
-        replicas
-            Ranks that hold the same shared parameters, c d; experts have c d / e replicas.
-        sharding
-            Index in SHARDING.
-        whole_layers
-            Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
-
-        Returns
-        -------
-        weights, gradients, optimizer [bytes], each of the arguments' shape.
-
-        References
-        ----------
-        Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
-        """
-        t, p, n, e, v = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert, interleave))
-        level = np.asarray(sharding)
-        shared, experts = self.rank_parameters(t, p, e)
-        all_of_stage, share = shared + experts, shared / n + experts / np.maximum(n // e, 1)
-        layers = self.stage_layers(p, v)
-        whole = np.where(n > 1, np.minimum(whole_layers, layers) * all_of_stage / layers, 0)
-        return {
-            "weights": WEIGHT_BYTES * np.where(level >= 3, share + whole, all_of_stage),
-            "gradients": GRADIENT_BYTES * np.where(level >= 2, np.minimum(share + whole, all_of_stage), all_of_stage),
-            "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, all_of_stage),
-        }
+    layer_activation_bytes = transformer_memory.layer_activation_bytes
+    stage_layers = transformer_memory.stage_layers
+    rank_parameters = transformer_memory.rank_parameters
+    state_bytes = transformer_memory.state_bytes
 
 
 @checked

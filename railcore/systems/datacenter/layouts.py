@@ -160,7 +160,8 @@ def layer(
     b = checks.positive("micro_batch", micro_batch)
     wider = width / model.hidden
     kinds, flops = model.parameters(), model.forward_flops()
-    matrices = (kinds["attention"] + kinds["feed-forward"] + kinds["experts"]) / model.layers * wider**2
+    square = sum(kinds[kind] for kind in ("attention", "feed-forward", "experts", "shared experts"))
+    matrices = square / model.layers * wider**2
     edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
     vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
     kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)

@@ -336,8 +336,8 @@ def training_runs(
 
 
 def cache_bytes(model: Transformer, context: ArrayLike, element: ArrayLike = 1.0) -> Any:
-    """Keys and values of a sequence [bytes]: 2 L k d c e with k key-value heads of size d."""
-    size = 2.0 * model.layers * model.kv_heads * model.head_dim
+    """Keys and values of a sequence [bytes]: 2 L k d c e with k heads of size d; latent attention keeps less."""
+    size = float(model.layers * model.cached_elements)
     return size * np.asarray(context, float) * np.asarray(element, float)
 
 
@@ -401,7 +401,7 @@ def serving_performance(
     sums = collectives.collective_time(
         "all_reduce", np.nan_to_num(sent), t, machine.hb_Bps, latency, _ALL_REDUCE_ALGORITHMS
     )
-    scores = 4 * c * model.heads * model.head_dim * model.layers
+    scores = 2 * c * model.heads * (model.query_dim + model.value_dim) * model.layers
     flops, rate = 2 * model.active_parameters + scores, t * machine.gpu_rate
     table = pd.DataFrame(
         {

@@ -27,6 +27,7 @@ Tensors = dict[str, Floats]
 Weights = dict[str, Tensors]
 _EPSILON = 1e-5  # of a norm
 _MOST_PARAMETERS = 10**7  # that a model may have: all ranks are in the memory of one computer
+_NOT_EMULATED = ("kv_rank", "window", "shared_hidden", "expert_groups")
 _GELU = np.sqrt(2 / np.pi), 0.044715
 
 
@@ -61,13 +62,19 @@ def operators(model: Transformer, layer: int = 0) -> tuple[tuple[str, ...], ...]
 
     Of every `expert_layer_interval` layers of a mixture the last has experts.
     """
-    mixture = model.experts > 0 and (layer + 1) % model.expert_layer_interval == 0
-    last = "experts" if mixture else "ffn"
+    last = "experts" if model.has_experts(layer) else "ffn"
     return (("attention", last),) if model.parallel_block else (("attention",), (last,))
 
 
 def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Shape of every tensor of a model by unit and name; the elements are `model.total_parameters`."""
+    """Shape of every tensor of a model by unit and name; the elements are `model.total_parameters`.
+
+    Raises ValueError for latent attention, windows, shared experts, limited groups and experts of another width.
+    """
+    if found := [name for name in _NOT_EMULATED if getattr(model, name)]:
+        raise ValueError(f"{', '.join(found)} of {model.name} cannot be emulated: give a model without")
+    if model.expert_hidden != model.ffn_hidden:
+        raise ValueError(f"expert_hidden is {model.expert_hidden} ({model.name}): give ffn_hidden {model.ffn_hidden}")
     h, f, d = model.hidden, model.ffn_hidden, model.head_dim
     a, k = (model.heads, d), (model.kv_heads, d)
     heads: dict[str, tuple[int, ...]] = {"q": (h, *a), "k": (h, *k), "v": (h, *k), "o": (*a, h)}
