@@ -72,7 +72,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     m = ceil(G / (d b)) micro-batches pass the slowest of p stages one after another. S: forward and backward passes of
     its n layers, exchanges of every pass, the hops to and from its neighbours, and what logits and loss take beyond the
     layers whose place they have. Filling and draining takes S' = S without logits, over v chunks, for each other
-    stage, a stage with fewer layers less; its hops are never hidden. D: exchanges once an iteration.
+    stage, a stage with fewer layers less. Its hops are never hidden: one for each, and where sends hide behind other
+    chunks p v - 1 each way (`critical_sends`). D: exchanges once an iteration.
 
     What hides an exchange of link time L: a window W, of which other kinds leave the share r = 1 - busy / S of each of
     the links that it uses. In every pass W is the time of all but one of the layers. Once an iteration: a chunk's
@@ -158,7 +159,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     logits = np.maximum(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
-    bubble = stage.other_stages * (passes + hops) / v
+    hiding = setting.overlap_pipeline * (v > 1) * several
+    bubble = stage.other_stages * passes / v + hops * (hiding * (p - 1 / v) + (1 - hiding) * stage.other_stages / v)
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.other_stages / v * n * layer.compute_s)
     once = after + before + stage.optimizer_s + stage.offload_s + stage.once_s
     total = m * (steady + logits) + bubble + once + straggler

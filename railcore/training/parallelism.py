@@ -31,19 +31,12 @@ _SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_expe
 def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
     """What does not divide, by reason: True where a strategy cannot split the model or the batch evenly.
 
-    <<<<<<< HEAD
-        heads: heads and ffn_hidden by t, and kv_heads by t or t by kv_heads. layers: at least one for each of p v chunks,
-        embedding and loss counted where they take a layer's place. batch: G by d b. interleave: v > 1 needs p > 1, and at
-        least p micro-batches.
-        sequence: by c, and by c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too, or
-        t c d where experts are whole.
-    =======
-        heads: heads and the widths of feed-forward and experts by t, and kv_heads by t or t by kv_heads. layers: by p v.
-        batch: G by d b. interleave: where v > 1, p > 1 must divide the micro-batches (rounded up). sequence: by c, and by
-        c t where sequence_parallel, which needs t > 1. experts: by e, which must divide c d too.
-    >>>>>>> model
-        strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
-        divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
+    heads: heads and the widths of feed-forward and experts by t, and kv_heads by t or t by kv_heads. layers: at least
+    one for each of p v chunks, embedding and loss counted where they take a layer's place. batch: G by d b.
+    interleave: v > 1 needs p > 1, and at least p micro-batches. sequence: by c, and by c t where sequence_parallel,
+    which needs t > 1. experts: by e, which must divide c d too, or t c d where experts are whole.
+    strategy: arrays that broadcast, by the names of `Strategy` and global_batch [sequences]; what is missing is 1 or
+    divides, so that columns can be checked a few at a time. Keys in the order in which a reason is named first.
     """
     t, c, p, d, e, v, b = (np.asarray(strategy.get(name, 1)) for name in _COUNTS)
     sliced, ends, entire = (
