@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from railcore.facts import catalog, claims, files, units
-from railcore.facts.units import GB, Gbps, day, ms
+from railcore.facts.units import GB, Gbps, GiB, MiB, day, ms
 from railcore.systems.siting.grid import cities, load_grid
 
 T = 1e12
@@ -58,14 +58,18 @@ def test_v100_without_tensor_cores():
 
 @pytest.mark.parametrize("gpu", [name for name in catalog.names("gpus") if name != "V100"])
 def test_half_the_bits_double_the_rate(gpu):
-    """From TF32 to BF16, to FP8 and INT8, to FP4; and sparsity of 2:4 doubles FP4 once more."""
+    """From TF32 to BF16, to FP8 and INT8, to FP4; sparsity of 2:4 doubles FP4 once more.
+
+    Blackwell Ultra has half more dense FP4 than that, no more sparse FP4, and next to no INT8.
+    """
     item = catalog.item("gpus", gpu)
     whole = {"rel": 0.03} if gpu == "B200" else {"rel": 1e-3}  # TF32 of B200 is printed as 2.2 PFLOP/s with sparsity
     assert item["bf16_dense_rate"] == pytest.approx(2 * item["tf32_dense_rate"], **whole)
     eight = [item[name] for name in ("int8_dense_rate", "fp8_dense_rate") if name in item]
     assert eight == pytest.approx([2 * item["bf16_dense_rate"]] * len(eight), rel=1e-3)
     if "fp4_dense_rate" in item:
-        assert item["fp4_dense_rate"] == 2 * item["fp8_dense_rate"] == item["fp4_sparse_rate"] / 2
+        more = 1.5 if gpu in ("B300", "GB300") else 1
+        assert item["fp4_dense_rate"] / more == 2 * item["fp8_dense_rate"] == item["fp4_sparse_rate"] / 2
 
 
 def test_rates_of_a_rack_are_those_of_its_gpus():
@@ -95,6 +99,15 @@ def test_memory_is_that_of_its_stacks(gpu, parameter, stacks, size):
     assert of("gpus", gpu, parameter) == stacks * size * GB
 
 
+def test_the_driver_reports_at_least_the_memory_of_the_name():
+    """80 GB are 80 GiB on A100, of which the driver keeps none; later ones show half a percent less, H100 361 MiB."""
+    assert of("gpus", "A100", "driver_memory") == 80 * GiB
+    assert of("gpus", "H100", "driver_memory") == 80 * GiB - 361 * MiB
+    for gpu in (name for name in catalog.names("gpus") if "driver_memory" in catalog.item("gpus", name)):
+        named, driver = of("gpus", gpu, "memory", "driver_memory")
+        assert 0.994 * GiB / GB < driver / named <= GiB / GB * (1 + 1e-12)
+
+
 def test_usable_memory_of_a_rack():
     """NVIDIA GB200 NVL72, specification table: 13.4 TB over 72 GPUs. DGX B200: 1,440 GB over eight."""
     assert round(72 * of("gpus", "GB200", "memory") / T, 1) == 13.4 and 8 * of("gpus", "B200", "memory") == 1440 * GB
@@ -107,7 +120,11 @@ def test_usable_memory_of_a_rack():
         ("DGX H100", 18, 2, 100 * Gbps, 900 * GB),  # NVLink 4
         ("DGX H200", 18, 2, 100 * Gbps, 900 * GB),
         ("GH200", 18, 2, 100 * Gbps, 900 * GB),
+        ("HGX H20", 18, 2, 100 * Gbps, 900 * GB),
         ("GB200 NVL72", 18, 2, 200 * Gbps, 1800 * GB),  # NVLink 5
+        ("GB300 NVL72", 18, 2, 200 * Gbps, 1800 * GB),
+        ("DGX B200", 18, 2, 200 * Gbps, 1800 * GB),
+        ("DGX B300", 18, 2, 200 * Gbps, 1800 * GB),
         ("MI300X full mesh", 7, 16, 32 * Gbps, 896 * GB),  # Infinity Fabric
     ],
 )
@@ -135,6 +152,10 @@ def test_the_documents_own_bandwidths_of_a_domain():
         ("DGX H200", "nic_bandwidth", 4, 100 * Gbps),
         ("GH200", "nic_bandwidth", 4, 100 * Gbps),
         ("GB200 NVL72", "nic_bandwidth", 4, 100 * Gbps),
+        ("DGX B200", "nic_bandwidth", 4, 100 * Gbps),
+        ("HGX H20", "nic_bandwidth", 4, 100 * Gbps),
+        ("GB300 NVL72", "nic_bandwidth", 4, 200 * Gbps),  # XDR
+        ("DGX B300", "nic_bandwidth", 4, 200 * Gbps),
         ("GB200 NVL72", "nic_bandwidth_flops2024", 8, 100 * Gbps),  # Section 6.1: 8 parallel 100 Gbps serdes blocks
     ],
 )
@@ -145,7 +166,18 @@ def test_a_nic_has_lanes_and_a_gpu_has_a_nic(platform, parameter, lanes, lane):
 
 @pytest.mark.parametrize("gpu", catalog.names("gpus"))
 def test_pcie_is_sixteen_lanes(gpu):
-    generations = {"A100": 4, "H100": 5, "H200": 5, "GH200": 5, "B200": 5, "MI300X": 5, "GB200": 6}
+    generations = {
+        "A100": 4,
+        "H100": 5,
+        "H200": 5,
+        "GH200": 5,
+        "B200": 5,
+        "MI300X": 5,
+        "H20": 5,
+        "GB200": 6,
+        "GB300": 6,
+        "B300": 6,
+    }
     if gpu in generations:  # 2.5 GT/s of the first, doubled from the third (8 GT/s) on
         assert of("gpus", gpu, "pcie_bandwidth") == 16 * 2 ** generations[gpu] * Gbps
 

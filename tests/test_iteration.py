@@ -850,7 +850,7 @@ def test_a_machine_is_its_catalog_rows(platform, precision):
     ours = machine.catalog_machine(platform, precision)
     assert (ours.linear_rate, ours.bf16_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (box["gpus"], box["hb_bandwidth"], box["nic_bandwidth"])
-    assert (ours.memory_bytes, ours.memory_Bps) == (gpu["memory"], gpu["memory_bandwidth"])
+    assert (ours.memory_bytes, ours.memory_Bps) == (gpu["driver_memory"], gpu["memory_bandwidth"])
     assert ours.linear_flops == ours.linear_rate * ours.linear_fraction * ours.sustained_fraction <= ours.linear_rate
     assert ours.bf16_flops <= ours.bf16_rate and ours.hbm_Bps <= ours.memory_Bps
     assert precision == "fp8" or ours.linear_flops == ours.bf16_flops

@@ -20,6 +20,7 @@ from railcore.systems.datacenter.operation import (
     largest_parameters,
     models_by_budget,
 )
+from railcore.training.machine import reserved_memory
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -299,7 +300,7 @@ def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, cont
     if math.isnan(found.batch):
         return
     stage = found.weight_bytes / stages + found.batch * found.cache_bytes
-    memory = 72 * (SITE.memory_bytes - catalog.item("efficiencies", "all")["reserved_memory"])
+    memory = 72 * (SITE.memory_bytes - reserved_memory())
     assert stage <= memory < stage + found.cache_bytes
     assert found.copies * found.copy_gpus <= SITE.gpus
     assert found.tokens_per_s * found.token_s == pytest.approx(found.copies * stages * found.batch)

@@ -157,26 +157,26 @@ def test_a_model_needs_the_fields_that_have_no_default():
 def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
     own({})
     with pytest.raises(catalog.UnknownName) as first:
-        machine.catalog_machine("HGX B300")
+        machine.catalog_machine("HGX B400")
     text = str(first.value)
     for need in catalog.row_needs():
         if need.family in ("platforms", *catalog.GPU_FAMILIES) and need.required:
             assert f" {need.parameter}" in text.partition(f"{need.family}.csv")[2].partition("\n")[0]
-    command = 'catalog template platforms "HGX B300" --gpu NAME'
+    command = 'catalog template platforms "HGX B400" --gpu NAME'
     assert command in text
 
     folder = tmp_path / "mine"
-    words = ["catalog", "template", "platforms", "HGX B300", "--gpu", "B300", "--write", str(folder)]
+    words = ["catalog", "template", "platforms", "HGX B400", "--gpu", "B400", "--write", str(folder)]
     status, said, _ = railcore(*words)
     assert status == 0 and said.count("rows added") == 3
     for family in ("platforms", "gpus", "efficiencies"):
         rows = filled(family, tables.read_csv(folder / f"{family}.csv"))
         (folder / f"{family}.csv").write_text(tables.csv_text(catalog.COLUMNS, rows))
     monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
-    box = machine.catalog_machine("HGX B300", "fp8")
-    assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B300", 72, 5e15)
-    assert datacenter.size(1e10, "HGX B300", "flops2024").racks == 2333
-    assert degraded.platform_fabric("HGX B300", 144, 64).hb_domain_size == 72
+    box = machine.catalog_machine("HGX B400", "fp8")
+    assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B400", 72, 5e15)
+    assert datacenter.size(1e10, "HGX B400", "flops2024").racks == 2333
+    assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
 
 
 def test_what_is_missing_of_a_platform_its_gpu_and_its_efficiencies_is_said_at_once(own):
@@ -220,37 +220,37 @@ def test_a_row_left_out_takes_its_default():
 
 
 def test_template_prints_each_file_with_units_and_the_shares_of_another_gpu_as_assumed():
-    status, out, err = railcore("catalog", "template", "gpus", "B300")
+    status, out, err = railcore("catalog", "template", "gpus", "B400")
     assert status == 0
     assert "RAILCORE_CATALOG" in err
     first, second = out.removeprefix("# gpus.csv\n").split("# efficiencies.csv\n")
     gpu, shares = ({row["parameter"]: row for row in csv.DictReader(text.splitlines())} for text in (first, second))
     assert list(gpu["memory"]) == list(catalog.COLUMNS)
-    assert (gpu["memory"]["name"], gpu["memory"]["value"], gpu["memory"]["unit"]) == ("B300", "", "GB")
+    assert (gpu["memory"]["name"], gpu["memory"]["value"], gpu["memory"]["unit"]) == ("B400", "", "GB")
     assert "optional" in gpu["fp8_dense_rate"]["note"] and "optional" not in gpu["bf16_dense_rate"]["note"]
     optional = ["optional" in row["note"] for row in gpu.values()]
     assert optional == sorted(optional)
     share = shares["memory_fraction"]
     assert (share["kind"], share["value"]) == ("assumed", "0.85")
     assert float(share["low"]) == 0.73 and float(share["high"]) == 0.949
-    assert "B200" in share["source"]
+    assert "B300" in share["source"]
     assert shares["processors"]["value"] == ""  # the maker prints it
 
 
 def test_template_takes_the_shares_of_the_gpu_that_is_named():
-    shares = {row["parameter"]: row for row in catalog_template.template("gpus", "B300", like="H200")["efficiencies"]}
+    shares = {row["parameter"]: row for row in catalog_template.template("gpus", "B400", like="H200")["efficiencies"]}
     assert shares["memory_fraction"]["value"] == "0.865"
     assert "H200" in shares["memory_fraction"]["source"]
     assert shares["matmul_fraction_bf16"]["low"] == "0.511"
-    a100 = catalog_template.template("gpus", "B300", like="A100")["efficiencies"]
+    a100 = catalog_template.template("gpus", "B400", like="A100")["efficiencies"]
     assert next(row for row in a100 if row["parameter"] == "matmul_fraction_fp8")["value"] == ""  # it has none
     with pytest.raises(catalog.UnknownName, match="'H200'"):
-        catalog_template.template("gpus", "B300", like="H20")
+        catalog_template.template("gpus", "B400", like="H2O")
 
 
 def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():
     assert list(catalog_template.template("platforms", "HGX B200", gpu="B200")) == ["platforms"]
-    assert list(catalog_template.template("platforms", "HGX B300", gpu="B300")) == ["platforms", "gpus", "efficiencies"]
+    assert list(catalog_template.template("platforms", "HGX B400", gpu="B400")) == ["platforms", "gpus", "efficiencies"]
     books = catalog_template.template("prices", "ours")
     assert list(books) == ["prices", "powers"]
     assert all(row["note"].startswith("optional: ") for row in books["powers"])  # a book may leave them out
@@ -259,7 +259,7 @@ def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():
 
 
 def test_template_of_a_family_without_one_names_those_with():
-    status, _, err = railcore("catalog", "template", "gpu", "B300")
+    status, _, err = railcore("catalog", "template", "gpu", "B400")
     assert status == 2 and "'gpus'" in err
     status, _, err = railcore("catalog", "template", "gpus", " ")
     assert status == 2 and "name is blank" in err
@@ -290,10 +290,10 @@ def test_rows_that_are_not_filled_in_count_as_not_there(own):
 
 
 def test_a_platform_of_which_only_the_gpu_is_given_is_not_there_yet(own, tmp_path):
-    words = ["catalog", "template", "platforms", "HGX B300", "--gpu", "B300", "--write", str(tmp_path)]
+    words = ["catalog", "template", "platforms", "HGX B400", "--gpu", "B400", "--write", str(tmp_path)]
     assert railcore(*words)[0] == 0
     status, out, err = railcore("list", "platforms", catalog_folder=tmp_path)
-    assert (status, err) == (0, "") and "GB200 NVL72" in out and "HGX B300" not in out
+    assert (status, err) == (0, "") and "GB200 NVL72" in out and "HGX B400" not in out
     rows = catalog_template.template("platforms", "HGX B200", gpu="B200")
     own({"platforms": filled("platforms", rows["platforms"])})
     row = catalog.item("platforms", "HGX B200").row("gpu")
@@ -368,7 +368,7 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
 def test_list_needs_no_notebooks_installed():
     absent = "papermill nbformat nbclient nbconvert IPython jupyterlab ipywidgets matplotlib dask pandas".split()
     before = f"sys.modules.update(dict.fromkeys({absent}))"
-    for words in (["list", "gpus"], ["catalog", "template", "gpus", "B300"]):
+    for words in (["list", "gpus"], ["catalog", "template", "gpus", "B400"]):
         status, out, err = railcore(*words, before=before)
         assert status == 0 and "bf16" in out, err
 
@@ -380,7 +380,7 @@ def test_every_fault_of_a_file_is_told_at_once_with_its_line(own):
     own(
         "platforms.csv",
         f"""{HEAD}
-X,gpu,B3000,,,name,datasheet,q,,
+X,gpu,B4000,,,name,datasheet,q,,
 X,power,"10,2",,,kW,datasheet,q,,
 X,price,350000,,,USD,assumed,q,,
 X,nic_bandwidth,400,,,furlong,datasheet,q,,
@@ -394,7 +394,7 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,
         catalog.item("platforms", "DGX H100")
     text = str(refusal.value)
     for line, fault in {
-        2: "X gpu: 'B3000' is no GPU of gpus.csv: the nearest are 'B200'",
+        2: "X gpu: 'B4000' is no GPU of gpus.csv: the nearest are 'B200'",
         3: "X power: column 'value': '10,2' is no finite number: write a decimal point and no separators",
         4: "X price: kind 'assumed' needs low and high",
         5: "X nic_bandwidth: unit 'furlong' is unknown",
@@ -405,7 +405,7 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,
     }.items():
         assert f"\n  line {line}, {fault}" in text
     assert "\n  line 8, X gpus: duplicate row: delete one" in text
-    assert 'catalog template gpus "B3000"' in text and "efficiencies.csv, 'B3000': processors" in text
+    assert 'catalog template gpus "B4000"' in text and "efficiencies.csv, 'B4000': processors" in text
 
 
 def test_a_parameter_that_nothing_reads_is_a_fault_of_its_line(own):

@@ -162,7 +162,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"power_w": 0}, "power_w is 0"),
         ({"rate_format": "fp5"}, "rate_format is 'fp5'"),
         ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
-        ({"platform": "GB300"}, "does not exist"),
+        ({"platform": "GB400"}, "does not exist"),
     ],
 )
 def test_bad_input_is_named(changes, message):

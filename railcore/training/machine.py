@@ -15,6 +15,8 @@ from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 from railcore.training.link_times import LinkTimes, gather_links, ranks_in_domain
 
 PRECISIONS = ("bf16", "fp8")
+RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
+MAY_BE_0 = ("kernel_s", "reserved_bytes", "launch_s", "iteration_host_s", "hb_latency_s", "nic_latency_s")
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
@@ -28,8 +30,12 @@ class Machine:
     bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
     of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that fused
     attention reaches. processors: over which the tiles of a product are spread.
-    memory_bytes, memory_Bps, memory_fraction: size, bandwidth and achievable share of HBM. kernel_s: start of a kernel.
-    reserved_bytes: memory that the runtime and its communication buffers take.
+    memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
+    reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
+    kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
+    the GPU is faster. iteration_host_s: host's work once an iteration, while the GPU waits.
+    rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest of a group is waited
+    for. collective_processors: of `processors`, those that a collective keeps while products run beside it.
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
     step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
@@ -54,6 +60,10 @@ class Machine:
     memory_fraction: float
     kernel_s: Quantity
     reserved_bytes: Quantity
+    launch_s: Quantity
+    iteration_host_s: Quantity
+    rank_spread: float
+    collective_processors: int
     hb_domain_size: int
     hb_Bps: Quantity
     hb_fraction: float
@@ -74,13 +84,16 @@ class Machine:
         checks.one_of("precision", self.precision, PRECISIONS)
         for name in ("hb_domain_size", "processors"):
             checks.whole(name, getattr(self, name))
+        checks.whole("collective_processors", self.collective_processors, 0)
         for name in (field.name for field in fields(self) if field.type in (float, Quantity)):
             value = getattr(self, name)
             if name == "oversubscription":
                 checked_oversubscription(value)
             elif name.endswith("_fraction"):
                 checks.share(name, value, above_0=True)
-            elif name in ("kernel_s", "reserved_bytes", "hb_latency_s", "nic_latency_s"):
+            elif name == "rank_spread":
+                checks.share(name, value, below_1=True)
+            elif name in MAY_BE_0:
                 checks.at_least(name, value)
             else:
                 checks.positive(name, value)
@@ -201,6 +214,26 @@ class Machine:
         return bandwidth, np.where(inside, self.hb_latency_s, self.nic_latency_s)
 
 
+def shared_memory(gpu: catalog.Item) -> float:
+    """Memory of a GPU of the catalog that its programs share [bytes].
+
+    It is driver_memory, what nvidia-smi shows: makers round it down to a name of the part. It is `memory` where the GPU
+    has no such row, or where a folder of the user's own has another `memory` and no driver_memory for it.
+    """
+    named = gpu.row("memory")
+    driver = gpu.row("driver_memory") if "driver_memory" in gpu else named
+    return (named if named.own and not driver.own else driver).value
+
+
+def reserved_memory() -> float:
+    """Memory of a GPU that is not for states and activations [bytes]: context, communication buffers and fragments.
+
+    The sum of the catalog's rows `RESERVED` of "all", or reserved_memory where a folder of the user's own has that row.
+    """
+    common = catalog.item("efficiencies", "all")
+    return common["reserved_memory"] if "reserved_memory" in common else sum(common[part] for part in RESERVED)
+
+
 @checked
 def catalog_machine(
     platform: str,
@@ -242,10 +275,14 @@ def catalog_machine(
         "bf16_fraction": share["matmul_fraction_bf16"],
         "sustained_fraction": common["sustained_fraction"],
         "processors": int(share["processors"]),
-        "memory_bytes": gpu["memory"],
+        "memory_bytes": shared_memory(gpu),
         "memory_Bps": gpu["memory_bandwidth"],
         "kernel_s": common["kernel_time"],
-        "reserved_bytes": common["reserved_memory"],
+        "reserved_bytes": reserved_memory(),
+        "launch_s": common["launch_time"],
+        "iteration_host_s": common["iteration_host_time"],
+        "rank_spread": common["rank_spread"],
+        "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),
         "hb_Bps": box["hb_bandwidth"],
         "hb_latency_s": common["hb_latency"],

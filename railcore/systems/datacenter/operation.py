@@ -23,6 +23,7 @@ from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision, precision_for_format
 from railcore.systems.datacenter.sizing import Site, Sizing, narrowest_format, site, size
 from railcore.training import collectives
+from railcore.training.machine import reserved_memory
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
 
@@ -391,7 +392,7 @@ def serving_performance(
     c = float(checks.at_least("context", context)) or float(model.sequence_length)
     if np.any(p > model.layers):
         raise ValueError(f"stages is {stages!r}: give at most one for each of {model.layers} layers")
-    usable = float(machine.memory_bytes) - catalog.item("efficiencies", "all")["reserved_memory"]
+    usable = float(machine.memory_bytes) - reserved_memory()
     held, each = model.total_parameters * weight, cache_bytes(model, c, cache)
     room = np.maximum(np.floor((t * usable - held / p) / each), 0)
     asked = room if batch is None else np.asarray(batch, float)
