@@ -33,8 +33,8 @@ _STAGE_NUMBERS = (
 LAYER_ROW = np.dtype([(name, float) for name in _LAYER_NUMBERS])
 STAGE_ROW = np.dtype([(name, float) for name in _STAGE_NUMBERS])
 SETTING = np.dtype(
-    [(name, float) for name in ("overlap_data", "overlap_pipeline", "memory_bytes", "reserved_bytes", "host_Bps")]
-    + [(name, float) for name in ("offload_activations", "layers_in_memory")]
+    [(name, float) for name in ("overlap_data", "overlap_pipeline", "interference", "memory_bytes", "reserved_bytes")]
+    + [(name, float) for name in ("host_Bps", "offload_activations", "layers_in_memory")]
 )
 FITS, NETWORK, MEMORY = 0, 1, 2  # bits of what rules out a strategy that divides
 
@@ -80,7 +80,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     gradients leave after its last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run
     backward, so that of the backward passes t_b of a micro-batch W = t_b (1 + (v - 1) q) / v, and the last chunk's own
     share has t_b / v: exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
-    As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts.
+    As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
+    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`).
 
     Parameters
     ----------
@@ -101,6 +102,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     forward, backward = n * layer.forward_s, n * layer.backward_s
     forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
+    slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
     window = setting.overlap_data * (n - 1) / n
     data_forward = np.maximum(
@@ -117,6 +119,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
             stage.in_backward_hb_s - window * (backward - backward_hb),
         ),
     )
+    data_forward = data_forward + slowed * (stage.in_forward_s - data_forward)
+    data_backward = data_backward + slowed * (stage.in_backward_s - data_backward)
     # Activations on their way to the host and back, behind the pass that makes or needs them.
     away_s = setting.offload_activations * n * layer.kept_bytes / setting.host_Bps
     offload = np.maximum(away_s - forward, 0.0) + np.maximum(away_s - backward, 0.0)
@@ -157,13 +161,14 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         v,
         n,
     )
+    once = after + before
+    once = once + slowed * (stage.after_s + stage.before_s - once)
     logits = np.maximum(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
     hiding = setting.overlap_pipeline * (v > 1) * several
     bubble = stage.other_stages * passes / v + hops * (hiding * (p - 1 / v) + (1 - hiding) * stage.other_stages / v)
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.other_stages / v * n * layer.compute_s)
-    once = after + before + stage.optimizer_s + stage.offload_s + stage.once_s
-    total = m * (steady + logits) + bubble + once + straggler
+    total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
     # Micro-batches in flight: p on the first stage, one less on the next, 1 on the last one; of v chunks (p - 1) / v
     # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p, and waits with it.
     chunked = 1.0 * (v > 1)
@@ -190,7 +195,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         hops_s=hops - hidden,
         logits_s=logits,
         data_pass_s=data_forward + data_backward,
-        data_once_s=after + before,
+        data_once_s=once,
         offload_pass_s=offload,
         bubble_s=bubble,
         straggler_s=straggler,

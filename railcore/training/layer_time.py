@@ -230,7 +230,12 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        forward = heads * s * met / at.c * wide / (machine.bf16_rate * machine.attention_fraction) + machine.kernel_s
+        fraction = (
+            machine.attention_fraction
+            if runtime.attention == "best"
+            else getattr(machine, f"{runtime.attention}_fraction")
+        )
+        forward = heads * s * met / at.c * wide / (machine.bf16_rate * fraction) + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / at.c
     passes = [
@@ -287,9 +292,17 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
         behind = (at.t - 1) / at.t
         windows = behind * products[0], behind * (products[1] + products[2])
         first = np.maximum(forward.time_s - windows[0], forward.time_s / at.t)
-        return PassTimes(first, np.maximum(backward.time_s - windows[1], backward.time_s / at.t), forward, backward)
-    hidden = np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
-    return PassTimes(forward.time_s, backward.time_s - hidden, forward, backward)
+        second = np.maximum(backward.time_s - windows[1], backward.time_s / at.t)
+    else:
+        first = forward.time_s
+        second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
+    return _traffic(machine, first, second, forward, backward)
+
+
+def _traffic(machine: Machine, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
+    """Exposed times of a kind of traffic, and what the compute beside its hidden part loses to it."""
+    lost = [machine.interference * (link.time_s - time) for link, time in zip(links, (forward, backward), strict=True)]
+    return PassTimes(forward + lost[0], backward + lost[1], *links)
 
 
 def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> PassTimes:
@@ -299,7 +312,8 @@ def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> Pas
     wide = heads * (model.query_dim + model.value_dim)
     ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
     first = np.maximum(ring.time_s - attention.forward, 0.0)
-    return PassTimes(first, np.maximum(2 * ring.time_s - attention.backward, 0.0), ring, ring.times(2))
+    second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
+    return _traffic(machine, first, second, ring, ring.times(2))
 
 
 def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:

@@ -28,8 +28,8 @@ class Machine:
     gpu, precision: name, and precision of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
     linear_rate, bf16_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
     bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
-    of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that fused
-    attention reaches. processors: over which the tiles of a product are spread.
+    of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that the best fused
+    attention reaches; flash1_fraction, flash2_fraction: FlashAttention 1 and 2. processors: over which the tiles of a product are spread.
     memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
     reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
     kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
@@ -54,6 +54,8 @@ class Machine:
     bf16_fraction: float
     sustained_fraction: float
     attention_fraction: float
+    flash1_fraction: float
+    flash2_fraction: float
     processors: int
     memory_bytes: Quantity
     memory_Bps: Quantity
@@ -107,6 +109,11 @@ class Machine:
     def bf16_flops(self) -> float:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
+
+    @property
+    def interference(self) -> float:
+        """Share of a GPU's processors, and so of its compute, that a collective beside it takes."""
+        return min(self.collective_processors / self.processors, 1.0)
 
     @property
     def hbm_Bps(self) -> float:
@@ -294,6 +301,8 @@ def catalog_machine(
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
     changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
+    for kernel in ("flash1", "flash2"):  # a GPU without its own row never ran that kernel but as the best one
+        shares[f"{kernel}_fraction"] = share.get(f"attention_fraction_{kernel}", share["attention_fraction"])
     return Machine(**{**values, **shares, **changes})
 
 

@@ -80,7 +80,7 @@ def stage_costs(
     rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + getattr(
         machine, "iteration_host_s", 0.0
     )
-    rows["spread"] = getattr(machine, "rank_spread", 0.0) * _expected_maximum(ranks)
+    rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
     for stage in STAGES:
         if away:
             states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
