@@ -34,9 +34,10 @@ LAYER_ROW = np.dtype([(name, float) for name in _LAYER_NUMBERS])
 STAGE_ROW = np.dtype([(name, float) for name in _STAGE_NUMBERS])
 SETTING = np.dtype(
     [(name, float) for name in ("overlap_data", "overlap_pipeline", "interference", "memory_bytes", "reserved_bytes")]
-    + [(name, float) for name in ("host_Bps", "offload_activations", "layers_in_memory")]
+    + [(name, float) for name in ("host_Bps", "offload_activations")]
 )
-FITS, NETWORK, MEMORY = 0, 1, 2  # bits of what rules out a strategy that divides
+NETWORK, MEMORY = 1, 2  # bits of what rules out a strategy that divides
+LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offloaded: the one at work and the next
 
 
 class CriticalPath(NamedTuple):
@@ -121,8 +122,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     data_forward = data_forward + slowed * (stage.in_forward_s - data_forward)
     data_backward = data_backward + slowed * (stage.in_backward_s - data_backward)
-    # Activations on their way to the host and back, behind the pass that makes or needs them.
-    away_s = setting.offload_activations * n * layer.kept_bytes / setting.host_Bps
+    # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
+    away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
     offload = np.maximum(away_s - forward, 0.0) + np.maximum(away_s - backward, 0.0)
     passes = forward + backward + data_forward + data_backward + offload
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
@@ -173,7 +174,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p, and waits with it.
     chunked = 1.0 * (v > 1)
     rest = (m - p * np.floor(m / p)) * (v - 1) / v
-    slot = setting.layers_in_memory * layer.kept_bytes * setting.offload_activations
+    slot = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     stays = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * stays
     first = np.minimum(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes

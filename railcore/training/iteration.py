@@ -32,7 +32,6 @@ STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"p
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
-_LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offloaded: the one at work and the next
 Columns = dict[str, np.ndarray]
 
 
@@ -114,7 +113,7 @@ def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
 def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategies: Mapping | Strategy,
+    strategies: Strategy | Mapping | Sequence,
     runtime: Runtime | str = MODERN,
     offload: str | Sequence[str] = "none",
     global_batch: int | None = None,
@@ -132,7 +131,7 @@ def iteration_times(
     model, machine, runtime
         What is trained, on which GPU, with which software; names in the catalog do.
     strategies
-        A `Strategy`, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and placement as
+        A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and placement as
         indices in RECOMPUTE, SHARDING and PLACEMENTS; what is in _OPTIONAL may be missing.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
@@ -150,7 +149,7 @@ def iteration_times(
     """
     model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
     away = checked_offload(offload)
-    columns, shape = _checked_columns(strategies, global_batch)
+    columns, shape = strategy_columns(strategies, global_batch)
     layer_rows, layer_of = _unique_rows(columns, LAYER_COLUMNS)
     stage_rows, stage_of = _unique_rows(columns, STAGE_COLUMNS)
     layers = layer_costs(model, machine, runtime, layer_rows)
@@ -192,7 +191,6 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
         "reserved_bytes": machine.reserved_bytes,
         "host_Bps": machine.host_Bps,
         "offload_activations": "activations" in offload,
-        "layers_in_memory": _LAYERS_IN_MEMORY,
     }
     return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
 
@@ -284,12 +282,17 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
 
 
-def _checked_columns(strategies: Mapping | Strategy, global_batch: int | None) -> tuple[Columns, tuple[int, ...]]:
+def strategy_columns(
+    strategies: Mapping | Sequence | Strategy, global_batch: int | None
+) -> tuple[Columns, tuple[int, ...]]:
     """Strategies as flat columns of whole numbers in their ranges, and their shape."""
-    if isinstance(strategies, Strategy):
+    if not isinstance(strategies, Mapping | pd.DataFrame):
         if global_batch is None:
             raise ValueError("global_batch is missing: give the sequences of an iteration beside the Strategy")
-        strategies = strategies.columns(global_batch)
+        rows = [strategies] if isinstance(strategies, Strategy) else list(strategies)
+        several = [each.columns(global_batch) for each in rows]
+        columns = {name: [each[name] for each in several] for name in several[0]}
+        strategies = several[0] if isinstance(strategies, Strategy) else columns
     elif global_batch is not None:
         strategies = {
             **{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies},

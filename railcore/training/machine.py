@@ -29,7 +29,8 @@ class Machine:
     linear_rate, bf16_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
     bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
     of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that the best fused
-    attention reaches; flash1_fraction, flash2_fraction: FlashAttention 1 and 2. processors: over which the tiles of a product are spread.
+    attention reaches; flash1_fraction, flash2_fraction: FlashAttention 1 and 2. processors: over which the tiles of a
+    product are spread.
     memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
     reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
     kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where

@@ -87,6 +87,7 @@ class Strategy:
     keep_gathered: bool = False
     whole_experts: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    made_by = "Strategy(tensor=8, data=4, ...)"
 
     def __post_init__(self) -> None:
         for name in _COUNTS:

@@ -81,6 +81,7 @@ def stage_costs(
         machine, "iteration_host_s", 0.0
     )
     rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
+    rows["streamed_bytes"] = states["first"]["weights"] if "weights" in offload else 0.0
     for stage in STAGES:
         if away:
             states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
@@ -114,9 +115,10 @@ def _held_parameters(
     mixed = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
     each = model.expert_parameters / max(model.mixture_layers, 1)
     experts = each * mixed * layers / (e * np.where(whole, 1, t))
-    one = p == 1
-    first, last = inner + ends[0] + one * kinds["output"], inner + np.where(one, ends[0] + kinds["output"], ends[1])
-    return {"first": (first / t, experts), "middle": (inner / t, experts), "last": (last / t, experts)}
+    one, fewer = p == 1, 1 - columns["ends_as_layers"] / layers
+    alone = ends[0] + kinds["output"]
+    first, last = (fewer * inner + np.where(one, alone, size) for size in ends)
+    return {"first": (first / t, fewer * experts), "middle": (inner / t, experts), "last": (last / t, fewer * experts)}
 
 
 def _state_bytes(
