@@ -306,9 +306,9 @@ class Transformer:
         """
         b, s = np.asarray(batch, float), float(self.sequence_length)
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
-        heads = self.heads * (self.query_dim + self.value_dim)
+        wide = self.query_dim + self.value_dim
         scores = [
-            b * 2 * s * keys * heads * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
+            b * 2 * s * keys * self.heads * wide * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
             for share, keys in self.attention_spans()
         ]
         return {
