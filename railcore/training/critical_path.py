@@ -16,17 +16,8 @@ _LAYER_NUMBERS = (
 )
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
-    *(
-        "layers",
-        "other_stages",
-        "edge_layers",
-        "hop_Bps",
-        "hop_latency_s",
-        "hop_on_nic",
-        "optimizer_s",
-        "offload_s",
-        "once_s",
-    ),
+    *("layers", "other_stages", "edge_layers", "hop_Bps", "hop_latency_s", "hop_on_nic"),
+    *("optimizer_s", "offload_s", "once_s", "streamed_bytes"),
     *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
     *("first_bytes", "middle_bytes", "last_bytes", "spread"),
 )

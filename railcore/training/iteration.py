@@ -131,7 +131,7 @@ def iteration_times(
     model, machine, runtime
         What is trained, on which GPU, with which software; names in the catalog do.
     strategies
-        A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and placement as
+        A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and place as
         indices in RECOMPUTE, SHARDING and PLACEMENTS; what is in _OPTIONAL may be missing.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
