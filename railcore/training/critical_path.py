@@ -17,7 +17,7 @@ _LAYER_NUMBERS = (
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
     *("layers", "other_stages", "edge_layers", "hop_Bps", "hop_latency_s", "hop_on_nic"),
-    *("optimizer_s", "offload_s", "once_s", "streamed_bytes"),
+    *("optimizer_s", "offload_s", "once_s", "copies_s", "streamed_bytes"),
     *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
     *("first_bytes", "middle_bytes", "last_bytes", "spread"),
 )
@@ -115,8 +115,10 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     data_backward = data_backward + slowed * (stage.in_backward_s - data_backward)
     # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
     away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
-    offload = np.maximum(away_s - forward, 0.0) + np.maximum(away_s - backward, 0.0)
-    passes = forward + backward + data_forward + data_backward + offload
+    pass_forward = np.maximum(forward + data_forward, away_s)
+    pass_backward = np.maximum(backward + data_backward, away_s)
+    passes = pass_forward + pass_backward + stage.copies_s
+    offload = pass_forward + pass_backward - (forward + backward + data_forward + data_backward)
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
     hb = forward_hb + backward_hb + stage.in_forward_hb_s + stage.in_backward_hb_s
     # Hops to the next stage and back, v chunks each; behind other chunks as far as the links are free.
@@ -137,7 +139,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         stage.after_nic_s,
         free_hb,
         free_nic,
-        setting.overlap_data * backward,
+        setting.overlap_data * pass_backward,
         grown,
         v,
         n,
@@ -148,7 +150,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         stage.before_nic_s,
         free_hb,
         free_nic,
-        setting.overlap_data * forward,
+        setting.overlap_data * pass_forward,
         grown,
         v,
         n,
@@ -186,7 +188,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         hops_link_s=hops,
         hops_s=hops - hidden,
         logits_s=logits,
-        data_pass_s=data_forward + data_backward,
+        data_pass_s=data_forward + data_backward + stage.copies_s,
         data_once_s=once,
         offload_pass_s=offload,
         bubble_s=bubble,

@@ -186,7 +186,7 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
     values = {
         "overlap_data": runtime.overlap_data,
         "overlap_pipeline": runtime.overlap_pipeline,
-        "interference": machine.interference,
+        "interference": runtime.interference(machine),
         "memory_bytes": machine.memory_bytes,
         "reserved_bytes": machine.reserved_bytes,
         "host_Bps": machine.host_Bps,

@@ -177,7 +177,7 @@ def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTi
         "elementwise": elementwise,
         "host": PassTimes(0 * at.u, 0 * at.u),
         "tensor": _tensor_traffic(machine, runtime, at, products),
-        "context": _context_traffic(machine, at, attention),
+        "context": _context_traffic(machine, runtime, at, attention),
         "expert": _expert_traffic(machine, runtime, at),
     }
 
@@ -230,12 +230,8 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        fraction = (
-            machine.attention_fraction
-            if runtime.attention == "best"
-            else getattr(machine, f"{runtime.attention}_fraction")
-        )
-        forward = heads * s * met / at.c * wide / (machine.bf16_rate * fraction) + machine.kernel_s
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention)
+        forward = heads * s * met / at.c * wide / rate + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / at.c
     passes = [
@@ -252,7 +248,9 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
     A row is bytes of a token forward and backward, and kernels started. Norms and residuals are over t where
-    sequence_parallel, and half as many in a parallel block.
+    sequence_parallel, and half as many in a parallel block. Eager, the backward pass reads a norm's operands once more
+    for the gradients of its weights, adds up the gradients at every residual, sums a product's gradient over the tokens
+    for its bias, and joins the gradients of queries, keys and values.
     """
     model, t = at.model, at.t
     norms = 1 if model.parallel_block else 2
@@ -261,10 +259,13 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
     ordered = 8 * model.hidden * model.expert_copies * at.mixed / t
     turned = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
-    m, dropout = model.ffn_matrices, runtime.dropout
+    joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
+    outputs = joined + (model.ffn_matrices - 1) * wide + norms * model.hidden
+    m, dropout, eager = model.ffn_matrices, runtime.dropout, runtime.eager
     rows = [
-        (4 * narrow, 8 * narrow, 2 * norms),  # norms
-        ((7 if dropout else 6) * narrow, (5 if dropout else 0) * narrow, 0),  # residual and dropout
+        (4 * narrow, (10 if eager else 8) * narrow, 2 * norms),  # norms
+        ((7 if dropout else 6) * narrow, (5 * dropout + 6 * eager) * narrow, 0),  # residual and dropout
+        (0, 2 * outputs * (eager and model.biases) + 4 * joined * eager, 0),  # biases; queries, keys and values
         (2 * m * wide, (4 * m - 2) * wide, 1),  # activation
         (ordered, ordered, 0),  # tokens in the order of their experts, and back
         (turned, turned, 0 if model.positions else 1),  # rotary positions
@@ -296,16 +297,16 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
     else:
         first = forward.time_s
         second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
-    return _traffic(machine, first, second, forward, backward)
+    return _traffic(runtime.interference(machine), first, second, forward, backward)
 
 
-def _traffic(machine: Machine, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
+def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
     """Exposed times of a kind of traffic, and what the compute beside its hidden part loses to it."""
-    lost = [machine.interference * (link.time_s - time) for link, time in zip(links, (forward, backward), strict=True)]
+    lost = [interference * (link.time_s - time) for link, time in zip(links, (forward, backward), strict=True)]
     return PassTimes(forward + lost[0], backward + lost[1], *links)
 
 
-def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> PassTimes:
+def _context_traffic(machine: Machine, runtime: Runtime, at: _Slices, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
     model = at.model
     heads = model.heads / at.t if model.kv_rank else model.kv_heads_of_rank(at.t)
@@ -313,7 +314,7 @@ def _context_traffic(machine: Machine, at: _Slices, attention: PassTimes) -> Pas
     ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
     first = np.maximum(ring.time_s - attention.forward, 0.0)
     second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
-    return _traffic(machine, first, second, ring, ring.times(2))
+    return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))
 
 
 def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:

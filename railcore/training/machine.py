@@ -15,6 +15,7 @@ from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 from railcore.training.link_times import LinkTimes, gather_links, ranks_in_domain
 
 PRECISIONS = ("bf16", "fp8")
+ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 MAY_BE_0 = ("kernel_s", "reserved_bytes", "launch_s", "iteration_host_s", "hb_latency_s", "nic_latency_s")
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
@@ -29,14 +30,15 @@ class Machine:
     linear_rate, bf16_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
     bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
     of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that the best fused
-    attention reaches; flash1_fraction, flash2_fraction: FlashAttention 1 and 2. processors: over which the tiles of a
-    product are spread.
+    attention reaches; attention_kernels: names and shares of others, see `attention_share`. processors: over which the
+    tiles of a product are spread.
     memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
     reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
     kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
     the GPU is faster. iteration_host_s: host's work once an iteration, while the GPU waits.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest of a group is waited
-    for. collective_processors: of `processors`, those that a collective keeps while products run beside it.
+    for. collective_processors: of `processors`, those that a collective keeps while products run beside it;
+    overlap_slowdown: times that products take which do not leave them to it.
     hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
     interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
     step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
@@ -55,8 +57,6 @@ class Machine:
     bf16_fraction: float
     sustained_fraction: float
     attention_fraction: float
-    flash1_fraction: float
-    flash2_fraction: float
     processors: int
     memory_bytes: Quantity
     memory_Bps: Quantity
@@ -80,6 +80,8 @@ class Machine:
     routing: str = "two-hop"
     pipelined: bool = True
     oversubscription: float = math.inf
+    overlap_slowdown: float = 1.0
+    attention_kernels: tuple[tuple[str, float], ...] = ()
     made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
@@ -94,6 +96,8 @@ class Machine:
                 checked_oversubscription(value)
             elif name.endswith("_fraction"):
                 checks.share(name, value, above_0=True)
+            elif name == "overlap_slowdown":
+                checks.at_least(name, value, 1.0)
             elif name == "rank_spread":
                 checks.share(name, value, below_1=True)
             elif name in MAY_BE_0:
@@ -111,10 +115,9 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
 
-    @property
-    def interference(self) -> float:
-        """Share of a GPU's processors, and so of its compute, that a collective beside it takes."""
-        return min(self.collective_processors / self.processors, 1.0)
+    def attention_share(self, kernel: str) -> float:
+        """Share of bf16_rate that a kernel of fused attention reaches; the best one's where it has no row of its own."""
+        return dict(self.attention_kernels).get(kernel, self.attention_fraction)
 
     @property
     def hbm_Bps(self) -> float:
@@ -302,8 +305,9 @@ def catalog_machine(
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
     changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
-    for kernel in ("flash1", "flash2"):  # a GPU without its own row never ran that kernel but as the best one
-        shares[f"{kernel}_fraction"] = share.get(f"attention_fraction_{kernel}", share["attention_fraction"])
+    named = {kernel: f"attention_fraction_{kernel}" for kernel in ATTENTION_KERNELS}
+    values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
+    values["overlap_slowdown"] = share.get("overlap_slowdown", 1.0)
     return Machine(**{**values, **shares, **changes})
 
 

@@ -5,8 +5,8 @@ from typing import Any, get_type_hints
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
+from railcore.training.machine import ATTENTION_KERNELS, Machine
 
-ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "best")
 DISPATCHERS = ("copies", "nodes")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
@@ -28,9 +28,11 @@ class Runtime:
     each of its experts ("copies"), or once to each HB domain with one of them ("nodes"). dispatch_bytes: an element's
     on the way to the experts (2 on the way back). capacity: most tokens of an expert over the mean, the rest are
     dropped; 0 drops none, and the host waits for their numbers (dropless). graphs: the GPU never waits for the host.
-    attention: the kernel, one of ATTENTION_KERNELS; unfused stores the scores. dropout: after attention and
-    feed-forward. fused_elementwise: bias, activation, residual and norm in few passes through memory.
-    eager: operators are started one by one from Python, so that a layer takes the larger of GPU and host time.
+    attention: the kernel, one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores. dropout: after
+    attention and feed-forward. fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
+    eager: every operator is a kernel of its own, gradients of a sharded layer are copied into one array and scaled, and
+    the host starts operators one by one. persistent_kernels: products keep all processors, and take the machine's
+    overlap_slowdown beside a collective in place of the share of processors that it keeps.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -52,12 +54,13 @@ class Runtime:
     graphs: bool = True
     attention: str = "best"
     dropout: bool = False
-    fused_elementwise: bool = True
+    fp8_weights: bool = False
     eager: bool = False
+    persistent_kernels: bool = False
     made_by = "Runtime(...), or the name of a runtime in the catalog"
 
     def __post_init__(self) -> None:
-        checks.one_of("attention", self.attention, ATTENTION_KERNELS)
+        checks.one_of("attention", self.attention, ("best", "unfused", *ATTENTION_KERNELS))
         checks.one_of("dispatcher", self.dispatcher, DISPATCHERS)
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
@@ -72,6 +75,16 @@ class Runtime:
     def fused_attention(self) -> bool:
         """Whether scores are never stored; then selective recompute changes nothing."""
         return self.attention != "unfused"
+
+    def interference(self, machine: Machine) -> float:
+        """Share of a second of compute that is lost to a collective beside it.
+
+        The share of the processors that the collective keeps, n / P; 1 - 1 / f for products that keep all processors
+        and take f times as long.
+        """
+        if self.persistent_kernels:
+            return 1 - 1 / machine.overlap_slowdown
+        return min(machine.collective_processors / machine.processors, 1.0)
 
 
 MODERN = Runtime()

@@ -19,6 +19,8 @@ STAGE_COLUMNS = (
 )
 STAGES = ("first", "middle", "last")
 _UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+_EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
+_COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
 _WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 _ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 
@@ -73,7 +75,9 @@ def stage_costs(
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
-    rows["optimizer_s"] = 0.0 if away else _UPDATE_BYTES / machine.hbm_Bps * updated
+    update_bytes = _EAGER_UPDATE_BYTES if runtime.eager else _UPDATE_BYTES
+    rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
+    rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(held["first"])
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
@@ -174,7 +178,8 @@ def _data_links(
             found = found.plus(machine.gather_links(size * parameters, *inside, layers * (parameters > 0)))
         return found
 
-    gradients, weights = exchange(runtime.gradient_bytes), exchange(WEIGHT_BYTES)
+    narrow = runtime.fp8_weights and machine.precision == "fp8"
+    gradients, weights = exchange(runtime.gradient_bytes), exchange(1 if narrow else WEIGHT_BYTES)
     in_forward = weights.times(level == 3)
     found = {
         "after": gradients.times(np.select([level == 0, level == 1], [2.0, 1.0], 0.0)),

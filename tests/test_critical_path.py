@@ -1,0 +1,244 @@
+"""The critical path against timetables of its schedule, event by event, and what no arithmetic may break."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railcore.training.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
+from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import schedule
+from railcore.training.rank_order import ORDERS, PLACEMENTS
+from railcore.training.runtime import MODERN, Runtime
+from railcore.training.stage_memory import stage_memory
+from railcore.training.transformer import Transformer
+
+H100 = catalog_machine("DGX H100")
+DENSE = Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64)
+MIXTURE = Transformer("mixture", 8, 512, 8, 4, 1024, 4000, 64, experts=8, top_k=2, imbalance=1.5)
+SIZES = st.tuples(st.integers(2, 8), st.sampled_from((2, 3, 4, 8)), st.integers(1, 4))
+
+
+def record(kind, **values):
+    row = np.zeros(1, kind).view(np.recarray)
+    for name, value in values.items():
+        row[name] = value
+    return row[0]
+
+
+def pipeline(p, v, m, forward_s=1.0, backward_s=2.0, layers=1e9, on_nic=1.0, **exchanges):
+    """A stage of that time whose links are busy with nothing but the exchanges given."""
+    layer = record(LAYER_ROW, forward_s=forward_s / layers, backward_s=backward_s / layers, logits_s=1e-30)
+    stage = record(STAGE_ROW, layers=layers, other_stages=p - 1, hop_Bps=1.0, hop_on_nic=on_nic, **exchanges)
+    setting = record(SETTING, overlap_data=1.0, overlap_pipeline=1.0, memory_bytes=1e9, host_Bps=1.0)
+    return critical_path(layer, stage, setting, 1.0, float(p), 1.0, float(v), float(m))
+
+
+def exchanged(timetable, direction, link_s):
+    """When each stage's gradients have left, or how much later its weights let it start: chunk after chunk.
+
+    A chunk's gradients come while its last backward pass runs. Its weights are needed while its first forward pass
+    runs: the same, the other way round in time.
+    """
+    events = timetable.events
+    events = events[(events["event"] == "compute") & (events["direction"] == direction)]
+    late = []
+    for _, stage in events.groupby("stage"):
+        end, v = timetable.total_s, timetable.chunks
+        if direction == "backward":
+            passes = [(row.start_s, row.end_s) for row in stage.groupby("chunk").tail(1).itertuples()]
+        else:
+            end -= stage["start_s"].min() * 0
+            passes = [(end - row.end_s, end - row.start_s) for row in stage.groupby("chunk").head(1).itertuples()]
+        free = 0.0
+        for start, stop in sorted(passes):
+            free = max(max(free, start) + link_s / v, stop)
+        late.append(free - end)
+    return max(late)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.floats(0.05, 30.0))
+def test_gradients_hide_as_in_the_timetable(sizes, link_s):
+    """exposed = max((L - b) / v, L - b (1 + (v - 1) p) / v), to the last digit, on the stage that ends last."""
+    p, v, groups = sizes
+    m = p * groups
+    timetable = schedule("interleaved", p, m, 1.0, 2.0, chunks=v)
+    found = pipeline(p, v, m, after_s=link_s, after_nic_s=link_s)
+    assert found.data_once_s == pytest.approx(max(exchanged(timetable, "backward", link_s), 0.0), abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.floats(0.05, 30.0))
+def test_weights_come_as_in_the_timetable(sizes, link_s):
+    p, v, groups = sizes
+    m = p * groups
+    timetable = schedule("interleaved", p, m, 1.0, 2.0, chunks=v)
+    found = pipeline(p, v, m, before_s=link_s, before_nic_s=link_s)
+    assert found.data_once_s == pytest.approx(max(exchanged(timetable, "forward", link_s), 0.0), abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.floats(0.0, 1.0))
+def test_hops_behind_other_chunks_are_those_of_the_timetable(sizes, share):
+    """p v - 1 hops there and as many back fill and drain the pipeline; the others hide, up to t_f / v each."""
+    p, v, groups = sizes
+    send_s = share / v
+    timetable = schedule("interleaved", p, p * groups, 1.0, 2.0, send_s, v)
+    found = pipeline(p, v, p * groups, hop_latency_s=send_s)
+    assert found.total_s == pytest.approx(timetable.total_s, rel=1e-9)
+
+
+def test_a_busy_link_hides_less():
+    """The gradients of a stage with half of its NIC left take twice the window."""
+    free = pipeline(4, 2, 8, after_s=5.0, after_nic_s=5.0)
+    layer_nic = {"in_forward_nic_s": 0.5, "in_backward_nic_s": 1.0}
+    busy = pipeline(4, 2, 8, after_s=5.0, after_nic_s=5.0, **layer_nic)
+    other = pipeline(4, 2, 8, after_s=5.0, after_hb_s=5.0, **layer_nic)
+    window = 2.0 * (1 + 4) / 2
+    assert free.data_once_s == pytest.approx(max(5.0 - window, (5.0 - 2.0) / 2))
+    assert busy.data_once_s == pytest.approx(max(5.0 - window / 2, (5.0 - 1.0) / 2))
+    assert other.data_once_s == pytest.approx(free.data_once_s)
+    assert busy.nic_s <= busy.total_s
+
+
+def test_without_overlap_nothing_hides():
+    columns = Strategy(2, data=8, pipeline=2, interleave=2, sharding="optimizer").columns(64)
+    alone = replace(H100, collective_processors=0)
+    apart = replace(MODERN, overlap_data=False, overlap_pipeline=False, overlap_tensor=False)
+    found = iteration_times(DENSE, alone, columns, apart)
+    assert found.breakdown["data_s"] == pytest.approx(found.links["data_link_s"])
+    assert found.breakdown["tensor_s"] == pytest.approx(found.links["tensor_link_s"])
+    assert found.breakdown["pipeline_s"] == pytest.approx(found.links["pipeline_link_s"])
+
+
+def test_what_hides_slows_the_compute_beside_it():
+    columns = Strategy(1, data=16, sharding="weights").columns(64)
+    times = [
+        iteration_times(DENSE, replace(H100, collective_processors=count), columns).breakdown["data_s"]
+        for count in (0, 33, H100.processors)
+    ]
+    links = iteration_times(DENSE, H100, columns).links["data_link_s"]
+    assert times[0] < times[1] < times[2] == pytest.approx(links)
+    assert times[1] == pytest.approx(times[0] + 0.25 * (links - times[0]))
+
+
+def rows(model, gpus=64):
+    """Strategies of many kinds on the same GPUs."""
+    ways = [(8, 1, 1, 8), (2, 2, 4, 4), (1, 1, 1, 64), (4, 1, 4, 4), (16, 1, 2, 2), (1, 4, 8, 2), (32, 1, 2, 1)]
+    found = []
+    for t, c, p, d in ways:
+        for v in (1, 2) if 1 < p <= 4 else (1,):
+            for sharding in range(4):
+                for placement in range(len(PLACEMENTS)):
+                    e = 4 if model.experts and c * d % 4 == 0 else 1
+                    rest = (int(t > 1), placement % 3, sharding, 0, 0, 0, placement, 64)
+                    found.append((1, t, c, e, p, d, v, *rest))
+    return dict(zip(STRATEGY_COLUMNS, np.array(found).T, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from((DENSE, MIXTURE)),
+    st.floats(7, 12),
+    st.floats(7, 12),
+    st.sampled_from((1, 2, 8, 64)),
+    st.booleans(),
+    st.booleans(),
+)
+def test_no_link_is_busy_for_longer_than_the_iteration(model, hb, nic, size, overlap, ring):
+    box = replace(H100, hb_Bps=10.0**hb, nic_Bps=10.0**nic, hb_domain_size=size)
+    runtime = replace(MODERN, overlap_data=overlap, overlap_pipeline=overlap, overlap_tensor_forward=ring)
+    found = iteration_times(model, box, rows(model), runtime)
+    for share in (found.hb_utilization, found.nic_utilization):
+        assert np.all(share <= 1 + 1e-12) and np.all(share >= 0)
+    assert np.allclose(sum(found.breakdown.values()), found.total_s, rtol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from((DENSE, MIXTURE)),
+    st.sampled_from(("hb_Bps", "nic_Bps", "memory_Bps", "linear_rate", "bf16_rate", "host_Bps")),
+    st.floats(0.01, 1.0),
+    st.sampled_from(((), ("activations",), ("optimizer", "weights"))),
+)
+def test_a_faster_part_is_never_slower(model, part, share, offload):
+    slow = replace(H100, **{part: share * getattr(H100, part)})
+    times = [iteration_times(model, box, rows(model), MODERN, offload).total_s for box in (slow, H100)]
+    assert np.all(times[0] >= times[1] * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("offload", ["none", "activations", "optimizer", "weights"])
+@pytest.mark.parametrize(("p", "v", "m"), [(1, 1, 4), (2, 1, 4), (4, 1, 8), (4, 2, 8), (4, 2, 7), (2, 2, 2)])
+def test_the_fullest_stage_is_the_memory_of_the_iteration(p, v, m, offload, ends):
+    if ends and p == 1:
+        return
+    model = replace(DENSE, layers=14 if ends else 16, vocabulary=64_000)
+    strategy = Strategy(2, pipeline=p, interleave=v, data=2, ends_as_layers=ends, sharding="optimizer")
+    table = stage_memory(model, H100, strategy, 2 * m, offload=offload)
+    found = iteration_times(model, H100, strategy, offload=offload, global_batch=2 * m)
+    assert table["total"].max() == pytest.approx(found.memory_bytes.item(), rel=1e-9)
+    assert table["layers"].sum() == model.layers
+
+
+def test_ends_as_layers_balance_the_logits():
+    """With many words, stages of equal layers wait for the last one; a layer less there shortens the iteration."""
+    words = replace(DENSE, layers=14, vocabulary=32_000)
+    even = Strategy(pipeline=7, data=2)
+    ends = Strategy(pipeline=8, data=2, ends_as_layers=True)
+    assert (
+        iteration_times(words, H100, ends, global_batch=32).breakdown["logits_s"]
+        < iteration_times(words, H100, even, global_batch=32).breakdown["logits_s"]
+    )
+
+
+def test_uneven_layers_take_the_time_of_the_fullest_stage():
+    uneven, even = replace(DENSE, layers=13), replace(DENSE, layers=16)
+    plan = Strategy(pipeline=4, data=2)
+    found, full = (iteration_times(model, H100, plan, global_batch=32) for model in (uneven, even))
+    assert found.feasible and found.breakdown["linear_s"] == pytest.approx(full.breakdown["linear_s"])
+    assert found.breakdown["bubble_s"] < full.breakdown["bubble_s"]
+
+
+@pytest.mark.parametrize("order", ORDERS.values())
+def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order):
+    """Ranks of a group in an HB domain, at worst over all groups, as counted rank by rank."""
+    from railcore.training.rank_order import group_levels
+
+    strategy = Strategy(4, context=2, pipeline=2, data=4, expert=4, order=order)
+    levels = group_levels({name: np.asarray(value) for name, value in strategy.columns(8).items()})
+    for size in (2, 4, 8, 16, 32):
+        for kind, group in levels.items():
+            inside, domains = group.in_domains(size)
+            places = strategy.group_places(kind, size)
+            assert int(inside) == places["largest_share"].min(), (kind, size)
+            assert int(domains) == places["domains"].max()
+
+
+def test_obstacles_are_all_named():
+    found = iteration_times(DENSE, H100, Strategy(3, pipeline=9, data=5), global_batch=7)
+    assert found.limits.item() == "heads, layers, batch" and not found.feasible
+    small = replace(H100, memory_bytes=1e9)
+    assert iteration_times(DENSE, small, Strategy(3), global_batch=1).limits.item() == "heads, memory"
+
+
+def test_a_strategy_prints_as_a_table_with_units():
+    found = iteration_times(
+        "GPT-3", "DGX A100", Strategy(8, pipeline=8, data=8, sequence_parallel=True), global_batch=256
+    )
+    text = str(found)
+    for word in ("iteration", " s", "NIC busy", "memory of the fullest GPU", "GB", "limit", "%"):
+        assert word in text
+    assert "<table" in found._repr_html_()
+    several = iteration_times("GPT-3", "DGX A100", [Strategy(8, data=8), Strategy(4, data=16)], global_batch=256)
+    assert len(several.table()) == 2 and "nic_utilization" in several.table()
+
+
+def test_exchanges_have_their_own_fields():
+    assert {f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")} <= set(STAGE_ROW.names)
+    assert Runtime().name == "modern"
