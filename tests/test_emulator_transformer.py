@@ -215,10 +215,9 @@ def test_peaks_of_an_interleaved_pipeline_are_those_of_its_schedule():
     assert run.peak_activation_bytes()[0] == peak_microbatches(2, 8, 2) * 2 * one
 
 
-def test_stages_with_other_counts_of_mixture_layers_send_as_much_in_all():
-    run, _, _ = trained(
-        MIXTRAL, Strategy(2, pipeline=4, data=2, expert=2, sequence_parallel=True), 4, hb_domain_size=16
-    )
+@pytest.mark.parametrize("model", [MIXTRAL, dataclasses.replace(MIXTRAL, dense_layers=2)], ids=("", "dense first"))
+def test_stages_with_other_counts_of_mixture_layers_send_as_much_in_all(model):
+    run, _, _ = trained(model, Strategy(2, pipeline=4, data=2, expert=2, sequence_parallel=True), 4, hb_domain_size=16)
     table = run.comparison().set_index("kind").drop(["copies", "loss"])
     assert table["emulated_bytes"].tolist() == pytest.approx(table["predicted_bytes"].tolist())
 
@@ -278,6 +277,8 @@ def test_what_replicas_do_not_divide_is_filled_with_zeros():
         ({"positions": 4}, Strategy(), OPTIONS, "positions is 4: give 0, or sequence_length 8"),
         ({"hidden": 9, "sequence_length": 2}, Strategy(4, 2), TrafficOptions(scatter_gather=True), "multiple of it"),
         ({}, Strategy(8), OPTIONS, "heads"),
+        ({"kv_rank": 4, "window": 4}, Strategy(), OPTIONS, "kv_rank, window of gpt cannot be emulated"),
+        ({"experts": 4, "expert_hidden": 16}, Strategy(), OPTIONS, "expert_hidden is 16 .gpt.: give ffn_hidden 32"),
         ({"hidden": 2**17}, Strategy(), OPTIONS, "model is gpt with .* parameters: give one of at most 10,000,000"),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.training.megatron import read_launch_line
 from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible, megatron_run
 from railcore.training.transformer import catalog_model
 
@@ -280,8 +281,121 @@ def test_a_misspelt_argument_is_not_passed_over(given, meant):
 
 
 def test_what_may_change_the_result_is_said():
-    run = megatron_run("--micro-batch-size 1 --lr 1e-4 --multi-latent-attention", gpus=8)
+    run = megatron_run("--micro-batch-size 1 --lr 1e-4 --mtp-num-layers 1", gpus=8)
     assert "--lr is not used" in run.warnings
-    assert any("multi-latent-attention" in text and "may change" in text for text in run.warnings)
+    assert any("mtp-num-layers" in text and "may change" in text for text in run.warnings)
     with pytest.raises(ValueError, match="gpus is -8"):
         megatron_run("--micro-batch-size 1", gpus=-8)
+
+
+DEEPSEEK = (
+    "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --seq-length 4096 --swiglu "
+    "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 "
+    "--v-head-dim 128 --num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
+    "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq '([0]*3+[1]*58)' --moe-router-num-groups 8 "
+    "--moe-router-group-topk 4 --position-embedding-type rope --disable-bias-linear "
+    "--untie-embeddings-and-output-weights --vocab-size 129280 --micro-batch-size 1 "
+)
+SHORT = "--num-layers 12 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --vocab-size 99 --micro-batch-size 1 "
+MIXED = SHORT + "--num-experts 4 --moe-router-topk 2 "
+
+
+def test_a_launch_line_like_deepseek_v3s_gives_the_model_of_the_catalog():
+    run = megatron_run(DEEPSEEK + "--expert-model-parallel-size 64", gpus=64)
+    assert dataclasses.replace(run.model, name="DeepSeek-V3") == catalog_model("DeepSeek-V3")
+    assert run.strategy == Strategy(data=64, expert=64) and run.warnings == ()
+
+
+def test_ends_that_count_as_layers():
+    ends = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+    line = SHORT.replace("12", "14") + "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 "
+    fields, model, _ = read_launch_line(line + ends, 4)
+    assert fields["ends_as_layers"] is True and fields["interleave"] == 2 and model.layers == 14
+    assert fields["warnings"] == ()
+    one, _, _ = read_launch_line(SHORT + ends.split()[0], 4)
+    assert "ends_as_layers" not in one
+    assert one["warnings"] == ("--account-for-embedding-in-pipeline-split is not used without the other end's",)
+    assert "ends_as_layers" not in read_launch_line(SHORT, 4)[0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dense", "interval"),
+    [
+        ("1", 0, 1),
+        ("3", 0, 3),
+        ("[1]*12", 0, 1),
+        ("([0]+[1]*11)", 1, 1),
+        ("'([0] * 2 + [1] * 10)'", 2, 1),
+        ("[0,1]*6", 0, 2),
+        ("2*([1]+3*[0])+[1,0,0,0]", 0, 4),
+        ("[0]*2+([1]+[0])*5", 2, 2),
+        ("[0]*11+[1]", 11, 1),
+    ],
+)
+def test_layers_with_experts_as_a_list(pattern, dense, interval):
+    model = megatron_run(MIXED + f"--moe-layer-freq {pattern}", gpus=1).model
+    assert (model.dense_layers, model.expert_layer_interval) == (dense, interval)
+    assert model.mixture_layers == (12 - dense) / interval
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[1]*11",
+        "[1]*13",
+        "[0]*12",
+        "[1]*3+[0]*9",
+        "[2]*12",
+        "__import__('os')",
+        "[1]*10**9",
+        "[1]*(10**9)",
+        "layers",
+        "[]",
+    ],
+)
+def test_other_lists_of_layers_are_refused(pattern):
+    with pytest.raises(ValueError, match=r"moe-layer-freq.*(give 12, after|give a whole number, or a list)"):
+        megatron_run((MIXED + "--moe-layer-freq").split() + [pattern], gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "window", "interval"),
+    [
+        ("--window-size 15,0", 16, 0),
+        ("--window-size (15,0) --window-attn-skip-freq 2", 16, 2),
+        ("--window-size 15,0 --window-attn-skip-freq [1,1,1,0]*3", 16, 4),
+        ("--window-size 15,0 --window-attn-skip-freq [1]*12", 16, 0),
+        ("--window-attn-skip-freq 2", 0, 0),
+    ],
+)
+def test_windows_of_a_line(words, window, interval):
+    model = megatron_run(SHORT.split() + words.split(), gpus=1).model
+    assert (model.window, model.full_attention_interval) == (window, interval)
+
+
+def test_experts_of_a_line_may_be_of_another_width():
+    model = megatron_run(MIXED + "--moe-layer-freq 2 --moe-ffn-hidden-size 96", gpus=1).model
+    assert (model.ffn_hidden, model.expert_hidden, model.mixture_layers) == (256, 96, 6)
+    assert megatron_run(MIXED, gpus=1).model.expert_hidden == 256
+
+
+def test_latent_attention_has_megatrons_sizes_unless_given():
+    model = megatron_run(SHORT + "--multi-latent-attention --v-head-dim 48", gpus=1).model
+    sizes = (model.query_rank, model.kv_rank, model.head_dim, model.rope_dim, model.value_dim)
+    assert sizes == (0, 32, 128, 64, 48)
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ("--kv-lora-rank 8", "--kv-lora-rank needs --multi-latent-attention"),
+        ("--multi-latent-attention --group-query-attention", "drop one"),
+        ("--window-size 15", "window-size is 15: give tokens before and after"),
+        ("--window-size 15,3", "window-size"),
+        ("--window-size 15,0 --window-attn-skip-freq [1,0,0]*4", "no pattern"),
+        ("--num-experts 4 --moe-router-num-groups 3 --moe-router-group-topk 2", "expert_groups is 3: give a divisor"),
+    ],
+)
+def test_fields_of_a_line_that_do_not_go_together_are_refused(words, word):
+    with pytest.raises(ValueError, match=word):
+        megatron_run(SHORT.split() + words.split(), gpus=1)

@@ -110,7 +110,7 @@ def _read(name: str, value: Any, kinds: frozenset) -> Any:
     if kinds - {NoneType} == {int}:
         if np.ndim(checks.numbers(name, value, "a whole number")):
             raise ValueError(f"{name} is {value!r}: give a whole number")
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int):
             return value
         return int(value) if value == value // 1 else value  # what is not whole is refused with its range
     if not any(_is_a(value, kind) for kind in kinds):

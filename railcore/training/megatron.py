@@ -1,6 +1,7 @@
 """Reading a Megatron-LM launch line: its parallel sizes, batch and model. Argument names are Megatron-LM's."""
 
 import argparse
+import ast
 import difflib
 import re
 import shlex
@@ -15,20 +16,31 @@ _NUMBERS = (
     "expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank "
     "micro-batch-size global-batch-size world-size nnodes nproc-per-node num-layers hidden-size num-attention-heads "
     "ffn-hidden-size seq-length num-query-groups kv-channels max-position-embeddings num-experts moe-router-topk "
-    "moe-layer-freq moe-ffn-hidden-size vocab-size padded-vocab-size"
+    "moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-router-num-groups moe-router-group-topk q-lora-rank "
+    "kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim vocab-size padded-vocab-size"
 ).split()
 _SWITCHES = (
     "sequence-parallel recompute-activations use-distributed-optimizer use-torch-fsdp2 use-megatron-fsdp "
     "use-custom-fsdp use-tp-pp-dp-mapping group-query-attention swiglu untie-embeddings-and-output-weights "
-    "disable-bias-linear use-rotary-position-embeddings"
+    "disable-bias-linear use-rotary-position-embeddings multi-latent-attention "
+    "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split"
 ).split()
 _WORDS = {
     "recompute-granularity": ("selective", "full"),
     "data-parallel-sharding-strategy": ("no_shard", "optim", "optim_grads", "optim_grads_params"),
     "position-embedding-type": ("learned_absolute", "rope", "mrope", "relative", "none"),
 }
+_PATTERNS = ("moe-layer-freq", "window-attn-skip-freq", "window-size")  # whole numbers, or lists of them
+_ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
+_LATENT = {
+    "kv-lora-rank": 32,
+    "qk-head-dim": 128,
+    "qk-pos-emb-head-dim": 64,
+    "v-head-dim": 128,
+}  # Megatron-LM's defaults
 _SHARDING = dict(zip(_WORDS["data-parallel-sharding-strategy"], SHARDING, strict=True))
 _MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute overlap shard offload attention".split()
+_MOST_LAYERS = 10**4  # that a list in the line may have
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
 
@@ -63,6 +75,11 @@ def read_launch_line(
         "sequence_parallel": "sequence-parallel" in given,
         "sharding": _sharding(given),
     }
+    if ends := [name for name in _ENDS if name in given]:
+        if ends == [*_ENDS]:
+            strategy["ends_as_layers"] = True
+        else:
+            warnings.append(f"--{ends[0]} is not used without the other end's")
     if "use-tp-pp-dp-mapping" in given:
         strategy["order"] = ("tensor", "context", "pipeline", "data")
     model = _model(given, warnings)
@@ -87,12 +104,43 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _pattern(text: str) -> int | list[int]:
+    """A whole number, or the numbers of a Python expression of lists with + and *, such as ([0]*3+[1]*58)."""
+    try:
+        found = _listed(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError):
+        found = []
+    if not found or (isinstance(found, list) and not all(isinstance(each, int) for each in found)):
+        raise argparse.ArgumentTypeError(f"is {text!r}: give a whole number, or a list such as ([0]*3+[1]*58)")
+    return found
+
+
+def _listed(node: ast.expr) -> Any:
+    """Value of a whole number, a list, or a sum or product of these. Raises ValueError for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= _MOST_LAYERS:
+        return int(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_listed(node.operand)
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_listed(each) for each in node.elts]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_listed(node.left), *_listed(node.right)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _listed(node.left), _listed(node.right)
+        part, times = (left, right) if isinstance(left, list) else (right, left)
+        if len(part) * times <= _MOST_LAYERS:
+            return part * times
+    raise ValueError("neither a number nor a list")
+
+
 def _parser() -> argparse.ArgumentParser:
     """Megatron-LM's arguments that matter here; those that a line does not have are not in the result."""
     options: dict[str, Any] = {"add_help": False, "allow_abbrev": False, "exit_on_error": False}
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, **options)
     for name in _NUMBERS:
         parser.add_argument(f"--{name}", dest=name, type=_whole, action=_Once)
+    for name in _PATTERNS:
+        parser.add_argument(f"--{name}", dest=name, type=_pattern, action=_Once)
     for name, words in _WORDS.items():
         parser.add_argument(f"--{name}", dest=name, choices=words, action=_Once)
     for name in _SWITCHES:
@@ -113,7 +161,7 @@ def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
 def _unused(name: str) -> str:
     """What is said of an argument that is not read. Raises ValueError where it looks like one that is, misspelt."""
-    known = [*_NUMBERS, *_SWITCHES, *_WORDS]
+    known = [*_NUMBERS, *_SWITCHES, *_PATTERNS, *_WORDS]
     initials = [size for size in known if "parallel-size" in size and name == f"{size[0]}p"]  # tp, pp, cp, ep
     near = difflib.get_close_matches(name, known, 1, 0.85) or initials
     if near:
@@ -155,12 +203,14 @@ def _interleave(given: dict[str, Any], pipeline: int) -> int:
     if layers_each not in given:
         return given.get(chunks, 1)
     layers, each = given.get("num-layers", 0), given[layers_each]
-    if not layers or layers % (pipeline * each):
+    ends = [name for name in _ENDS if name in given]
+    if not layers or (layers + len(ends)) % (pipeline * each):
+        counted = f" with {' and '.join(f'--{name}' for name in ends)}" if ends else ""
         raise ValueError(
-            f"--{layers_each} is {each} and --num-layers is {layers or 'missing'}: give layers that "
+            f"--{layers_each} is {each} and --num-layers is {layers or 'missing'}{counted}: give layers that "
             f"{pipeline} pipeline ranks x {each} divide"
         )
-    return layers // (pipeline * each)
+    return (layers + len(ends)) // (pipeline * each)
 
 
 def _recompute(given: dict[str, Any]) -> str:
@@ -206,28 +256,92 @@ def _model(given: dict[str, Any], warnings: list[str]) -> Transformer | None:
         hidden=given["hidden-size"],
         heads=heads,
         kv_heads=given.get("num-query-groups", 1) if "group-query-attention" in given else heads,
-        ffn_hidden=_ffn_hidden(given, warnings),
+        ffn_hidden=_ffn_hidden(given),
         vocabulary=_vocabulary(given, warnings),
         sequence_length=given["seq-length"],
-        head_dim=given.get("kv-channels", 0),
         ffn_matrices=3 if gated else 2,
         positions=given.get("max-position-embeddings", given["seq-length"]) if learned else 0,
         tied_embeddings="untie-embeddings-and-output-weights" not in given,
         biases="disable-bias-linear" not in given,
-        experts=experts,
-        top_k=given.get("moe-router-topk", 2) if experts else 1,
-        expert_layer_interval=given.get("moe-layer-freq", 1) if experts else 1,
+        **(_mixture(given) if experts else {}),
+        **_attention(given),
     )
 
 
-def _ffn_hidden(given: dict[str, Any], warnings: list[str]) -> int:
+def _mixture(given: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the model for its experts."""
+    dense, interval = _mixture_layers(given.get("moe-layer-freq", 1), given["num-layers"])
+    return {
+        "experts": given["num-experts"],
+        "top_k": given.get("moe-router-topk", 2),
+        "dense_layers": dense,
+        "expert_layer_interval": interval,
+        "expert_hidden": given.get("moe-ffn-hidden-size", 0),
+        "shared_hidden": given.get("moe-shared-expert-intermediate-size", 0),
+        "expert_groups": given.get("moe-router-num-groups", 0),
+        "token_groups": given.get("moe-router-group-topk", 0),
+    }
+
+
+def _mixture_layers(pattern: int | list[int], layers: int) -> tuple[int, int]:
+    """Dense first layers, and every so many of the others with experts, which a list of all layers marks with 1."""
+    if isinstance(pattern, int):
+        return 0, pattern
+    mixed = sum(pattern)
+    if len(pattern) == layers and set(pattern) <= {0, 1} and mixed:
+        for interval in range(1, layers // mixed + 1):
+            dense, others = layers - mixed * interval, [0] * (interval - 1)
+            if pattern in ([0] * dense + [*others, 1] * mixed, [0] * dense + [1, *others] * mixed):
+                return dense, interval
+    raise ValueError(
+        f"--moe-layer-freq lists {len(pattern)} layers, {mixed} with experts: give {layers}, after the first "
+        "dense ones all with experts, or every so many"
+    )
+
+
+def _attention(given: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the model for its heads, for latent attention and for windows."""
+    latent = [name for name in ("q-lora-rank", *_LATENT) if name in given]
+    found = {"head_dim": given.get("kv-channels", 0)}
+    if "multi-latent-attention" in given:
+        if "group-query-attention" in given:
+            raise ValueError(
+                "--group-query-attention with --multi-latent-attention: it does not go with that, drop one"
+            )
+        sizes = _LATENT | {name: given[name] for name in latent}
+        found = {
+            "head_dim": sizes["qk-head-dim"],
+            "query_rank": sizes.get("q-lora-rank", 0),
+            "kv_rank": sizes["kv-lora-rank"],
+            "rope_dim": sizes["qk-pos-emb-head-dim"],
+            "value_dim": sizes["v-head-dim"],
+        }
+    elif latent:
+        raise ValueError(f"--{latent[0]} needs --multi-latent-attention: give both, or neither")
+    return found | _windows(given)
+
+
+def _windows(given: dict[str, Any]) -> dict[str, int]:
+    """Tokens of a window, its own one included, and every so many layers one without."""
+    if "window-size" not in given:
+        return {}
+    size, skipped = given["window-size"], given.get("window-attn-skip-freq", 0)
+    if not isinstance(size, list) or len(size) != 2 or size[1] not in (0, -1) or size[0] < -1:
+        raise ValueError(f"--window-size is {size}: give tokens before and after a token, such as 127,0")
+    if size[0] < 0:
+        return {}
+    if isinstance(skipped, list):
+        every = skipped.index(0) + 1 if 0 in skipped else 0
+        if skipped != [int(not every or layer % every > 0) for layer in range(1, given["num-layers"] + 1)]:
+            raise ValueError("--window-attn-skip-freq lists layers of no pattern: give every so many 0, all others 1")
+        skipped = every
+    return {"window": size[0] + 1, "full_attention_interval": skipped}
+
+
+def _ffn_hidden(given: dict[str, Any]) -> int:
     """4 h, or where gated two thirds of it as a multiple of 64, unless the line says another."""
     hidden = given["hidden-size"]
-    plain = given.get("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in given else 4 * hidden)
-    wide = given.get("moe-ffn-hidden-size", plain) if "num-experts" in given else plain
-    if wide != plain and given.get("moe-layer-freq", 1) > 1:
-        warnings.append(f"dense and expert feed-forward layers of two widths: the experts' {wide} is used for both")
-    return wide
+    return given.get("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in given else 4 * hidden)
 
 
 def _vocabulary(given: dict[str, Any], warnings: list[str]) -> int:

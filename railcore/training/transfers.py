@@ -8,16 +8,17 @@ micro-batch. Operators of a layer: attention and feed-forward, one where they ar
     tensor    tensor          all_reduce of u for each operator, forward and backward
     sequence  tensor          in its place all_gather and reduce_scatter of u; backward a second all_gather, for the
                               operator's input was kept as a slice only
-    context   context         keys and values: all_gather forward and backward, reduce_scatter of gradients backward
+    context   context         keys and values (of latent attention the heads' own): all_gather forward and backward,
+                              reduce_scatter of gradients backward
     expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
     pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
     data      replica         gradients and weights by sharding; of experts over expert_replica
 
 Full recompute repeats the forward pass of a layer (pass "recompute"). With `embeddings` the first and the last stage
-add theirs. Parameters are those of a stage over t: of what tensor ranks hold copies (norms, biases behind a sum, heads
-of keys and values where t is more than their number) each exchanges its slice. Small sums are left out: those of copies
-over the tensor ranks, of the loss and of the gradients' norm. `emulator.transformer_block` trains on simulated ranks
-that send these bytes.
+add theirs. Parameters are those of a stage over t: of what tensor ranks hold copies (norms, biases behind a sum, latent
+products, heads of keys and values where t is more than their number) each exchanges its slice. Small sums are left out:
+those of copies over the tensor ranks, of the loss and of the gradients' norm. `emulator.transformer_block` trains on
+simulated ranks that send these bytes.
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).

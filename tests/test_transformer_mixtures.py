@@ -1,0 +1,343 @@
+"""Latent attention, windows, shared experts, experts of their own width and dense first layers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.facts import catalog
+from railcore.training.model_memory import kv_cache_bytes
+from railcore.training.parallelism import Strategy
+from railcore.training.transfers import transfer_table
+from railcore.training.transformer import Transformer, catalog_model
+
+SMALL = dict(layers=12, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32)
+MIXTURE = dict(experts=8, top_k=2, expert_hidden=96, shared_hidden=64, dense_layers=2, expert_layer_interval=2)
+LATENT = dict(query_rank=48, kv_rank=16, rope_dim=4, value_dim=12)
+PUBLISHED = [name for name in catalog.names("models") if "active_parameters" in catalog.item("models", name)]
+SIZES = st.sampled_from([1, 2, 4, 8])
+
+
+def small(**changes):
+    return Transformer("small", **{**SMALL, **changes})
+
+
+@st.composite
+def models(draw):
+    """Mixtures of today, with every field at random."""
+    latent, heads = draw(st.integers(0, 1)), draw(st.sampled_from([4, 8]))
+    interval, dense = draw(st.sampled_from([1, 2])), draw(st.integers(0, 3))
+    groups = draw(st.sampled_from([0, 4]))
+    window = draw(st.sampled_from([0, 4, 32, 100]))
+    return small(
+        layers=dense + interval * draw(st.integers(1, 4)),
+        heads=heads,
+        kv_heads=heads if latent else draw(st.sampled_from([1, 2, 4])),
+        head_dim=draw(st.sampled_from([0, 24])),
+        ffn_matrices=draw(st.sampled_from([2, 3])),
+        biases=draw(st.booleans()),
+        tied_embeddings=draw(st.booleans()),
+        experts=8,
+        top_k=draw(st.integers(1, 4)),
+        expert_layer_interval=interval,
+        dense_layers=dense,
+        expert_hidden=draw(st.sampled_from([0, 40])),
+        shared_hidden=draw(st.sampled_from([0, 56])),
+        expert_groups=groups,
+        token_groups=groups and 2,
+        kv_rank=latent and draw(st.integers(1, 40)),
+        query_rank=latent and draw(st.sampled_from([0, 20])),
+        rope_dim=latent and draw(st.sampled_from([0, 6])),
+        value_dim=latent and draw(st.sampled_from([0, 10])),
+        window=window,
+        full_attention_interval=window and draw(st.integers(0, 1)),
+    )
+
+
+def tensors(model):
+    """Every matrix and vector of the model by name, one layer after another, as a program would allocate them."""
+    h, d, a, m = model.hidden, model.head_dim, model.heads, model.ffn_matrices
+    r, v, f = model.rope_dim, model.value_dim, model.ffn_hidden
+
+    def linear(name, rows, columns, bias=model.biases):
+        return [(name, rows * columns)] + [("biases", columns)] * bias
+
+    def norm(size=h):
+        return [("norms", size)] * (2 if model.biases else 1)
+
+    def feed_forward(name, wide):
+        return [part for _ in range(m - 1) for part in linear(name, h, wide)] + linear(name, wide, h)
+
+    def queries():
+        if not model.query_rank:
+            return linear("attention", h, a * (d + r))
+        return (
+            linear("attention", h, model.query_rank)
+            + norm(model.query_rank)
+            + linear("attention", model.query_rank, a * (d + r))
+        )
+
+    def keys_and_values():
+        if not model.kv_rank:
+            return 2 * linear("attention", h, model.kv_heads * d)
+        down = linear("attention", h, model.kv_rank + r) + norm(model.kv_rank)
+        return down + linear("attention", model.kv_rank, a * (d + v))
+
+    found = [("embedding", model.vocabulary * h)] + norm()
+    for layer in range(model.layers):
+        found += norm() + queries() + keys_and_values() + linear("attention", a * v, h) + norm()
+        behind = layer - model.dense_layers + 1
+        if behind > 0 and behind % model.expert_layer_interval == 0:
+            assert model.has_experts(layer)
+            found += linear("router", h, model.experts, False)
+            found += [part for _ in range(model.experts) for part in feed_forward("experts", model.expert_hidden)]
+            found += feed_forward("shared experts", model.shared_hidden) if model.shared_hidden else []
+        else:
+            assert not model.has_experts(layer)
+            found += feed_forward("feed-forward", f)
+    return found + [("output", 0 if model.tied_embeddings else h * model.vocabulary)]
+
+
+def as_printed(ours, printed):
+    """Whether a count is within 1% of a printed one, or gives it when rounded or cut at its last digit."""
+    digits = f"{printed:.0f}".rstrip("0")
+    unit = 10 ** (len(f"{printed:.0f}") - len(digits))
+    return abs(ours / printed - 1) <= 0.01 or round(ours / unit) == int(digits) or ours // unit == int(digits)
+
+
+def test_every_published_mixture_is_there():
+    mixtures = "DeepSeek-V3|Qwen3-30B-A3B|Qwen3-235B-A22B|Mixtral 8x7B|Mixtral 8x22B|GPT-OSS 20B|GPT-OSS 120B"
+    assert mixtures.split("|") == PUBLISHED
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_counts_come_out_total_and_active(name):
+    model, item = catalog_model(name), catalog.item("models", name)
+    assert as_printed(model.total_parameters, item["parameters"])
+    met = model.active_parameters - (0 if item["active_embedding"] else model.parameters()["embedding"])
+    assert as_printed(met, item["active_parameters"])
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [
+        ("Qwen3-30B-A3B", 29.9e9, None),  # model card, without embeddings
+        ("Qwen3-235B-A22B", 234e9, None),
+        ("DeepSeek-V3", None, 37e9),  # the report's rounding, with the output embedding
+    ],
+)
+def test_other_conventions_of_the_same_cards(name, total, active):
+    model = catalog_model(name)
+    kinds = model.parameters()
+    if total:
+        assert as_printed(model.total_parameters - kinds["embedding"] - kinds["output"], total)
+    if active:
+        assert as_printed(model.active_parameters - kinds["embedding"], active)
+
+
+def test_counts_by_kind_of_gpt_oss():
+    """Table 1 of its model card: MLP, attention, both embeddings [1e9], rounded to two digits behind the point."""
+    for name, printed in (("GPT-OSS 120B", (114.71, 0.96, 1.16)), ("GPT-OSS 20B", (19.12, 0.64, 1.16))):
+        model = catalog_model(name)
+        kinds = model.parameters()
+        found = (model.expert_parameters + kinds["router"], kinds["attention"], kinds["embedding"] + kinds["output"])
+        assert [each / 1e9 for each in found] == pytest.approx(printed, abs=0.0051)
+
+
+def test_a_quarter_of_grok_1s_expert_weights_is_active():
+    model, item = catalog_model("Grok-1"), catalog.item("models", "Grok-1")
+    assert model.total_parameters == pytest.approx(item["parameters"], rel=0.01)
+    assert model.top_k / model.experts == item["active_share"] == 0.25
+    assert model.active_parameters / model.total_parameters == pytest.approx(0.265, abs=0.0005)
+
+
+@given(models())
+def test_parameters_are_those_of_every_tensor(model):
+    counted = dict.fromkeys(model.parameters(), 0)
+    for kind, size in tensors(model):
+        counted[kind] += size
+    assert model.parameters() == counted
+    one = [size for kind, size in tensors(model) if kind == "experts"]
+    assert sum(one) == model.mixture_layers * model.experts * model.expert_weights
+
+
+@given(models(), st.integers(1, 100))
+def test_flops_are_two_for_each_weight_that_a_token_meets(model, batch):
+    kinds, flops = model.parameters(), model.forward_flops(batch)
+    tokens = batch * model.sequence_length
+    assert flops["projections"] == pytest.approx(2 * tokens * kinds["attention"], rel=1e-12)
+    met = kinds["feed-forward"] + kinds["experts"] / model.experts * model.top_k + kinds["shared experts"]
+    assert flops["feed-forward"] == pytest.approx(2 * tokens * met, rel=1e-12)
+    assert flops["router"] == pytest.approx(2 * tokens * kinds["router"], rel=1e-12)
+
+
+@given(models())
+def test_scores_are_counted_query_by_query(model):
+    """Two FLOPs for each element of a key and of a value that a query meets."""
+    s, each = model.sequence_length, 2 * model.heads * (model.query_dim + model.value_dim)
+    full = model.layers if not model.window or model.full_attention_interval else 0
+    reach = min(model.window, s)
+    met = full * s * s + (model.layers - full) * s * reach
+    assert model.forward_flops()["scores"] == pytest.approx(each * met, rel=1e-12)
+    # A query meets those before it; the diagonal counts half, as in a mask of s^2 / 2.
+    masked = full * s * s / 2 + (model.layers - full) * (sum(min(i + 1, reach) for i in range(s)) - reach / 2)
+    assert model.forward_flops(causal=True)["scores"] == pytest.approx(each * masked, rel=1e-12)
+
+
+def test_spans_are_shares_of_the_layers():
+    assert small().attention_spans() == small(window=32).attention_spans() == [(1.0, 32)]
+    assert small(window=8).attention_spans() == [(1.0, 8)]
+    assert small(window=8, full_attention_interval=1).attention_spans() == [(1.0, 32)]
+    assert small(window=8, full_attention_interval=4).attention_spans() == [(0.75, 8), (0.25, 32)]
+    few = small(layers=7, window=8, full_attention_interval=3).attention_spans()
+    assert few == [(pytest.approx(5 / 7), 8), (pytest.approx(2 / 7), 32)]
+
+
+@given(models(), SIZES, SIZES)
+def test_a_window_as_long_as_the_sequence_is_none(model, b, t):
+    none = dataclasses.replace(model, window=0, full_attention_interval=0)
+    for window in (32, 1000):
+        wide = dataclasses.replace(model, window=window, full_attention_interval=0)
+        assert wide.forward_flops(b, causal=True) == none.forward_flops(b, causal=True)
+        assert wide.layer_activation_bytes(b, t) == none.layer_activation_bytes(b, t)
+    short = dataclasses.replace(model, window=8, full_attention_interval=0)
+    assert short.forward_flops(b)["scores"] == none.forward_flops(b)["scores"] / 4
+    assert short.layer_activation_bytes(b, t)["scores"] == none.layer_activation_bytes(b, t)["scores"] / 4
+
+
+@given(models(), SIZES)
+def test_attention_matrices_are_split_over_tensor_ranks_but_for_the_latent_ones(model, t):
+    whole = sum(columns * inner for columns, inner in model.attention_matrices(1))
+    assert whole == model.attention_weights
+    ours = sum(columns * inner for columns, inner in model.attention_matrices(t))
+    h, d = model.hidden, model.head_dim
+    if model.kv_rank:
+        copied = h * (model.query_rank + model.kv_rank + model.rope_dim)
+    else:
+        copied = 2 * h * d * max(1 - model.kv_heads / t, 0)
+    more = copied * (t - 1) / t if model.kv_rank else copied
+    assert ours == pytest.approx(whole / t + more, rel=1e-12)
+    many = [columns * inner for columns, inner in model.attention_matrices(np.array([1, t]))]
+    assert np.allclose(sum(many), [whole, ours], rtol=1e-12)
+
+
+def test_latent_attention_is_larger_or_smaller_by_its_products_alone():
+    latent, plain = small(**LATENT), small()
+    h, a, d = 64, 8, 8
+    assert (latent.query_dim, latent.value_dim, plain.query_dim, plain.value_dim) == (12, 12, 8, 8)
+    products = h * 48 + h * (16 + 4) + 48 * a * (d + 4) + 16 * a * (d + 12) + a * 12 * h
+    assert latent.attention_weights == products
+    kept = latent.layer_activation_bytes(2, 4)["attention"], latent.layer_activation_bytes(2, 4, 1, True)["attention"]
+    vectors, heads = 2 * 64 * (48 + 16 + 4), 2 * 64 * a * (12 + 12 + 12 + 12) / 4
+    assert kept == (vectors + heads, vectors / 4 + heads)
+    assert kv_cache_bytes(latent, 100) == 12 * (16 + 4) * 100 * 2 and kv_cache_bytes(plain, 1) == 12 * 128 * 2
+
+
+@given(models())
+def test_widths_that_follow_from_others_are_found_anew(model):
+    other = dataclasses.replace(model, ffn_hidden=24, head_dim=6)
+    assert other.expert_hidden == (24 if model.expert_hidden == model.ffn_hidden else model.expert_hidden)
+    if not model.kv_rank:
+        assert other.value_dim == 6
+    assert other == dataclasses.replace(other)
+
+
+def test_shared_experts_are_a_wider_dense_part():
+    shared = small(experts=8, top_k=2, shared_hidden=256, biases=False)
+    more, none = small(experts=8, top_k=3, biases=False), small(experts=8, top_k=2, biases=False)
+    assert shared.forward_flops()["feed-forward"] == more.forward_flops()["feed-forward"]
+    assert shared.layer_activation_bytes(1, 2)["feed-forward"] == more.layer_activation_bytes(1, 2)["feed-forward"]
+    assert shared.layer_activation_bytes()["dispatched"] == none.layer_activation_bytes()["dispatched"]
+    added = 12 * shared.ffn_weights
+    assert shared.total_parameters - none.total_parameters == added == shared.parameters()["shared experts"]
+    assert shared.active_parameters - none.active_parameters == added
+    assert shared.expert_parameters == none.expert_parameters
+    alone = np.array(shared.rank_parameters(2, 3, 4)) - none.rank_parameters(2, 3, 4)
+    assert alone == pytest.approx([added / 6, 0], rel=1e-12)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_all_layers_dense_is_a_dense_model(biases):
+    none, dense = small(experts=8, dense_layers=12, biases=biases), small(biases=biases)
+    assert none.parameters() == dense.parameters() and none.active_parameters == dense.total_parameters
+    assert none.forward_flops() == dense.forward_flops() and none.state_bytes(2) == dense.state_bytes(2)
+    assert none.layer_activation_bytes(1, 2) == dense.layer_activation_bytes(1, 2)
+    assert not any(none.has_experts(layer) for layer in range(12))
+    last = small(experts=8, dense_layers=11)
+    assert last.mixture_layers == 1 and last.has_experts(11) and not last.has_experts(10)
+
+
+@given(models(), SIZES, SIZES)
+def test_layers_of_both_kinds_average_to_the_model(model, b, t):
+    every = model.layer_activation_bytes(b, t)
+    dense, mixed = (model.layer_activation_bytes(b, t, mixture_share=share) for share in (0.0, 1.0))
+    part = model.mixture_share
+    for kind, size in every.items():
+        assert size == pytest.approx((1 - part) * dense[kind] + part * mixed[kind], rel=1e-12, abs=1e-9)
+    assert dense["dispatched"] == 0
+    both = model.layer_activation_bytes(b, t, mixture_share=np.array([0.0, 1.0]))["feed-forward"]
+    assert both.tolist() == [dense["feed-forward"], mixed["feed-forward"]]
+
+
+@given(models(), SIZES, SIZES)
+def test_states_are_those_of_all_parameters(model, p, e):
+    shared, experts = model.rank_parameters(1, p, e)
+    assert experts * p * e == pytest.approx(model.expert_parameters, rel=1e-12)
+    if p == e == 1:
+        assert shared + experts == model.total_parameters
+        assert sum(model.state_bytes().values()) == 18 * model.total_parameters
+
+
+def test_traffic_follows_the_experts_width_and_the_shared_ones():
+    strategy = Strategy(tensor=2, data=4, expert=4, sequence_parallel=True)
+    plain, shared = small(**{**MIXTURE, "shared_hidden": 0}), small(**MIXTURE)
+    one, two = (transfer_table(model, strategy, 4).groupby("kind")["sent_bytes"].sum() for model in (plain, shared))
+    assert two["expert"] == one["expert"]
+    u = 32 * 64 * 2  # an AllGather and a ReduceScatter forward, one more of the first backward, in 5 mixture layers
+    assert two["sequence"] - one["sequence"] == pytest.approx(5 * 5 * u / 2)
+    more = (shared.total_parameters - plain.total_parameters) / 2
+    assert two["data"] - one["data"] == pytest.approx(2 * 3 / 4 * more * 2, rel=1e-12)
+    for model in (plain, shared):  # experts are on all 4 ranks, and no two ranks share one
+        assert model.rank_parameters(2, 1, 4)[1] == 5 * 2 * (model.expert_weights + model.expert_biases) / 2
+
+
+def test_what_tensor_ranks_do_not_divide_is_named():
+    with pytest.raises(ValueError, match="tensor is 8: give a divisor of expert_hidden 100"):
+        Strategy(tensor=8).check(small(**{**MIXTURE, "expert_hidden": 100}), 1)
+    with pytest.raises(ValueError, match="tensor is 8: give a divisor of shared_hidden 60"):
+        Strategy(tensor=8).check(small(**{**MIXTURE, "shared_hidden": 60}), 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (
+            {"shared_hidden": 64, "dense_layers": 1},
+            "shared_hidden is 64: give experts too; dense_layers is 1: give e",
+        ),
+        ({"experts": 8, "expert_hidden": -1}, "expert_hidden is -1"),
+        ({"experts": 8, "dense_layers": 13}, "dense_layers is 13: give at most layers 12"),
+        (
+            {"experts": 8, "dense_layers": 1, "expert_layer_interval": 2},
+            "interval is 2: give a divisor of 11",
+        ),
+        ({"experts": 8, "expert_groups": 4}, "expert_groups is 4 and token_groups 0: give both"),
+        ({"experts": 8, "token_groups": 4}, "expert_groups is 0 and token_groups 4: give both"),
+        ({"experts": 8, "expert_groups": 3, "token_groups": 2}, "expert_groups is 3: give a divisor of experts 8"),
+        ({"experts": 8, "expert_groups": 4, "token_groups": 5}, "token_groups is 5: give at most expert_groups 4"),
+        ({"experts": 8, "top_k": 5, "expert_groups": 4, "token_groups": 2}, "top_k is 5: 2 of 4 groups have fewer"),
+        ({"query_rank": 8, "rope_dim": 4}, "query_rank is 8: give kv_rank too; rope_dim is 4: give kv_rank too"),
+        ({"value_dim": 4}, "value_dim is 4: give kv_rank too"),
+        ({"kv_rank": 8, "kv_heads": 2}, "kv_heads is 2 with kv_rank 8: give heads 8"),
+        ({"kv_rank": 8.5}, "kv_rank is 8.5"),
+        ({"full_attention_interval": 2}, "full_attention_interval is 2: give window too"),
+        ({"window": 4, "full_attention_interval": 13}, "full_attention_interval is 13: give at most layers 12"),
+        ({"window": -4}, "window is -4"),
+        ({"experts": 4, "top_k": 5, "kv_rank": 8, "kv_heads": 2}, "top_k is 5.*; kv_heads is 2"),
+    ],
+)
+def test_errors_name_what_is_out_of_range_or_does_not_go_together(changes, named):
+    with pytest.raises(ValueError, match=named):
+        small(**changes)
